@@ -1,0 +1,14 @@
+//! Changes in, by-products for people out, each behind a `ui://` address.
+
+use serde::Serialize;
+
+/// Where people find an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactRef {
+    /// `ui://edit_file/<id>.diff`, for example; the id has 128 random bits.
+    pub uri: String,
+    /// `diff`, `json` or `review`.
+    pub name: &'static str,
+    /// Its media type.
+    pub mime: &'static str,
+}

@@ -1,0 +1,65 @@
+//! A tool's name, arguments and metadata in, one call to be judged out.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::effect::PreviewToken;
+use crate::id::ToolName;
+
+/// Who wrote a message. It is set by the type of the door it came through, never read from the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// A person, through the host's own user interface.
+    Human,
+    /// A model. What it writes may narrow its authority and never widen it.
+    #[default]
+    Model,
+    /// A live app in an iframe: untrusted, with a lower ceiling than the model it serves.
+    View,
+}
+
+/// One tool call as it reaches a worker.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which tool.
+    pub tool: ToolName,
+    /// Its arguments, not yet checked against its schema.
+    pub arguments: Value,
+    /// What the host adds to the call.
+    pub meta: CallMeta,
+}
+
+impl Call {
+    /// A call from a model without metadata.
+    #[must_use]
+    pub fn new(tool: &str, arguments: Value) -> Self {
+        Self {
+            tool: ToolName::new(tool),
+            arguments,
+            meta: CallMeta::default(),
+        }
+    }
+
+    /// Sets what the host adds.
+    #[must_use]
+    pub fn meta(mut self, meta: CallMeta) -> Self {
+        self.meta = meta;
+        self
+    }
+}
+
+/// What a host adds to a call; a model's own `_meta` never becomes this.
+#[derive(Clone, Debug, Default)]
+pub struct CallMeta {
+    /// Who wrote the call.
+    pub origin: Origin,
+    /// One more policy layer for this call alone; it can only narrow.
+    pub policy: Option<Value>,
+    /// The preview this call carries out; it is refused with `STALE_PREVIEW` if the files changed since.
+    pub preview_token: Option<PreviewToken>,
+    /// How long the work may take, waiting for people not counted; the runtime's limit if absent or longer.
+    pub deadline: Option<Duration>,
+}

@@ -1,0 +1,248 @@
+//! A judged call in, a permit out: the proof without which nothing is read and nothing is changed.
+
+mod gate;
+mod meter;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::error::{CallError, Code};
+use crate::path::VirtualPath;
+use crate::policy::{Authority, Limits, Verdict};
+use crate::root::{Root, RootTable};
+use crate::scope::{Scope, ScopePattern, Verb};
+use crate::tool::Halt;
+
+pub(crate) use gate::{Gate, Pass};
+pub use meter::Budget;
+pub(crate) use meter::{Meter, Spent};
+
+/// Why a call in flight must stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Halted {
+    /// Nobody waits for the answer any more.
+    Cancelled = 1,
+    /// Its time is over.
+    Expired = 2,
+}
+
+/// Tells a call in flight to stop; the first word counts.
+#[derive(Debug, Default)]
+pub(crate) struct StopFlag(AtomicU8);
+
+impl StopFlag {
+    pub(crate) fn raise(&self, why: Halted) {
+        // A call that was told already keeps its first reason.
+        let _ = self
+            .0
+            .compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        match self.0.load(Ordering::Acquire) {
+            0 => Ok(()),
+            expired if expired == Halted::Expired as u8 => Err(CallError::new(
+                Code::Deadline,
+                "the call did not end in time; ask for less at once",
+            )),
+            _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
+        }
+    }
+}
+
+/// What the pipeline found when it judged a call; shared by the permits it mints.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// Every layer above the call, and its own.
+    pub(crate) authority: Authority,
+    /// What people granted for this call.
+    pub(crate) granted: Vec<ScopePattern>,
+    /// Links that were followed: the path as asked, the path as judged.
+    pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
+    /// The directory handles this worker holds.
+    pub(crate) roots: Arc<RootTable>,
+    /// Closed when the worker, an ancestor or a grant used here is revoked.
+    pub(crate) gates: Vec<Arc<Gate>>,
+    /// Raised when nobody waits any more, or the time is over.
+    pub(crate) stop: Arc<StopFlag>,
+}
+
+impl Terms {
+    fn checkpoint(&self) -> Result<(), CallError> {
+        self.stop.check()?;
+        if self.gates.iter().any(|gate| gate.is_closed()) {
+            Err(revoked())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+pub(crate) fn revoked() -> CallError {
+    CallError::new(
+        Code::Cancelled,
+        "the authority behind this call was revoked",
+    )
+}
+
+/// Proof that a call was judged and may look; made by the pipeline alone.
+///
+/// It is also the lens through which a tool sees the worker's authority: an entry of a listing, a link
+/// on the way or a file in a subtree is shown or hidden by [`ReadPermit::judge`].
+///
+/// A permit cannot be made outside the pipeline:
+/// ```compile_fail
+/// let permit = bailiwick::ReadPermit { terms: todo!() };
+/// ```
+/// A tool gets one by being called:
+/// ```
+/// fn size_limit(permit: &bailiwick::ReadPermit) -> u64 {
+///     permit.limits().read_max_bytes
+/// }
+/// ```
+#[derive(Debug)]
+pub struct ReadPermit {
+    terms: Arc<Terms>,
+}
+
+impl ReadPermit {
+    pub(crate) fn mint(terms: Arc<Terms>) -> Self {
+        Self { terms }
+    }
+
+    /// The verdict on doing `verb` to `path`, with all layers and grants of this call.
+    #[must_use]
+    pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
+        self.terms
+            .authority
+            .judge(&Scope::file(verb, path.clone()), &self.terms.granted)
+    }
+
+    /// Whether an entry at `path` may be shown.
+    #[must_use]
+    pub fn shows(&self, path: &VirtualPath) -> bool {
+        self.judge(Verb::Read, path) == Verdict::Allow
+    }
+
+    /// Requires that the call may do `verb` to each of `paths`, which it found on its way.
+    ///
+    /// # Errors
+    /// [`Halt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Halt::Needs`] with those that a person must allow.
+    pub fn require<'p>(
+        &self,
+        verb: Verb,
+        paths: impl IntoIterator<Item = &'p VirtualPath>,
+    ) -> Result<(), Halt> {
+        let mut needs = Vec::new();
+        for path in paths {
+            match self.judge(verb, path) {
+                Verdict::Allow => {}
+                Verdict::Ask => needs.push(Scope::file(verb, path.clone())),
+                Verdict::Deny => return Err(Halt::Failed(not_yours(path))),
+            }
+        }
+        if needs.is_empty() {
+            Ok(())
+        } else {
+            Err(Halt::Needs(needs))
+        }
+    }
+
+    /// The path that was judged in place of `asked`, if links were followed; else `asked`.
+    #[must_use]
+    pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
+        self.terms
+            .moved
+            .iter()
+            .find(|(from, _)| from == asked)
+            .map_or(asked, |(_, to)| to)
+    }
+
+    /// The root that holds `path`, and the path beneath it (empty for the root itself).
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if no root of this worker holds it.
+    pub fn root_of<'p>(&'p self, path: &'p VirtualPath) -> Result<(&'p Root, &'p str), CallError> {
+        self.terms.roots.find(path).ok_or_else(|| not_yours(path))
+    }
+
+    /// Every root that this worker holds, in the order of the configuration.
+    pub fn roots(&self) -> impl Iterator<Item = &Root> {
+        self.terms.roots.iter()
+    }
+
+    /// The limits of this call, each the tightest of all layers.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        self.terms.authority.limits()
+    }
+
+    /// Returns at once while the call may go on; called between pieces of work.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE`.
+    pub fn checkpoint(&self) -> Result<(), CallError> {
+        self.terms.checkpoint()
+    }
+}
+
+/// Proof that a call was judged and may change what its plan says; taken by value, so it serves once.
+///
+/// ```compile_fail
+/// fn twice(permit: bailiwick::WritePermit) {
+///     drop(permit);
+///     drop(permit); // used twice
+/// }
+/// ```
+/// ```
+/// fn once(permit: bailiwick::WritePermit) {
+///     drop(permit);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct WritePermit {
+    read: ReadPermit,
+}
+
+impl WritePermit {
+    pub(crate) fn mint(terms: Arc<Terms>) -> Self {
+        Self {
+            read: ReadPermit::mint(terms),
+        }
+    }
+
+    /// What the call may look at.
+    #[must_use]
+    pub fn reading(&self) -> &ReadPermit {
+        &self.read
+    }
+
+    /// Passes the point of no return: until the pass is dropped, revocation waits; after revocation, none is given.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE` if the call must not begin its effect.
+    pub fn begin(&self) -> Result<Commit<'_>, CallError> {
+        let mut passes = Vec::with_capacity(self.read.terms.gates.len());
+        for gate in &self.read.terms.gates {
+            passes.push(gate.pass().ok_or_else(revoked)?);
+        }
+        self.read.terms.stop.check()?;
+        Ok(Commit { _passes: passes })
+    }
+}
+
+/// An effect under way; see [`WritePermit::begin`].
+#[derive(Debug)]
+pub struct Commit<'p> {
+    _passes: Vec<Pass<'p>>,
+}
+
+/// The one answer for what does not exist and what is not this worker's.
+#[must_use]
+pub fn not_yours(path: &VirtualPath) -> CallError {
+    CallError::new(
+        Code::NotFound,
+        format!("there is nothing at `{path}` that this worker may use"),
+    )
+}

@@ -1,0 +1,100 @@
+//! Revocation in, no further effect out: an epoch that commits pass through and revocation closes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+const CLOSED: u64 = 1 << 63;
+
+/// Open until revoked. Effects pass through it; closing it waits for those that passed before.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// The top bit says closed, the rest counts passes that are out.
+    state: AtomicU64,
+    idle: Notify,
+}
+
+/// Held while an effect is under way.
+#[derive(Debug)]
+pub(crate) struct Pass<'g>(&'g Gate);
+
+impl Gate {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.load(Ordering::SeqCst) & CLOSED != 0
+    }
+
+    /// Returns a pass, or none once the gate is closed.
+    pub(crate) fn pass(&self) -> Option<Pass<'_>> {
+        let before = self.state.fetch_add(1, Ordering::SeqCst);
+        let pass = Pass(self);
+        (before & CLOSED == 0).then_some(pass)
+    }
+
+    /// Closes the gate: no pass is given from now on. Returns whether it was open.
+    pub(crate) fn close(&self) -> bool {
+        self.state.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
+    }
+
+    /// Returns once no pass is out.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let notified = self.idle.notified();
+            if self.state.load(Ordering::SeqCst) & !CLOSED == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let before = self.0.state.fetch_sub(1, Ordering::SeqCst);
+        if before == CLOSED | 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    #[tokio::test]
+    async fn closing_waits_for_passes_and_gives_no_more() {
+        let gate = Arc::new(Gate::default());
+        let pass = gate.pass().unwrap();
+        assert!(gate.close());
+        assert!(gate.pass().is_none());
+        let waiting = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.idle().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(pass);
+        waiting.await.unwrap();
+        assert!(!gate.close());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_effect_begins_after_close_returned_and_idle_passed() {
+        for _ in 0..2_000 {
+            let gate = Arc::new(Gate::default());
+            let closed = Arc::new(AtomicBool::new(false));
+            let effect = std::thread::spawn({
+                let (gate, closed) = (Arc::clone(&gate), Arc::clone(&closed));
+                move || {
+                    gate.pass()
+                        .is_none_or(|_pass| !closed.load(Ordering::SeqCst))
+                }
+            });
+            gate.close();
+            gate.idle().await;
+            closed.store(true, Ordering::SeqCst);
+            assert!(effect.join().unwrap());
+        }
+    }
+}

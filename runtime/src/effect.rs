@@ -1,0 +1,397 @@
+//! The present state in, a plan of what a call would do out; a preview shows it, an outcome reports it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::artifact::ArtifactRef;
+use crate::error::CallError;
+use crate::path::VirtualPath;
+
+/// SHA-256 of a file's bytes; written as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// The hash of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Takes a hash that was computed elsewhere, for example while streaming.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The raw hash.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for ContentHash {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let mut bytes = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(NotAHash);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| NotAHash)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAHash)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a content hash is 64 hexadecimal digits")]
+pub struct NotAHash;
+
+impl Serialize for ContentHash {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentHash {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for ContentHash {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ContentHash".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$", "description": "SHA-256 of the file's bytes" })
+    }
+}
+
+/// What stands at a path at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// A regular file with this content.
+    File {
+        /// Of its bytes.
+        hash: ContentHash,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// A directory; `entries` counts everything beneath it, when the call depends on that.
+    Directory {
+        /// Names beneath it, at any depth.
+        entries: u64,
+    },
+}
+
+/// What a change does to its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// A file comes into being.
+    Create,
+    /// A file gets other content.
+    Modify,
+    /// A file or directory goes.
+    Delete,
+    /// It goes from here to `to`.
+    Move,
+    /// It stays, and a copy stands at `to`.
+    Copy,
+    /// A directory comes into being.
+    MakeDirectory,
+}
+
+/// One line of a hunk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HunkLine {
+    /// ` ` kept, `-` removed, `+` added.
+    pub op: char,
+    /// The line with its own line end, if it has one.
+    pub text: String,
+}
+
+/// A run of changed lines with its context; line numbers begin with 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hunk {
+    /// First line in the old file; 0 if the old file is empty.
+    pub old_start: usize,
+    /// How many lines of the old file.
+    pub old_lines: usize,
+    /// First line in the new file; 0 if the new file is empty.
+    pub new_start: usize,
+    /// How many lines of the new file.
+    pub new_lines: usize,
+    /// The lines, old and new interleaved.
+    pub lines: Vec<HunkLine>,
+}
+
+/// How the content of one file differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileDiff {
+    /// The changed runs, in order; empty for binary or hidden content.
+    pub hunks: Vec<Hunk>,
+    /// Lines added.
+    pub added: usize,
+    /// Lines removed.
+    pub removed: usize,
+    /// The content is not text, so there are no hunks.
+    pub binary: bool,
+    /// The worker may not read this file, so its former content is not shown to it.
+    pub hidden: bool,
+}
+
+/// One thing that a call would do, as people and programs see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Where.
+    pub path: VirtualPath,
+    /// What.
+    pub op: Op,
+    /// Where to, for a move or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<VirtualPath>,
+    /// What stands at `path` now; the plan is stale as soon as it is something else.
+    pub before: Entry,
+    /// What will stand there (at `to`, for a move or copy).
+    pub after: Entry,
+    /// How the content differs.
+    #[serde(flatten)]
+    pub diff: FileDiff,
+}
+
+/// What a call writes, charged to the worker's budgets before it is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Files and directories created, changed, moved or removed.
+    pub files: u64,
+}
+
+/// What a mutating call would do, computed from the present state; nothing has changed yet.
+///
+/// `S` is what the tool needs to carry it out, and to take it back.
+#[derive(Debug)]
+pub struct Plan<S> {
+    /// What people and programs see; the hash of this is the preview token.
+    pub changes: Vec<Change>,
+    /// The reply, the same for preview and apply.
+    pub reply: Reply,
+    /// What is charged before apply.
+    pub cost: Cost,
+    /// What apply does.
+    pub steps: S,
+    /// What takes it back, if anything can.
+    pub inverse: Option<S>,
+}
+
+/// A value that becomes structured output; JSON is made of it only where it is needed.
+pub trait Output: Any + Send + Sync + fmt::Debug {
+    /// The value as JSON.
+    ///
+    /// # Errors
+    /// The serializer's, which is a fault of the tool.
+    fn to_json(&self) -> Result<Value, serde_json::Error>;
+    /// The value itself, for callers in this process.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
+    fn to_json(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A block of content for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content {
+    /// Text; kept as bytes that are known to be UTF-8 so that file text is never copied.
+    Text(Utf8),
+    /// An image.
+    Image {
+        /// Its bytes.
+        bytes: Bytes,
+        /// Its media type.
+        mime: &'static str,
+    },
+    /// A sound.
+    Audio {
+        /// Its bytes.
+        bytes: Bytes,
+        /// Its media type.
+        mime: &'static str,
+    },
+    /// Other binary content.
+    Blob {
+        /// Its bytes.
+        bytes: Bytes,
+    },
+}
+
+/// Bytes that were checked to be UTF-8; cloning shares them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Utf8(Bytes);
+
+impl Utf8 {
+    /// Takes `bytes` if they are UTF-8.
+    ///
+    /// # Errors
+    /// Where they are not.
+    pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
+        std::str::from_utf8(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Checked in `new`; checking again is cheaper than an `unsafe` block is to trust.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Utf8 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl From<String> for Utf8 {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+/// What a tool answers: content for the model, and a typed value for programs.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// For the model, in order.
+    pub content: Vec<Content>,
+    /// For programs; it does not repeat file text that stands in `content`.
+    pub output: Arc<dyn Output>,
+}
+
+impl Reply {
+    /// A reply of one text.
+    #[must_use]
+    pub fn text(text: impl Into<String>, output: impl Output) -> Self {
+        Self {
+            content: vec![Content::Text(Utf8::from(text.into()))],
+            output: Arc::new(output),
+        }
+    }
+}
+
+/// Stands for one computed plan; the same files and arguments give the same token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PreviewToken(pub(crate) ContentHash);
+
+impl fmt::Display for PreviewToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for PreviewToken {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        text.parse().map(Self)
+    }
+}
+
+/// What a call would do, shown before it is done.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// What would change, in order.
+    pub changes: Vec<Change>,
+    /// What the call would answer.
+    pub reply: Reply,
+    /// Ties a later call to this preview.
+    pub token: PreviewToken,
+    /// Where people find it.
+    pub artifacts: Vec<ArtifactRef>,
+}
+
+/// What a call did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The tool's answer.
+    pub reply: Reply,
+    /// What changed, in order; empty for a call that only read.
+    pub changes: Vec<Change>,
+    /// Where people find it.
+    pub artifacts: Vec<ArtifactRef>,
+}
+
+impl Outcome {
+    /// The text for the model: all text blocks, joined by line breaks.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self
+            .reply
+            .content
+            .iter()
+            .filter_map(|content| match content {
+                Content::Text(text) => Some(text.as_str()),
+                Content::Image { .. } | Content::Audio { .. } | Content::Blob { .. } => None,
+            });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The structured output as JSON.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the tool's output cannot be written as JSON.
+    pub fn structured(&self) -> Result<Value, CallError> {
+        self.reply.output.to_json().map_err(|error| {
+            CallError::new(
+                crate::error::Code::Internal,
+                format!("the tool's output is no JSON: {error}"),
+            )
+        })
+    }
+
+    /// The structured output as the tool's own type, if `T` is that type.
+    #[must_use]
+    pub fn output<T: 'static>(&self) -> Option<&T> {
+        self.reply.output.as_any().downcast_ref()
+    }
+}

@@ -1,0 +1,166 @@
+//! What went wrong in, one stable code and a message that says what to do next out.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::scope::Scope;
+
+/// Stable code of a refusal or failure; programs branch on it, never on the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum Code {
+    /// A person may allow this; nobody was asked yet, or the asking layer is elsewhere.
+    ScopeRequired,
+    /// Policy or a person refused.
+    PermissionDenied,
+    /// A policy asked for more than its issuer holds.
+    PolicyExpansion,
+    /// A policy could not be understood.
+    PolicyInvalid,
+    /// The files no longer match the preview that was approved.
+    StalePreview,
+    /// There is nothing at that path, or nothing that this worker may know of.
+    NotFound,
+    /// Something is there already and overwriting was not asked for.
+    AlreadyExists,
+    /// The file is not UTF-8 text.
+    NotText,
+    /// The path is a device, FIFO, socket, another file system, or a directory where a file is needed.
+    NotRegular,
+    /// The path is a file where a directory is needed.
+    NotDirectory,
+    /// A limit on size, count or depth was reached.
+    TooLarge,
+    /// The text to replace does not occur.
+    NoMatch,
+    /// The text to replace occurs more than once.
+    AmbiguousMatch,
+    /// The file is not what `expected_hash` says, or another change came between.
+    Conflict,
+    /// Too much is in flight; try again after `retry_after_ms`.
+    Busy,
+    /// Calls come faster than the policy allows.
+    RateLimited,
+    /// The call did not end in time.
+    Deadline,
+    /// The caller gave up, or the worker was revoked or stopped.
+    Cancelled,
+    /// A budget of the worker or of an ancestor is spent.
+    Budget,
+    /// The worker died and was restarted while the call was in flight.
+    WorkerRestarted,
+    /// There is no tool of that name, or this worker may not use it.
+    UnknownTool,
+    /// The arguments do not fit the tool's schema.
+    InvalidArguments,
+    /// The disk is full, or a write failed for another reason of the system.
+    Io,
+    /// A fault of this library or of a tool.
+    Internal,
+}
+
+impl Code {
+    /// The code as it stands on the wire, such as `STALE_PREVIEW`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ScopeRequired => "SCOPE_REQUIRED",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::PolicyExpansion => "POLICY_EXPANSION",
+            Self::PolicyInvalid => "POLICY_INVALID",
+            Self::StalePreview => "STALE_PREVIEW",
+            Self::NotFound => "NOT_FOUND",
+            Self::AlreadyExists => "ALREADY_EXISTS",
+            Self::NotText => "NOT_TEXT",
+            Self::NotRegular => "NOT_REGULAR",
+            Self::NotDirectory => "NOT_DIRECTORY",
+            Self::TooLarge => "TOO_LARGE",
+            Self::NoMatch => "NO_MATCH",
+            Self::AmbiguousMatch => "AMBIGUOUS_MATCH",
+            Self::Conflict => "CONFLICT",
+            Self::Busy => "BUSY",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::Deadline => "DEADLINE",
+            Self::Cancelled => "CANCELLED",
+            Self::Budget => "BUDGET",
+            Self::WorkerRestarted => "WORKER_RESTARTED",
+            Self::UnknownTool => "UNKNOWN_TOOL",
+            Self::InvalidArguments => "INVALID_ARGUMENTS",
+            Self::Io => "IO",
+            Self::Internal => "INTERNAL",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a call gave no result: what a model or a program is told.
+///
+/// The message names no host path, never differs between "does not exist" and "not yours", and
+/// never teaches a way around a refusal.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct CallError {
+    code: Code,
+    message: String,
+    details: Map<String, Value>,
+    requested: Vec<Scope>,
+}
+
+impl CallError {
+    /// A refusal or failure with its stable code; `message` says what to do next.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            details: Map::new(),
+            requested: Vec::new(),
+        }
+    }
+
+    /// Adds a fact for programs, such as the line numbers of an ambiguous match.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Names the scopes that a person could grant to let the call through.
+    #[must_use]
+    pub(crate) fn requesting(mut self, scopes: Vec<Scope>) -> Self {
+        self.requested = scopes;
+        self
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The sentence for the model.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Facts for programs, by key.
+    #[must_use]
+    pub fn details(&self) -> &Map<String, Value> {
+        &self.details
+    }
+
+    /// Exactly the needs that a person could grant; empty whenever asking would not help.
+    #[must_use]
+    pub fn requested_scopes(&self) -> &[Scope] {
+        &self.requested
+    }
+}

@@ -1,0 +1,416 @@
+//! `verb:resource[:detail]` in, a scope (what one call needs) or a pattern (what a rule covers) out.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::path::{PathError, VirtualPath};
+
+/// What is done to a resource. No verb implies another: `write` does not cover `read`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Look at it: content, names, sizes, existence.
+    Read,
+    /// Create, change, move or remove it.
+    Write,
+    /// Run it.
+    Execute,
+}
+
+impl Verb {
+    /// Every verb, from the least to the most powerful.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Execute];
+
+    /// The verb as it stands in a scope.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Execute => "execute",
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Verb {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        Self::ALL
+            .into_iter()
+            .find(|verb| verb.as_str() == text)
+            .ok_or_else(|| ScopeError::Verb(text.into()))
+    }
+}
+
+/// The kind of thing a scope is about: `file`, `cli`, `database`, `mcp`, ...
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Files and directories; details are paths.
+    File,
+    /// Anything else; details are colon-separated segments.
+    Other(Arc<str>),
+}
+
+impl Resource {
+    /// The resource as it stands in a scope.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::File => "file",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl FromStr for Resource {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        let mut chars = text.chars();
+        let plain = chars.next().is_some_and(|c| c.is_ascii_lowercase())
+            && chars
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-'));
+        match text {
+            "file" => Ok(Self::File),
+            _ if plain => Ok(Self::Other(text.into())),
+            _ => Err(ScopeError::Resource(text.into())),
+        }
+    }
+}
+
+/// Why a text is no scope or pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScopeError {
+    /// The first segment is not `read`, `write` or `execute`.
+    #[error("`{0}` is no verb; use read, write or execute")]
+    Verb(String),
+    /// The second segment is not a lower-case name.
+    #[error("`{0}` is no resource; use a lower-case name such as file, cli or mcp")]
+    Resource(String),
+    /// A segment between two colons is empty.
+    #[error("`{0}` has an empty segment")]
+    Empty(String),
+    /// `*` stands where it must not: only a whole last segment may be `*`.
+    #[error(
+        "`{0}` has `*` inside; only a whole segment at the end may be `*`, use globs for names"
+    )]
+    Star(String),
+    /// The path of a file scope is not absolute and plain.
+    #[error("`{0}` has no plain absolute path")]
+    Path(String, #[source] PathError),
+    /// The path of a file scope holds `..`.
+    #[error("`{0}` holds `..`")]
+    Dots(String),
+    /// A control character stands in it.
+    #[error("the scope holds a control character")]
+    Control,
+    /// A scope lacks a resource, which only a pattern may.
+    #[error("`{0}` names no resource")]
+    Incomplete(String),
+}
+
+/// The last part of a scope.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Detail {
+    /// The scope is about the resource as a whole.
+    None,
+    /// A path, for files.
+    Path(VirtualPath),
+    /// Colon-separated segments, for everything else.
+    Segments(Arc<str>),
+}
+
+/// What one call needs: always concrete, such as `write:file:/repo/src/x.rs`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    verb: Verb,
+    resource: Resource,
+    detail: Detail,
+}
+
+impl Scope {
+    /// The need to do `verb` to the file or directory at `path`.
+    #[must_use]
+    pub fn file(verb: Verb, path: VirtualPath) -> Self {
+        Self {
+            verb,
+            resource: Resource::File,
+            detail: Detail::Path(path),
+        }
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    /// To what kind of thing.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// To which one.
+    #[must_use]
+    pub fn detail(&self) -> &Detail {
+        &self.detail
+    }
+
+    /// The path, if this is about a file.
+    #[must_use]
+    pub fn path(&self) -> Option<&VirtualPath> {
+        match &self.detail {
+            Detail::Path(path) => Some(path),
+            Detail::None | Detail::Segments(_) => None,
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        let pattern: ScopePattern = text.parse()?;
+        match (pattern.verb, pattern.resource) {
+            (Some(verb), Some(resource)) if !text.ends_with(":*") => Ok(Self {
+                verb,
+                resource,
+                detail: pattern.detail,
+            }),
+            (Some(_), Some(_)) => Err(ScopeError::Star(text.into())),
+            _ => Err(ScopeError::Incomplete(text.into())),
+        }
+    }
+}
+
+/// What a rule covers: a scope whose end may be left open, such as `read`, `read:*` or `write:file:/repo/src`.
+///
+/// ```
+/// use bailiwick::{Scope, ScopePattern};
+/// let rule: ScopePattern = "write:file:/p/to".parse()?;
+/// assert!(rule.covers(&"write:file:/p/to/x".parse::<Scope>()?));
+/// assert!(!rule.covers(&"write:file:/p/tox".parse::<Scope>()?));
+/// assert!(!rule.covers(&"read:file:/p/to/x".parse::<Scope>()?));
+/// # Ok::<(), bailiwick::ScopeError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopePattern {
+    verb: Option<Verb>,
+    resource: Option<Resource>,
+    detail: Detail,
+}
+
+impl ScopePattern {
+    /// The pattern that covers every scope, `*`.
+    pub const ANY: Self = Self {
+        verb: None,
+        resource: None,
+        detail: Detail::None,
+    };
+
+    /// The pattern that covers exactly `scope` and what lies beneath it.
+    #[must_use]
+    pub fn of(scope: &Scope) -> Self {
+        Self {
+            verb: Some(scope.verb),
+            resource: Some(scope.resource.clone()),
+            detail: scope.detail.clone(),
+        }
+    }
+
+    /// The verb it is limited to, if any.
+    #[must_use]
+    pub fn verb(&self) -> Option<Verb> {
+        self.verb
+    }
+
+    /// The resource it is limited to, if any.
+    #[must_use]
+    pub fn resource(&self) -> Option<&Resource> {
+        self.resource.as_ref()
+    }
+
+    /// The path it is limited to, if any.
+    #[must_use]
+    pub fn path(&self) -> Option<&VirtualPath> {
+        match &self.detail {
+            Detail::Path(path) => Some(path),
+            Detail::None | Detail::Segments(_) => None,
+        }
+    }
+
+    /// Whether the rule speaks of `scope`.
+    #[must_use]
+    pub fn covers(&self, scope: &Scope) -> bool {
+        self.verb.is_none_or(|verb| verb == scope.verb)
+            && self
+                .resource
+                .as_ref()
+                .is_none_or(|resource| *resource == scope.resource)
+            && detail_covers(&self.detail, &scope.detail)
+    }
+
+    /// Whether the rule speaks of everything that `other` speaks of.
+    #[must_use]
+    pub fn covers_pattern(&self, other: &Self) -> bool {
+        (self.verb.is_none() || self.verb == other.verb)
+            && (self.resource.is_none() || self.resource == other.resource)
+            && detail_covers(&self.detail, &other.detail)
+    }
+}
+
+/// Path prefix at a component for files, segment prefix for the rest; no detail covers all.
+fn detail_covers(rule: &Detail, need: &Detail) -> bool {
+    match (rule, need) {
+        (Detail::None, _) => true,
+        (Detail::Path(rule), Detail::Path(need)) => need.starts_with(rule),
+        (Detail::Segments(rule), Detail::Segments(need)) => need
+            .strip_prefix(&**rule)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
+        (Detail::Path(_) | Detail::Segments(_), _) => false,
+    }
+}
+
+impl FromStr for ScopePattern {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        if text.chars().any(char::is_control) {
+            return Err(ScopeError::Control);
+        }
+        let mut parts = text.splitn(3, ':');
+        let verb = star(parts.next().unwrap_or_default());
+        let resource = parts.next();
+        let detail = parts.next();
+        if verb.is_none() && (resource, detail) == (None, None) {
+            return Ok(Self::ANY);
+        }
+        let verb = verb.map(str::parse).transpose()?;
+        let resource = resource.and_then(star).map(str::parse).transpose()?;
+        let detail = match (&resource, detail.and_then(star)) {
+            (_, None) => Detail::None,
+            (None, Some(_)) => return Err(ScopeError::Star(text.into())),
+            (Some(Resource::File), Some(path)) => file_detail(text, path)?,
+            (Some(Resource::Other(_)), Some(segments)) => segment_detail(text, segments)?,
+        };
+        Ok(Self {
+            verb,
+            resource,
+            detail,
+        })
+    }
+}
+
+fn star(segment: &str) -> Option<&str> {
+    (segment != "*").then_some(segment)
+}
+
+fn file_detail(whole: &str, path: &str) -> Result<Detail, ScopeError> {
+    if path.split('/').any(|name| name == "..") {
+        return Err(ScopeError::Dots(whole.into()));
+    }
+    if path.split('/').any(|name| name == "*" || name == "**") {
+        return Err(ScopeError::Star(whole.into()));
+    }
+    let path =
+        VirtualPath::parse(path, None).map_err(|source| ScopeError::Path(whole.into(), source))?;
+    Ok(Detail::Path(path))
+}
+
+fn segment_detail(whole: &str, segments: &str) -> Result<Detail, ScopeError> {
+    let segments = segments.strip_suffix(":*").unwrap_or(segments);
+    if segments.split(':').any(str::is_empty) {
+        return Err(ScopeError::Empty(whole.into()));
+    }
+    if segments.split(':').any(|segment| segment == "*") {
+        return Err(ScopeError::Star(whole.into()));
+    }
+    Ok(Detail::Segments(segments.into()))
+}
+
+fn write_parts(
+    f: &mut fmt::Formatter<'_>,
+    verb: &str,
+    resource: Option<&str>,
+    detail: &Detail,
+) -> fmt::Result {
+    f.write_str(verb)?;
+    match (resource, detail) {
+        (None, _) => Ok(()),
+        (Some(resource), Detail::None) => write!(f, ":{resource}"),
+        (Some(resource), Detail::Path(path)) => write!(f, ":{resource}:{path}"),
+        (Some(resource), Detail::Segments(segments)) => write!(f, ":{resource}:{segments}"),
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_parts(
+            f,
+            self.verb.as_str(),
+            Some(self.resource.as_str()),
+            &self.detail,
+        )
+    }
+}
+
+impl fmt::Display for ScopePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = self.verb.map_or("*", Verb::as_str);
+        write_parts(
+            f,
+            verb,
+            self.resource.as_ref().map(Resource::as_str),
+            &self.detail,
+        )
+    }
+}
+
+macro_rules! text_form {
+    ($type:ty) => {
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "\"{self}\"")
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+text_form!(Scope);
+text_form!(ScopePattern);

@@ -1,0 +1,202 @@
+//! Arguments in, needs and a job out; the job reads, or plans and then applies.
+
+mod registry;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::capability::{ReadPermit, WritePermit};
+use crate::config::Namespace;
+use crate::effect::{Output, Plan, Reply};
+use crate::error::CallError;
+use crate::path::VirtualPath;
+use crate::scope::Scope;
+
+pub(crate) use registry::{AnyPlan, Arguments, Entry, Job};
+pub use registry::{RegistryError, ToolSet};
+
+/// What a tool says of itself, apart from its schemas, which come from its types.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ToolSpec {
+    /// The name a model calls it by: `[a-z0-9_]{1,64}`.
+    pub name: &'static str,
+    /// A short name for people.
+    pub title: &'static str,
+    /// What it does and when to use it, for the model.
+    pub description: &'static str,
+    /// One sentence for people, filled with the arguments: `Edit {path}`.
+    pub intent: &'static str,
+    /// It may destroy what was there.
+    pub destructive: bool,
+    /// Doing it twice is the same as doing it once.
+    pub idempotent: bool,
+    /// It reaches beyond what the host configured, such as the network.
+    pub open_world: bool,
+    /// What kinds of scope its calls need, such as `read:file`.
+    pub scopes: &'static [&'static str],
+}
+
+impl ToolSpec {
+    /// A tool that destroys nothing; doing it twice may do it twice.
+    #[must_use]
+    pub const fn new(name: &'static str, title: &'static str, description: &'static str) -> Self {
+        Self {
+            name,
+            title,
+            description,
+            intent: "",
+            destructive: false,
+            idempotent: false,
+            open_world: false,
+            scopes: &[],
+        }
+    }
+
+    /// Sets the sentence for people.
+    #[must_use]
+    pub const fn intent(mut self, template: &'static str) -> Self {
+        self.intent = template;
+        self
+    }
+
+    /// Names the kinds of scope its calls need.
+    #[must_use]
+    pub const fn scopes(mut self, scopes: &'static [&'static str]) -> Self {
+        self.scopes = scopes;
+        self
+    }
+
+    /// Says that it may destroy what was there.
+    #[must_use]
+    pub const fn destructive(mut self) -> Self {
+        self.destructive = true;
+        self
+    }
+
+    /// Says that doing it twice is the same as doing it once.
+    #[must_use]
+    pub const fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+}
+
+/// A call that was understood: what it needs, and what is left to do once that is allowed.
+#[derive(Debug)]
+pub struct Prepared<J> {
+    /// Every scope the call is known to need before anything was looked at.
+    pub needs: Vec<Scope>,
+    /// What [`ReadTool::read`] or [`WriteTool::plan`] works from, paths already parsed.
+    pub job: J,
+}
+
+/// Why a tool stopped before its end.
+#[derive(Debug)]
+pub enum Halt {
+    /// It failed, and this is the answer.
+    Failed(CallError),
+    /// It found that it needs more than was judged; the pipeline judges that too, then begins anew.
+    Needs(Vec<Scope>),
+    /// A link stands in the way: what was called `from` really is `to`. The pipeline judges `to`, then begins anew.
+    Moved {
+        /// The path as it was judged.
+        from: VirtualPath,
+        /// The path without links.
+        to: VirtualPath,
+    },
+}
+
+impl From<CallError> for Halt {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Needs(needs) => write!(f, "needs {needs:?}"),
+            Self::Moved { from, to } => write!(f, "{from} is {to}"),
+        }
+    }
+}
+
+/// A tool that changes nothing.
+///
+/// Implemented by whoever offers tools. `read` runs on a thread where blocking is allowed; it looks
+/// at nothing but through its permit, and calls [`ReadPermit::checkpoint`] between pieces of work.
+pub trait ReadTool: Send + Sync + 'static {
+    /// The arguments as a model writes them. Deny unknown fields, so that a typo is an error.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The structured output.
+    type Output: Output + JsonSchema;
+    /// The arguments once understood.
+    type Job: Send + Sync + fmt::Debug + 'static;
+
+    /// What the tool says of itself.
+    fn spec(&self) -> ToolSpec;
+
+    /// Understands the arguments without looking at anything.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` for arguments that fit the schema and still make no sense.
+    fn prepare(
+        &self,
+        args: Self::Args,
+        names: &Namespace,
+    ) -> Result<Prepared<Self::Job>, CallError>;
+
+    /// Answers from what is at hand within a few microseconds and without blocking, or not at all.
+    fn read_now(&self, _job: &Self::Job, _permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        None
+    }
+
+    /// Answers.
+    ///
+    /// # Errors
+    /// [`Halt`]
+    fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Halt>;
+}
+
+/// A tool that changes something. It cannot be offered without a plan of what it would do.
+///
+/// `plan` and `apply` run on a thread where blocking is allowed. Preview and apply run the same `plan`.
+pub trait WriteTool: Send + Sync + 'static {
+    /// The arguments as a model writes them. Deny unknown fields, so that a typo is an error.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The structured output, the same for preview and apply.
+    type Output: Output + JsonSchema;
+    /// The arguments once understood.
+    type Job: Send + Sync + fmt::Debug + 'static;
+    /// What apply does, computed by the plan.
+    type Steps: Send + fmt::Debug + 'static;
+
+    /// What the tool says of itself.
+    fn spec(&self) -> ToolSpec;
+
+    /// Understands the arguments without looking at anything.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` for arguments that fit the schema and still make no sense.
+    fn prepare(
+        &self,
+        args: Self::Args,
+        names: &Namespace,
+    ) -> Result<Prepared<Self::Job>, CallError>;
+
+    /// Computes what the call would do. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Halt`]
+    fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Halt>;
+
+    /// Carries the plan out, or changes nothing and says `STALE_PREVIEW` if the files are not those of the plan.
+    ///
+    /// # Errors
+    /// [`CallError`]
+    fn apply(&self, steps: Self::Steps, permit: WritePermit) -> Result<(), CallError>;
+}

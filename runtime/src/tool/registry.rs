@@ -1,0 +1,274 @@
+//! Tools of many types in, one table by name out.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Halt, ReadTool, ToolSpec, WriteTool};
+use crate::capability::{ReadPermit, WritePermit};
+use crate::config::Namespace;
+use crate::effect::{Plan, Reply};
+use crate::error::{CallError, Code};
+use crate::id::ToolName;
+use crate::scope::Scope;
+
+/// A plan whose steps only its own tool understands.
+pub(crate) type AnyPlan = Plan<Box<dyn Any + Send>>;
+
+/// Arguments as they reach a tool: JSON from outside, or the tool's own type from this process.
+#[derive(Debug)]
+pub(crate) enum Arguments {
+    Json(Value),
+    Typed(Box<dyn Any + Send>),
+}
+
+/// A prepared call to a reading tool.
+pub(crate) trait ReadJob: Send + Sync + fmt::Debug {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>>;
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Halt>;
+}
+
+/// A prepared call to a mutating tool.
+pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt>;
+    fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
+}
+
+/// A prepared call.
+#[derive(Clone, Debug)]
+pub(crate) enum Job {
+    Read(Arc<dyn ReadJob>),
+    Write(Arc<dyn WriteJob>),
+}
+
+/// One registered tool.
+pub(crate) struct Entry {
+    pub(crate) name: ToolName,
+    pub(crate) spec: ToolSpec,
+    pub(crate) input_schema: Value,
+    pub(crate) output_schema: Value,
+    pub(crate) mutates: bool,
+    prepare:
+        Box<dyn Fn(Arguments, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync>,
+}
+
+impl Entry {
+    pub(crate) fn prepare(
+        &self,
+        arguments: Arguments,
+        names: &Namespace,
+    ) -> Result<(Vec<Scope>, Job), CallError> {
+        (self.prepare)(arguments, names)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a set of tools cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two tools have the same name.
+    #[error("two tools are named `{0}`")]
+    Duplicate(String),
+    /// The name is not `[a-z0-9_]{1,64}`.
+    #[error("`{0}` is no tool name; use [a-z0-9_]{{1,64}}")]
+    Name(String),
+}
+
+/// The tools that a runtime offers to its workers.
+///
+/// ```
+/// use bailiwick::ToolSet;
+/// assert_eq!(ToolSet::new().names().count(), 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct ToolSet {
+    tools: BTreeMap<ToolName, Entry>,
+    faults: Vec<RegistryError>,
+}
+
+impl ToolSet {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool that changes nothing.
+    #[must_use]
+    pub fn reader<T: ReadTool>(self, tool: T) -> Self {
+        let spec = tool.spec();
+        let tool = Arc::new(tool);
+        let prepare = move |arguments, names: &Namespace| {
+            let prepared = tool.prepare(understand::<T::Args>(arguments)?, names)?;
+            let job = Reading {
+                tool: Arc::clone(&tool),
+                job: prepared.job,
+            };
+            Ok((prepared.needs, Job::Read(Arc::new(job))))
+        };
+        self.insert(Entry {
+            name: ToolName::new(spec.name),
+            spec,
+            input_schema: schemars::schema_for!(T::Args).to_value(),
+            output_schema: schemars::schema_for!(T::Output).to_value(),
+            mutates: false,
+            prepare: Box::new(prepare),
+        })
+    }
+
+    /// Adds a tool that changes something.
+    #[must_use]
+    pub fn writer<T: WriteTool>(self, tool: T) -> Self {
+        let spec = tool.spec();
+        let tool = Arc::new(tool);
+        let prepare = move |arguments, names: &Namespace| {
+            let prepared = tool.prepare(understand::<T::Args>(arguments)?, names)?;
+            let job = Writing {
+                tool: Arc::clone(&tool),
+                job: prepared.job,
+            };
+            Ok((prepared.needs, Job::Write(Arc::new(job))))
+        };
+        self.insert(Entry {
+            name: ToolName::new(spec.name),
+            spec,
+            input_schema: schemars::schema_for!(T::Args).to_value(),
+            output_schema: schemars::schema_for!(T::Output).to_value(),
+            mutates: true,
+            prepare: Box::new(prepare),
+        })
+    }
+
+    /// Adds the tools of another set.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.faults.extend(other.faults);
+        other.tools.into_values().fold(self, Self::insert)
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(ToolName::as_str)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+        self.tools.get(name)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.tools.values()
+    }
+
+    /// Returns the first fault found while the set was put together.
+    pub(crate) fn check(&self) -> Result<(), RegistryError> {
+        self.faults.first().cloned().map_or(Ok(()), Err)
+    }
+
+    fn insert(mut self, entry: Entry) -> Self {
+        let name = entry.spec.name;
+        let plain = name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if name.is_empty() || name.len() > 64 || !plain {
+            self.faults.push(RegistryError::Name(name.to_owned()));
+        }
+        if self.tools.insert(entry.name.clone(), entry).is_some() {
+            self.faults.push(RegistryError::Duplicate(name.to_owned()));
+        }
+        self
+    }
+}
+
+fn understand<A: serde::de::DeserializeOwned + 'static>(
+    arguments: Arguments,
+) -> Result<A, CallError> {
+    match arguments {
+        Arguments::Json(Value::Null) => read_json(Value::Object(serde_json::Map::new())),
+        Arguments::Json(value) => read_json(value),
+        Arguments::Typed(value) => match value.downcast() {
+            Ok(args) => Ok(*args),
+            Err(_) => Err(CallError::new(
+                Code::InvalidArguments,
+                "the arguments are of another tool's type",
+            )),
+        },
+    }
+}
+
+fn read_json<A: serde::de::DeserializeOwned>(value: Value) -> Result<A, CallError> {
+    serde_json::from_value(value)
+        .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+}
+
+struct Reading<T: ReadTool> {
+    tool: Arc<T>,
+    job: T::Job,
+}
+
+impl<T: ReadTool> fmt::Debug for Reading<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
+impl<T: ReadTool> ReadJob for Reading<T> {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        self.tool.read_now(&self.job, permit)
+    }
+
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Halt> {
+        self.tool.read(&self.job, permit)
+    }
+}
+
+struct Writing<T: WriteTool> {
+    tool: Arc<T>,
+    job: T::Job,
+}
+
+impl<T: WriteTool> fmt::Debug for Writing<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
+impl<T: WriteTool> WriteJob for Writing<T> {
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt> {
+        let Plan {
+            changes,
+            reply,
+            cost,
+            steps,
+            inverse,
+        } = self.tool.plan(&self.job, permit)?;
+        let inverse = inverse.map(|steps| Box::new(steps) as Box<dyn Any + Send>);
+        Ok(Plan {
+            changes,
+            reply,
+            cost,
+            steps: Box::new(steps),
+            inverse,
+        })
+    }
+
+    fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError> {
+        match steps.downcast::<T::Steps>() {
+            Ok(steps) => self.tool.apply(*steps, permit),
+            Err(_) => Err(CallError::new(
+                Code::Internal,
+                "the plan belongs to another tool",
+            )),
+        }
+    }
+}
