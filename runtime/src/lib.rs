@@ -16,7 +16,7 @@ mod tool;
 
 pub use artifact::ArtifactRef;
 pub use call::{Call, CallMeta, Origin};
-pub use capability::{Budget, Commit, ReadPermit, WritePermit, not_yours};
+pub use capability::{Budget, Commit, Halt, ReadPermit, WritePermit, not_yours};
 pub use config::Namespace;
 pub use effect::{
     Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op, Outcome,
@@ -29,4 +29,4 @@ pub use path::{PathError, VirtualPath};
 pub use policy::{Authority, Limits, Verdict};
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};
-pub use tool::{Halt, Prepared, ReadTool, RegistryError, ToolSet, ToolSpec, WriteTool};
+pub use tool::{Prepared, ReadTool, RegistryError, ToolSet, ToolSpec, WriteTool};
