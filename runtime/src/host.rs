@@ -1,12 +1,13 @@
 //! Directories, tools, an approver and a log in, one runtime that spawns workers out: the one door.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ractor::Actor;
 
-use crate::artifact::{Artifact, ArtifactStore, Reader, StoreLimits};
+use crate::artifact::{Artifact, ArtifactStore, Reader};
 use crate::audit::{Audit, AuditSink, MemoryAudit};
 use crate::config::{Config, RootConfig};
 use crate::error::CallError;
@@ -52,7 +53,6 @@ struct Place {
 }
 
 /// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
-#[derive(Debug)]
 pub struct RuntimeBuilder {
     places: Vec<Result<Place, BuildError>>,
     config: Config,
@@ -62,12 +62,18 @@ pub struct RuntimeBuilder {
     audit_capacity: usize,
     asks: AskLimits,
     patience: Duration,
-    store: StoreLimits,
+    artifacts: (usize, usize),
     admission: Admission,
     call_limit: Duration,
     max_depth: usize,
     io_threads: usize,
     fault: Option<BuildError>,
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder").field("places", &self.places).field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl RuntimeBuilder {
@@ -81,7 +87,7 @@ impl RuntimeBuilder {
             audit_capacity: 8192,
             asks: AskLimits::default(),
             patience: Duration::from_secs(600),
-            store: StoreLimits::default(),
+            artifacts: (256, 64 << 20),
             admission: Admission::default(),
             call_limit: Duration::from_secs(30),
             max_depth: 8,
@@ -182,10 +188,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how many artifacts are kept.
+    /// Sets of how many calls the artifacts are kept, and how many bytes of them (256 and 64 MiB by default; 0 is no limit).
     #[must_use]
-    pub fn artifacts(mut self, limits: StoreLimits) -> Self {
-        self.store = limits;
+    pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
+        self.artifacts = (calls, bytes);
         self
     }
 
@@ -250,7 +256,7 @@ impl RuntimeBuilder {
             roots: RootTable::new(roots),
             audit,
             broker: broker.clone(),
-            artifacts: ArtifactStore::new(self.store),
+            artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
             asks,
             admission: self.admission,
             call_limit: self.call_limit,

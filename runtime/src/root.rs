@@ -9,6 +9,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use crate::path::VirtualPath;
+use crate::policy::Authority;
 
 /// Why a directory cannot be a root.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +112,12 @@ pub(crate) struct RootTable {
 impl RootTable {
     pub(crate) fn new(roots: Vec<Arc<Root>>) -> Self {
         Self { roots }
+    }
+
+    /// The roots of which `authority` may leave something.
+    pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
+        let reached = self.roots.iter().filter(|root| authority.reaches(&root.mount));
+        Self { roots: reached.cloned().collect() }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Root> {

@@ -19,7 +19,7 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
-use crate::artifact::Artifact;
+use crate::artifact::{Artifact, Reader};
 use crate::call::{Call, CallMeta, Origin};
 use crate::capability::{Budget, Gate, Meter};
 use crate::effect::{Outcome, Preview};
@@ -377,7 +377,7 @@ impl Worker {
     /// # Errors
     /// `NOT_FOUND`, the same for what does not exist and what is another's.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
-        self.shared.core.artifacts.get(uri, self.shared.id.into())
+        self.shared.core.artifacts.get(uri, Reader::Worker(self.shared.id))
     }
 }
 

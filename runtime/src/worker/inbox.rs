@@ -86,6 +86,17 @@ pub(super) enum Done {
     Preview(Preview),
 }
 
+impl Done {
+    /// Bytes of content in the answer.
+    pub(super) fn bytes(&self) -> u64 {
+        let reply = match self {
+            Self::Outcome(outcome) => &outcome.reply,
+            Self::Preview(preview) => &preview.reply,
+        };
+        reply.content.iter().map(|content| content.len() as u64).sum()
+    }
+}
+
 pub(super) type Port = oneshot::Sender<Result<Done, CallError>>;
 
 /// An admitted call in the mailbox.
@@ -121,7 +132,7 @@ pub(super) async fn submit(
     typed: Option<Box<dyn Any + Send>>,
     mode: Mode,
 ) -> Result<Done, CallError> {
-    if shared.gate.is_closed() {
+    if shared.gate().is_closed() {
         return Err(revoked());
     }
     let admitted = Admitted::new(shared, weight(&call.arguments))?;
@@ -140,7 +151,7 @@ pub(super) async fn submit(
 
 /// Why a worker gave no answer.
 fn lost(shared: &Shared) -> CallError {
-    if shared.gate.is_closed() {
+    if shared.gate().is_closed() {
         return revoked();
     }
     let message = "the worker was restarted while the call was in flight; look before you try again";
