@@ -1,6 +1,12 @@
 //! Changes in, by-products for people out, each behind a `ui://` address.
 
+mod render;
+mod store;
+
 use serde::Serialize;
+
+pub(crate) use render::{diff, json};
+pub(crate) use store::{ArtifactStore, Kind, Reader, Stored};
 
 /// Where people find an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
