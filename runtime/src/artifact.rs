@@ -6,7 +6,8 @@ mod store;
 use serde::Serialize;
 
 pub(crate) use render::{diff, json};
-pub(crate) use store::{ArtifactStore, Kind, Reader, Stored};
+pub use store::Artifact;
+pub(crate) use store::{ArtifactStore, Kind, Reader};
 
 /// Where people find an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

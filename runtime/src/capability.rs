@@ -15,7 +15,7 @@ use crate::scope::{Scope, ScopePattern, Verb};
 
 pub(crate) use gate::{Gate, Pass};
 pub use meter::Budget;
-pub(crate) use meter::{Meter, Spent};
+pub(crate) use meter::Meter;
 
 /// Why a call in flight must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +272,10 @@ pub struct Commit<'p> {
 
 /// A denied entry found beneath what was asked for; it is not named, so that nothing is told of it.
 fn hidden_in_the_way() -> CallError {
-    CallError::new(Code::PermissionDenied, "something beneath that path is not this worker's; name smaller parts")
+    CallError::new(
+        Code::PermissionDenied,
+        "something beneath that path is not this worker's; name smaller parts",
+    )
 }
 
 /// The one answer for what does not exist and what is not this worker's.

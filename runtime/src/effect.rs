@@ -270,7 +270,9 @@ impl Content {
     pub fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.0.len(),
-            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes } => bytes.len(),
+            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes } => {
+                bytes.len()
+            }
         }
     }
 

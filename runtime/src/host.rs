@@ -12,7 +12,7 @@ use crate::audit::{Audit, AuditSink, MemoryAudit};
 use crate::config::{Config, RootConfig};
 use crate::error::CallError;
 use crate::path::{PathError, VirtualPath};
-use crate::permission::{Approver, AskLimits, DenyAll, Broker, BrokerConfig, GrantAuthority};
+use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
 use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 use crate::scope::{ScopeError, ScopePattern};
@@ -72,7 +72,10 @@ pub struct RuntimeBuilder {
 
 impl fmt::Debug for RuntimeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeBuilder").field("places", &self.places).field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("RuntimeBuilder")
+            .field("places", &self.places)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,16 +115,30 @@ impl RuntimeBuilder {
 
     /// Opens the directory `host` as `root` says; file systems mounted inside it belong to it only if `cross_mounts`.
     #[must_use]
-    pub fn root_with(mut self, root: RootConfig, host: impl AsRef<Path>, cross_mounts: bool) -> Self {
-        self.places.push(Ok(Place { config: root, host: host.as_ref().to_path_buf(), cross_mounts }));
+    pub fn root_with(
+        mut self,
+        root: RootConfig,
+        host: impl AsRef<Path>,
+        cross_mounts: bool,
+    ) -> Self {
+        self.places.push(Ok(Place {
+            config: root,
+            host: host.as_ref().to_path_buf(),
+            cross_mounts,
+        }));
         self
     }
 
     fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
-        let mount = VirtualPath::top().join(name).map_err(|source| BuildError::Mount(crate::escape(name).into(), source));
+        let mount = VirtualPath::top()
+            .join(name)
+            .map_err(|source| BuildError::Mount(crate::escape(name).into(), source));
         let default = self.places.is_empty();
         let place = |mount| Place {
-            config: RootConfig { default, ..root(mount) },
+            config: RootConfig {
+                default,
+                ..root(mount)
+            },
             host: host.to_path_buf(),
             cross_mounts: false,
         };
@@ -237,18 +254,33 @@ impl RuntimeBuilder {
         let mut config = self.config;
         let mut roots = Vec::new();
         for place in self.places {
-            let Place { config: root, host, cross_mounts } = place?;
-            roots.push(Arc::new(Root::open(root.mount.clone(), &host, cross_mounts)?));
+            let Place {
+                config: root,
+                host,
+                cross_mounts,
+            } = place?;
+            roots.push(Arc::new(Root::open(
+                root.mount.clone(),
+                &host,
+                cross_mounts,
+            )?));
             config = config.root(root);
         }
         let authority = Authority::configured(&config)?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
         let began = Instant::now();
         let clock = Arc::new(move || began.elapsed());
-        let broker = BrokerConfig { limits: self.asks, patience: self.patience, clock, ..BrokerConfig::default() };
+        let broker = BrokerConfig {
+            limits: self.asks,
+            patience: self.patience,
+            clock,
+            ..BrokerConfig::default()
+        };
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
-        let broker = Broker::start(broker, audit.clone(), approver).await.map_err(started)?;
+        let broker = Broker::start(broker, audit.clone(), approver)
+            .await
+            .map_err(started)?;
         let core = Arc::new(Core {
             tools: self.tools,
             names: config.namespace(),
@@ -274,12 +306,19 @@ impl RuntimeBuilder {
         });
         let mut supervisors = Vec::new();
         for _ in 0..cores() {
-            let started_one = Actor::spawn(None, Supervisor, Arc::downgrade(&core)).await.map_err(started)?;
+            let started_one = Actor::spawn(None, Supervisor, Arc::downgrade(&core))
+                .await
+                .map_err(started)?;
             supervisors.push(started_one.0);
         }
         // Nobody else has the core yet, so it is set once.
         let _ = core.supervisors.set(supervisors);
-        Ok((Runtime { house: Arc::new(House { core }) }, GrantAuthority::new(broker)))
+        Ok((
+            Runtime {
+                house: Arc::new(House { core }),
+            },
+            GrantAuthority::new(broker),
+        ))
     }
 }
 
@@ -292,11 +331,21 @@ fn cores() -> usize {
 }
 
 fn io_size(threads: usize) -> PoolSize {
-    PoolSize { threads, hard_cap: threads * 2, queue: 4096, per_root: (threads * 3 / 4).max(1) }
+    PoolSize {
+        threads,
+        hard_cap: threads * 2,
+        queue: 4096,
+        per_root: (threads * 3 / 4).max(1),
+    }
 }
 
 fn cpu_size() -> PoolSize {
-    PoolSize { threads: cores(), hard_cap: cores(), queue: 4096, per_root: cores() }
+    PoolSize {
+        threads: cores(),
+        hard_cap: cores(),
+        queue: 4096,
+        per_root: cores(),
+    }
 }
 
 /// What the handles on one runtime share; the last one to go takes all authority along.
@@ -352,10 +401,16 @@ impl Runtime {
 
     /// Takes all authority from every worker, ends them, and waits until the audit is written.
     pub async fn shutdown(&self) -> Revoked {
-        let mut all = Revoked { workers: 0, unfinished: 0 };
+        let mut all = Revoked {
+            workers: 0,
+            unfinished: 0,
+        };
         for top in self.house.core.tops() {
             let revoked = self.house.core.revoke(top).await;
-            all = Revoked { workers: all.workers + revoked.workers, unfinished: all.unfinished + revoked.unfinished };
+            all = Revoked {
+                workers: all.workers + revoked.workers,
+                unfinished: all.unfinished + revoked.unfinished,
+            };
         }
         // A log that cannot be written has told every caller so already.
         let _ = self.flush_audit().await;

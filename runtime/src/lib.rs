@@ -74,17 +74,18 @@ mod host;
 mod supervisor;
 mod worker;
 
-pub use artifact::{ArtifactRef, Stored as Artifact};
+pub use artifact::{Artifact, ArtifactRef};
 pub use audit::{
-    AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditSink, BreakReason, ChangeSummary,
-    GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine, Verified, verify,
+    AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditSink, BreakReason,
+    ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine, Verified,
+    verify,
 };
 pub use call::{Call, CallMeta, Origin};
 pub use capability::{Budget, Commit, Halt, ReadPermit, WritePermit, not_yours};
 pub use config::{Config, Namespace, RootConfig};
 pub use effect::{
-    Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op, Outcome, Output, Plan, Preview,
-    PreviewToken, Reply, Utf8,
+    Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op, Outcome,
+    Output, Plan, Preview, PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};
@@ -92,12 +93,13 @@ pub use host::{BuildError, Runtime, RuntimeBuilder};
 pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll, GrantAuthority, GrantHolder,
-    GrantView, Lifetime, NewGrant, Question, QuestionState, Request, Scripted, Terminal,
+    Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
+    GrantAuthority, GrantHolder, GrantView, Lifetime, NewGrant, Question, QuestionState, Request,
+    Scripted, Terminal,
 };
 pub use policy::{
-    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits, Policy, PolicyError,
-    PolicyErrorKind, PolicyRoot, Restrict, Verdict, WriteMode, glob_builds,
+    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,
+    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, Verdict, WriteMode, glob_builds,
 };
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};

@@ -24,7 +24,7 @@ use crate::scope::{Scope, ScopePattern};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
 pub(crate) use broker::Broker;
-pub(crate) use desk::{Answered, BrokerConfig, Ruling, TimeSource};
+pub(crate) use desk::{Answered, BrokerConfig, Ruling};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub(crate) use ladder::ladder;
@@ -73,7 +73,7 @@ impl Request {
     /// No patterns at all means exactly the needs.
     #[must_use]
     pub fn fits(&self, patterns: &[ScopePattern]) -> bool {
-        let exact = |pattern| {
+        let exact = |pattern: &ScopePattern| {
             self.needs
                 .iter()
                 .any(|need| ScopePattern::of(need) == *pattern)

@@ -121,7 +121,11 @@ impl<S> Step<S> {
 
     /// The paths a mutating call may change.
     pub(crate) fn written(&self) -> Vec<VirtualPath> {
-        let writes = self.way.needs.iter().filter(|need| need.verb() == Verb::Write);
+        let writes = self
+            .way
+            .needs
+            .iter()
+            .filter(|need| need.verb() == Verb::Write);
         writes.filter_map(|need| need.path().cloned()).collect()
     }
 
@@ -133,14 +137,21 @@ impl<S> Step<S> {
     pub(crate) fn halted(mut self, halt: Halt) -> Result<Step<Parsed>, CallError> {
         self.way.rounds += 1;
         if self.way.rounds > MAX_ROUNDS {
-            return Err(CallError::new(Code::Conflict, "the paths of this call keep changing; try again"));
+            return Err(CallError::new(
+                Code::Conflict,
+                "the paths of this call keep changing; try again",
+            ));
         }
         match halt {
             Halt::Failed(error) => return Err(error),
             Halt::Needs(needs) => self.way.add_needs(needs)?,
             Halt::Moved { from, to } => self.way.follow(&from, &to),
         }
-        Ok(Step { facts: self.facts, way: self.way, state: Parsed })
+        Ok(Step {
+            facts: self.facts,
+            way: self.way,
+            state: Parsed,
+        })
     }
 
     fn terms(&self, granted: Vec<ScopePattern>) -> Arc<Terms> {
@@ -167,7 +178,10 @@ impl Way {
             }
         }
         if self.needs.len() == before {
-            return Err(CallError::new(Code::Internal, "the tool asked again for what it was granted"));
+            return Err(CallError::new(
+                Code::Internal,
+                "the tool asked again for what it was granted",
+            ));
         }
         Ok(())
     }
@@ -186,24 +200,54 @@ impl Way {
 
     /// The refusal of a denied need. What was found by looking must not be told from what is not there.
     fn refusal(&self, need: &Scope) -> CallError {
-        match (self.moved.iter().find(|(_, to)| need.path() == Some(to)), need.path()) {
+        match (
+            self.moved.iter().find(|(_, to)| need.path() == Some(to)),
+            need.path(),
+        ) {
             (Some((asked, _)), _) => not_yours(asked),
             (None, Some(path)) if self.rounds > 0 => not_yours(path),
-            (None, _) => CallError::new(Code::PermissionDenied, format!("this worker may not {need}")),
+            (None, _) => CallError::new(
+                Code::PermissionDenied,
+                format!("this worker may not {need}"),
+            ),
         }
     }
 }
 
 impl Step<Parsed> {
-    pub(crate) fn new(facts: Arc<Facts>, job: Job, needs: Vec<Scope>, authority: Authority, holder: Arc<Holder>) -> Self {
+    pub(crate) fn new(
+        facts: Arc<Facts>,
+        job: Job,
+        needs: Vec<Scope>,
+        authority: Authority,
+        holder: Arc<Holder>,
+    ) -> Self {
         let (granted, grant_gates, moved) = (Vec::new(), Vec::new(), Vec::new());
-        let way = Way { job, needs, authority, holder, granted, grant_gates, moved, rounds: 0 };
-        Self { facts, way: Box::new(way), state: Parsed }
+        let way = Way {
+            job,
+            needs,
+            authority,
+            holder,
+            granted,
+            grant_gates,
+            moved,
+            rounds: 0,
+        };
+        Self {
+            facts,
+            way: Box::new(way),
+            state: Parsed,
+        }
     }
 
     /// Judges every need: the most closed verdict counts.
     pub(crate) fn judge(self) -> Judged {
-        let Way { needs, authority, granted, .. } = &*self.way;
+        let Way {
+            needs,
+            authority,
+            granted,
+            ..
+        } = &*self.way;
         let mut asks = Vec::new();
         for need in needs {
             match authority.judge(need, granted) {
@@ -215,10 +259,18 @@ impl Step<Parsed> {
         if !asks.is_empty() {
             asks.sort();
             asks.dedup();
-            return Judged::Ask(Step { facts: self.facts, way: self.way, state: Waiting { asks } });
+            return Judged::Ask(Step {
+                facts: self.facts,
+                way: self.way,
+                state: Waiting { asks },
+            });
         }
         let terms = self.terms(self.way.granted.clone());
-        Judged::Run(Step { facts: self.facts, way: self.way, state: Cleared { terms } })
+        Judged::Run(Step {
+            facts: self.facts,
+            way: self.way,
+            state: Cleared { terms },
+        })
     }
 }
 
@@ -237,17 +289,29 @@ impl Step<Waiting> {
 
     /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
     pub(crate) fn look(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
-        let Job::Write(job) = &self.way.job else { return None };
-        let Way { needs, authority, granted, .. } = &*self.way;
+        let Job::Write(job) = &self.way.job else {
+            return None;
+        };
+        let Way {
+            needs,
+            authority,
+            granted,
+            ..
+        } = &*self.way;
         let readable = |need: &Scope| match need.path() {
-            Some(path) => authority.judge(&Scope::file(Verb::Read, path.clone()), granted) == Verdict::Allow,
+            Some(path) => {
+                authority.judge(&Scope::file(Verb::Read, path.clone()), granted) == Verdict::Allow
+            }
             None => false,
         };
         if !needs.iter().all(readable) {
             return None;
         }
         // Planning changes nothing, so it may suppose the answer to the writes it is about to ask for.
-        let supposed = needs.iter().filter(|need| need.verb() == Verb::Write).map(ScopePattern::of);
+        let supposed = needs
+            .iter()
+            .filter(|need| need.verb() == Verb::Write)
+            .map(ScopePattern::of);
         let supposed = granted.iter().cloned().chain(supposed).collect();
         Some((Arc::clone(job), ReadPermit::mint(self.terms(supposed))))
     }
@@ -256,7 +320,11 @@ impl Step<Waiting> {
     pub(crate) fn granted(mut self, granted: Redeemed) -> Step<Parsed> {
         self.way.granted.extend(granted.patterns);
         self.way.grant_gates.extend(granted.gates);
-        Step { facts: self.facts, way: self.way, state: Parsed }
+        Step {
+            facts: self.facts,
+            way: self.way,
+            state: Parsed,
+        }
     }
 }
 
@@ -278,12 +346,22 @@ impl Step<Cleared> {
         let token = token_of(&self.facts, &plan)?;
         match (self.facts.mode, self.facts.token) {
             (Mode::Apply, Some(approved)) if approved != token => Err(stale()),
-            (Mode::Apply, None) if self.way.authority.requires_preview() => {
-                Err(CallError::new(Code::StalePreview, "this worker must preview a change before it is made"))
-            }
+            (Mode::Apply, None) if self.way.authority.requires_preview() => Err(CallError::new(
+                Code::StalePreview,
+                "this worker must preview a change before it is made",
+            )),
             _ => {
-                let state = Planned { job: Arc::clone(job), terms: Arc::clone(&self.state.terms), plan, token };
-                Ok(Step { facts: self.facts, way: self.way, state })
+                let state = Planned {
+                    job: Arc::clone(job),
+                    terms: Arc::clone(&self.state.terms),
+                    plan,
+                    token,
+                };
+                Ok(Step {
+                    facts: self.facts,
+                    way: self.way,
+                    state,
+                })
             }
         }
     }
@@ -300,19 +378,29 @@ impl Step<Planned> {
 
     /// The plan and the one permit that carries it out.
     pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
-        let Planned { job, terms, plan, .. } = self.state;
+        let Planned {
+            job, terms, plan, ..
+        } = self.state;
         (job, plan, WritePermit::mint(terms))
     }
 }
 
 fn stale() -> CallError {
-    CallError::new(Code::StalePreview, "the files changed since the preview; preview the call again")
+    CallError::new(
+        Code::StalePreview,
+        "the files changed since the preview; preview the call again",
+    )
 }
 
 /// The same tool, arguments and present state give the same token.
 pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
-    let whole = serde_json::to_vec(&(facts.tool.as_str(), canonical(&facts.arguments), &plan.changes));
-    let whole = whole.map_err(|error| CallError::new(Code::Internal, format!("the plan is no JSON: {error}")))?;
+    let whole = serde_json::to_vec(&(
+        facts.tool.as_str(),
+        canonical(&facts.arguments),
+        &plan.changes,
+    ));
+    let whole = whole
+        .map_err(|error| CallError::new(Code::Internal, format!("the plan is no JSON: {error}")))?;
     Ok(PreviewToken(ContentHash::of(&whole)))
 }
 
@@ -320,7 +408,10 @@ pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, Ca
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().map(|(key, value)| (key.clone(), canonical(value))).collect();
+            let mut entries: Vec<_> = map
+                .iter()
+                .map(|(key, value)| (key.clone(), canonical(value)))
+                .collect();
             entries.sort_by(|a, b| a.0.cmp(&b.0));
             Value::Object(entries.into_iter().collect())
         }

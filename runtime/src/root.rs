@@ -116,8 +116,13 @@ impl RootTable {
 
     /// The roots of which `authority` may leave something.
     pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
-        let reached = self.roots.iter().filter(|root| authority.reaches(&root.mount));
-        Self { roots: reached.cloned().collect() }
+        let reached = self
+            .roots
+            .iter()
+            .filter(|root| authority.reaches(&root.mount));
+        Self {
+            roots: reached.cloned().collect(),
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Root> {

@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::artifact::ArtifactStore;
-use crate::audit::{Audit, AuditEvent, Step as AuditStep};
+use crate::audit::{Audit, Step as AuditStep};
 use crate::call::Origin;
 use crate::capability::{Gate, Meter};
 use crate::config::Namespace;
@@ -139,8 +139,16 @@ impl Actor for Supervisor {
     type State = Watch;
     type Arguments = std::sync::Weak<Core>;
 
-    async fn pre_start(&self, _: ActorRef<Never>, core: Self::Arguments) -> Result<Watch, ActorProcessingErr> {
-        Ok(Watch { core, began: Instant::now(), restarts: HashMap::default() })
+    async fn pre_start(
+        &self,
+        _: ActorRef<Never>,
+        core: Self::Arguments,
+    ) -> Result<Watch, ActorProcessingErr> {
+        Ok(Watch {
+            core,
+            began: Instant::now(),
+            restarts: HashMap::default(),
+        })
     }
 
     async fn handle_supervisor_evt(
@@ -162,14 +170,26 @@ impl Actor for Supervisor {
 impl Watch {
     /// Starts a worker anew with the same authority, unless its end was wanted or it dies too often.
     async fn died(&mut self, actor: ActorId, me: ActorCell) {
-        let Some(core) = self.core.upgrade() else { return };
-        let Some((_, id)) = core.actors.remove(&actor) else { return };
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let Some((_, id)) = core.actors.remove(&actor) else {
+            return;
+        };
         let Some(shared) = core.registry.get(&id).map(|entry| Arc::clone(&entry)) else {
             self.restarts.remove(&id);
             return;
         };
-        let again = self.restarts.entry(id).or_default().allow(self.began.elapsed());
-        if again && Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), me).await.is_ok() {
+        let again = self
+            .restarts
+            .entry(id)
+            .or_default()
+            .allow(self.began.elapsed());
+        if again
+            && Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), me)
+                .await
+                .is_ok()
+        {
             shared.note(AuditStep::Restarted);
             return;
         }
@@ -194,7 +214,12 @@ impl Core {
         parent: Option<&Arc<Shared>>,
         spec: WorkerSpec,
     ) -> Result<Arc<Shared>, SpawnError> {
-        let WorkerSpec { name, session, policy, budget } = spec;
+        let WorkerSpec {
+            name,
+            session,
+            policy,
+            budget,
+        } = spec;
         let plain = !name.is_empty() && name.chars().count() <= 64 && !name.contains('/');
         if !plain || name.chars().any(crate::is_deceptive) {
             return Err(SpawnError::Name);
@@ -204,27 +229,49 @@ impl Core {
         let authority = issuer.narrow(&issuer.admit(&policy, Origin::Human)?);
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
         if depth > self.max_depth {
-            return Err(SpawnError::Budget(format!("delegation goes at most {} deep", self.max_depth)));
+            return Err(SpawnError::Budget(format!(
+                "delegation goes at most {} deep",
+                self.max_depth
+            )));
         }
         if let Some(parent) = parent {
-            parent.meter.charge_child().map_err(|spent| SpawnError::Budget(spent.to_string()))?;
+            parent
+                .meter
+                .charge_child()
+                .map_err(|spent| SpawnError::Budget(spent.to_string()))?;
         }
         let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
         let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
-        let holder = Holder { roots: Arc::new(self.roots.reached_by(&authority)), gate: Arc::new(Gate::default()) };
-        let shared = Arc::new(Shared::new(id, &name, session, parent, authority, holder, meter, self));
+        let holder = Holder {
+            roots: Arc::new(self.roots.reached_by(&authority)),
+            gate: Arc::new(Gate::default()),
+        };
+        let shared = Arc::new(Shared::new(
+            id, &name, session, parent, authority, holder, meter, self,
+        ));
         self.start(shared, parent).await
     }
 
-    async fn start(self: &Arc<Self>, shared: Arc<Shared>, parent: Option<&Arc<Shared>>) -> Result<Arc<Shared>, SpawnError> {
+    async fn start(
+        self: &Arc<Self>,
+        shared: Arc<Shared>,
+        parent: Option<&Arc<Shared>>,
+    ) -> Result<Arc<Shared>, SpawnError> {
         let (id, parent) = (shared.id, parent.map(|parent| parent.id));
-        self.tree.lock().insert(id, parent).map_err(|_| SpawnError::Orphan)?;
+        self.tree
+            .lock()
+            .insert(id, parent)
+            .map_err(|_| SpawnError::Orphan)?;
         self.registry.insert(id, Arc::clone(&shared));
-        let started = match shared.record(AuditStep::Spawned { parent, policy: None }) {
+        let started = match shared.record(AuditStep::Spawned {
+            parent,
+            policy: None,
+        }) {
             Err(error) => Err(SpawnError::Audit(error)),
             Ok(()) => {
                 let supervisor = self.supervisor_of(id).ok_or(SpawnError::Orphan)?;
-                let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), supervisor).await;
+                let started =
+                    Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), supervisor).await;
                 started.map(drop).map_err(SpawnError::Start)
             }
         };
@@ -245,13 +292,18 @@ impl Core {
     /// The supervisor that a worker is linked to; none once the runtime ends.
     fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
         let supervisors = self.supervisors.get()?;
-        let index = usize::try_from(id.0).unwrap_or_default().checked_rem(supervisors.len())?;
+        let index = usize::try_from(id.0)
+            .unwrap_or_default()
+            .checked_rem(supervisors.len())?;
         supervisors.get(index).map(ActorRef::get_cell)
     }
 
     fn forget(&self, id: WorkerId) -> Vec<Arc<Shared>> {
         let ids = self.tree.lock().remove_subtree(id);
-        ids.iter().filter_map(|id| self.registry.remove(id)).map(|(_, shared)| shared).collect()
+        ids.iter()
+            .filter_map(|id| self.registry.remove(id))
+            .map(|(_, shared)| shared)
+            .collect()
     }
 
     /// Takes all authority from a worker and everything beneath it.
@@ -263,13 +315,19 @@ impl Core {
         let mut unfinished = 0;
         for shared in &subtree {
             shared.note(AuditStep::Revoked);
-            if tokio::time::timeout(GRACE, shared.gate().idle()).await.is_err() {
+            if tokio::time::timeout(GRACE, shared.gate().idle())
+                .await
+                .is_err()
+            {
                 unfinished += 1;
             }
             shared.stop();
             self.broker.forget_worker(shared.id).await;
         }
-        Revoked { workers: subtree.len(), unfinished }
+        Revoked {
+            workers: subtree.len(),
+            unfinished,
+        }
     }
 
     /// Takes all authority from everybody at once, without waiting.

@@ -18,8 +18,8 @@ use arc_swap::ArcSwapOption;
 use ractor::ActorRef;
 use serde_json::Value;
 
-use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::artifact::{Artifact, Reader};
+use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::{Call, CallMeta, Origin};
 use crate::capability::{Budget, Gate, Meter};
 use crate::effect::{Outcome, Preview};
@@ -54,7 +54,12 @@ impl WorkerSpec {
     /// A worker called `name` (1 to 64 visible characters without `/`), which people see in questions and in the audit.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), session: None, policy: None, budget: Budget::default() }
+        Self {
+            name: name.into(),
+            session: None,
+            policy: None,
+            budget: Budget::default(),
+        }
     }
 
     /// Sets what it may do; it is refused if that is more than its parent holds.
@@ -98,7 +103,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    #[expect(clippy::too_many_arguments, reason = "the one place where a worker is put together")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the one place where a worker is put together"
+    )]
     pub(crate) fn new(
         id: WorkerId,
         name: &str,
@@ -109,7 +117,10 @@ impl Shared {
         meter: Meter,
         core: &Arc<Core>,
     ) -> Self {
-        let agent = parent.map_or_else(|| name.into(), |parent| format!("{}/{name}", parent.agent).into());
+        let agent = parent.map_or_else(
+            || name.into(),
+            |parent| format!("{}/{name}", parent.agent).into(),
+        );
         let session = match (session, parent) {
             (Some(session), _) => session.into(),
             (None, Some(parent)) => Arc::clone(&parent.session),
@@ -117,7 +128,11 @@ impl Shared {
         };
         let lineage = parent.map_or_else(
             || Arc::from([]),
-            |parent| std::iter::once(parent.id).chain(parent.lineage.iter().copied()).collect(),
+            |parent| {
+                std::iter::once(parent.id)
+                    .chain(parent.lineage.iter().copied())
+                    .collect()
+            },
         );
         Self {
             id,
@@ -146,7 +161,10 @@ impl Shared {
 
     /// Posts a message; false if there is nobody to read it.
     fn post(&self, msg: WorkerMsg) -> bool {
-        self.actor.load().as_ref().is_some_and(|actor| actor.send_message(msg).is_ok())
+        self.actor
+            .load()
+            .as_ref()
+            .is_some_and(|actor| actor.send_message(msg).is_ok())
     }
 
     /// Ends the actor; calls under way are answered first.
@@ -166,7 +184,14 @@ impl Shared {
             Judged::Ask(_) => Verdict::Ask,
             Judged::Refused(_) => Verdict::Deny,
         };
-        match self.audit(&facts, AuditStep::Judged { verdict, needs, rule: None }) {
+        match self.audit(
+            &facts,
+            AuditStep::Judged {
+                verdict,
+                needs,
+                rule: None,
+            },
+        ) {
             Ok(()) => judged,
             Err(error) => Judged::Refused(error),
         }
@@ -175,8 +200,14 @@ impl Shared {
     /// Audits how a call ended and answers it. A caller that gave up is no error.
     fn finished(&self, facts: &Facts, port: Port, result: Result<Done, CallError>) {
         let step = match &result {
-            Ok(done) => AuditStep::Finished { code: None, bytes: done.bytes() },
-            Err(error) => AuditStep::Refused { code: error.code(), message: error.message().into() },
+            Ok(done) => AuditStep::Finished {
+                code: None,
+                bytes: done.bytes(),
+            },
+            Err(error) => AuditStep::Refused {
+                code: error.code(),
+                message: error.message().into(),
+            },
         };
         // The answer stands whether or not the log has room: its verdict and effect were audited before,
         // and the log counts what it missed.
@@ -197,12 +228,18 @@ impl Shared {
 
     /// Audits a step of a call, or refuses to go on.
     fn audit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
-        self.core.audit.record(self.event(Some(facts), step)).map_err(CallError::from)
+        self.core
+            .audit
+            .record(self.event(Some(facts), step))
+            .map_err(CallError::from)
     }
 
     /// Audits a step of a call and waits until it is written; only on pool threads.
     fn audit_commit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
-        self.core.audit.commit(self.event(Some(facts), step)).map_err(CallError::from)
+        self.core
+            .audit
+            .commit(self.event(Some(facts), step))
+            .map_err(CallError::from)
     }
 
     /// Audits a step of the worker's life, or refuses to go on.
@@ -218,7 +255,10 @@ impl Shared {
     /// The root that most of a call's work is on.
     fn root_of(&self, needs: &[Scope]) -> Option<VirtualPath> {
         let path = needs.iter().find_map(Scope::path)?;
-        self.holder.roots.find(path).map(|(root, _)| root.mount().clone())
+        self.holder
+            .roots
+            .find(path)
+            .map(|(root, _)| root.mount().clone())
     }
 
     fn lost_thread(&self) {
@@ -301,8 +341,16 @@ impl Worker {
     ///
     /// # Errors
     /// [`CallError`]
-    pub async fn call_typed(&self, tool: &ToolName, arguments: impl Any + Send) -> Result<Outcome, CallError> {
-        let call = Call { tool: tool.clone(), arguments: Value::Null, meta: CallMeta::default() };
+    pub async fn call_typed(
+        &self,
+        tool: &ToolName,
+        arguments: impl Any + Send,
+    ) -> Result<Outcome, CallError> {
+        let call = Call {
+            tool: tool.clone(),
+            arguments: Value::Null,
+            meta: CallMeta::default(),
+        };
         outcome(inbox::submit(&self.shared, call, Some(Box::new(arguments)), Mode::Apply).await?)
     }
 
@@ -321,7 +369,10 @@ impl Worker {
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
         match inbox::submit(&self.shared, call, None, Mode::Preview).await? {
             Done::Preview(preview) => Ok(preview),
-            Done::Outcome(_) => Err(CallError::new(Code::InvalidArguments, "this tool only reads; call it")),
+            Done::Outcome(_) => Err(CallError::new(
+                Code::InvalidArguments,
+                "this tool only reads; call it",
+            )),
         }
     }
 
@@ -330,7 +381,11 @@ impl Worker {
     /// # Errors
     /// [`SpawnError::Policy`] if it asks for more than this worker holds, and the other reasons of [`SpawnError`].
     pub async fn spawn(&self, spec: WorkerSpec) -> Result<Self, SpawnError> {
-        self.shared.core.spawn(Some(&self.shared), spec).await.map(Self::new)
+        self.shared
+            .core
+            .spawn(Some(&self.shared), spec)
+            .await
+            .map(Self::new)
     }
 
     /// Takes all authority from this worker and everything beneath it. When it returns, nothing new begins, and
@@ -343,7 +398,8 @@ impl Worker {
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
         let entries = self.shared.core.tools.entries();
-        let allowed = entries.filter(|entry| self.shared.authority.allows_tool(entry.name.as_str()));
+        let allowed =
+            entries.filter(|entry| self.shared.authority.allows_tool(entry.name.as_str()));
         let info = |entry: &crate::tool::Entry| ToolInfo {
             spec: entry.spec.clone(),
             input_schema: entry.input_schema.clone(),
@@ -377,13 +433,19 @@ impl Worker {
     /// # Errors
     /// `NOT_FOUND`, the same for what does not exist and what is another's.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
-        self.shared.core.artifacts.get(uri, Reader::Worker(self.shared.id))
+        self.shared
+            .core
+            .artifacts
+            .get(uri, Reader::Worker(self.shared.id))
     }
 }
 
 fn outcome(done: Done) -> Result<Outcome, CallError> {
     match done {
         Done::Outcome(outcome) => Ok(outcome),
-        Done::Preview(_) => Err(CallError::new(Code::Internal, "a call was answered by a preview")),
+        Done::Preview(_) => Err(CallError::new(
+            Code::Internal,
+            "a call was answered by a preview",
+        )),
     }
 }

@@ -66,9 +66,11 @@ pub(crate) enum Reader {
 
 /// One artifact as it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) mime: &'static str,
-    pub(crate) bytes: Bytes,
+pub struct Artifact {
+    /// Its media type.
+    pub mime: &'static str,
+    /// Its content.
+    pub bytes: Bytes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -197,7 +199,7 @@ impl ArtifactStore {
     /// # Errors
     /// `NOT_FOUND`, the same for an address that was never given out, one that is no longer kept and one
     /// that is not the reader's.
-    pub(crate) fn get(&self, uri: &str, reader: Reader) -> Result<Stored, CallError> {
+    pub(crate) fn get(&self, uri: &str, reader: Reader) -> Result<Artifact, CallError> {
         let absent = || {
             CallError::new(
                 Code::NotFound,
@@ -208,7 +210,7 @@ impl ArtifactStore {
         self.with(|shelf| {
             let bytes = shelf.sets.get(&id)?.part(tool, kind, reader)?;
             shelf.touch(id);
-            Some(Stored {
+            Some(Artifact {
                 mime: kind.mime(),
                 bytes,
             })

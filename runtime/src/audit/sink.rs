@@ -24,6 +24,16 @@ pub trait AuditSink: Send + 'static {
     fn keep(&mut self, records: &[Record]) -> io::Result<()>;
 }
 
+impl AuditSink for Box<dyn AuditSink> {
+    fn head(&self) -> Head {
+        (**self).head()
+    }
+
+    fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+        (**self).keep(records)
+    }
+}
+
 /// Keeps the latest records in memory; clones share them.
 #[derive(Clone, Debug)]
 pub struct MemoryAudit {

@@ -282,6 +282,16 @@ impl Authority {
         self.base.is_strict()
     }
 
+    /// Whether only a grant that names this very file lets it be changed.
+    pub(crate) fn protects(&self, need: &Scope) -> bool {
+        self.base.protects(need)
+    }
+
+    /// The widest that a person may grant: the roots, and what is configured as grantable beyond them.
+    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
+        self.base.ceiling()
+    }
+
     /// The subtrees that a worker with this authority can see anyway.
     pub(crate) fn visible(&self) -> Value {
         let mounts = self.base.listed().map(|root| root.place.path.clone());

@@ -11,7 +11,7 @@ use super::roots::{PolicyRoot, Subtree, touch};
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::config::{Config, RootConfig};
 use crate::path::VirtualPath;
-use crate::scope::{Resource, ScopePattern, Verb};
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
 /// What people configured: the only layer that gives anything.
 #[derive(Debug)]
@@ -130,6 +130,26 @@ impl Base {
         } else {
             Ruling::OPEN
         }
+    }
+
+    /// Whether `need` would change a protected file.
+    pub(crate) fn protects(&self, need: &Scope) -> bool {
+        self.protection(&Need::new(need)).verdict == Verdict::Ask
+    }
+
+    /// What the roots hold, and what may be granted beyond them.
+    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
+        let held = self
+            .roots
+            .iter()
+            .filter(|root| !root.subtree.blocked)
+            .flat_map(|root| {
+                let verbs = Verb::ALL.into_iter().filter(|verb| root.permits(*verb));
+                verbs.map(|verb| {
+                    ScopePattern::of(&Scope::file(verb, root.subtree.place.path.clone()))
+                })
+            });
+        held.chain(self.grantable.iter().cloned()).collect()
     }
 
     pub(crate) fn mounts(&self) -> &[Place] {

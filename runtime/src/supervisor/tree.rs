@@ -26,22 +26,39 @@ impl Tree {
     /// Adds `id`, unless its parent is gone: a revoked worker starts nothing new.
     pub(super) fn insert(&mut self, id: WorkerId, parent: Option<WorkerId>) -> Result<(), Orphan> {
         if let Some(parent) = parent {
-            self.nodes.get_mut(&parent).ok_or(Orphan)?.children.insert(id);
+            self.nodes
+                .get_mut(&parent)
+                .ok_or(Orphan)?
+                .children
+                .insert(id);
         }
-        self.nodes.insert(id, Node { parent, children: HashSet::default() });
+        self.nodes.insert(
+            id,
+            Node {
+                parent,
+                children: HashSet::default(),
+            },
+        );
         Ok(())
     }
 
     /// Removes `id` and everything beneath it; parents come before their children.
     pub(super) fn remove_subtree(&mut self, id: WorkerId) -> Vec<WorkerId> {
-        let Some(node) = self.nodes.get(&id) else { return Vec::new() };
+        let Some(node) = self.nodes.get(&id) else {
+            return Vec::new();
+        };
         if let Some(parent) = node.parent.and_then(|parent| self.nodes.get_mut(&parent)) {
             parent.children.remove(&id);
         }
         let mut removed = vec![id];
         let mut next = 0;
         while let Some(id) = removed.get(next).copied() {
-            removed.extend(self.nodes.remove(&id).into_iter().flat_map(|node| node.children));
+            removed.extend(
+                self.nodes
+                    .remove(&id)
+                    .into_iter()
+                    .flat_map(|node| node.children),
+            );
             next += 1;
         }
         removed
@@ -60,7 +77,13 @@ mod tests {
 
     fn family() -> Tree {
         let mut tree = Tree::default();
-        for (id, parent) in [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(1)), (5, None)] {
+        for (id, parent) in [
+            (1, None),
+            (2, Some(1)),
+            (3, Some(2)),
+            (4, Some(1)),
+            (5, None),
+        ] {
             tree.insert(WorkerId(id), parent.map(WorkerId)).unwrap();
         }
         tree

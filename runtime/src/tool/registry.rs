@@ -52,8 +52,9 @@ pub(crate) struct Entry {
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     pub(crate) mutates: bool,
-    prepare:
-        Box<dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync>,
+    prepare: Box<
+        dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync,
+    >,
 }
 
 impl Entry {
@@ -198,7 +199,10 @@ fn understand<A: DeserializeOwned + 'static>(arguments: Arguments<'_>) -> Result
         Arguments::Json(value) => read_json(value),
         Arguments::Typed(value) => match value.downcast() {
             Ok(args) => Ok(*args),
-            Err(_) => Err(CallError::new(Code::InvalidArguments, "the arguments are of another tool's type")),
+            Err(_) => Err(CallError::new(
+                Code::InvalidArguments,
+                "the arguments are of another tool's type",
+            )),
         },
     }
 }

@@ -101,13 +101,28 @@ impl Actor for WorkerActor {
     type State = Docket;
     type Arguments = Arc<Shared>;
 
-    async fn pre_start(&self, me: ActorRef<WorkerMsg>, shared: Arc<Shared>) -> Result<Docket, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        me: ActorRef<WorkerMsg>,
+        shared: Arc<Shared>,
+    ) -> Result<Docket, ActorProcessingErr> {
         shared.attach(me);
         let calls = HashMap::with_hasher(FixedState::default());
-        Ok(Docket { shared, calls, writes: VecDeque::new(), ready: VecDeque::new(), running: 0 })
+        Ok(Docket {
+            shared,
+            calls,
+            writes: VecDeque::new(),
+            ready: VecDeque::new(),
+            running: 0,
+        })
     }
 
-    async fn handle(&self, _: ActorRef<WorkerMsg>, msg: WorkerMsg, docket: &mut Docket) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<WorkerMsg>,
+        msg: WorkerMsg,
+        docket: &mut Docket,
+    ) -> Result<(), ActorProcessingErr> {
         match msg {
             WorkerMsg::Call(incoming) => docket.receive(*incoming),
             WorkerMsg::Prepared(call, step) => docket.prepared(call, *step),
@@ -126,10 +141,24 @@ impl Actor for WorkerActor {
 impl Docket {
     /// Begins a new call. A policy of its own is compiled on the CPU pool, never here.
     fn receive(&mut self, incoming: Incoming) {
-        let Incoming { request, deadline, admitted, port } = incoming;
+        let Incoming {
+            request,
+            deadline,
+            admitted,
+            port,
+        } = incoming;
         let (id, facts) = (request.facts.id, Arc::clone(&request.facts));
         let limit = self.shared.core.limit(deadline);
-        let caller = Caller { facts, port, limit, armed: None, ticket: None, claim: None, asking: None, _admitted: admitted };
+        let caller = Caller {
+            facts,
+            port,
+            limit,
+            armed: None,
+            ticket: None,
+            claim: None,
+            asking: None,
+            _admitted: admitted,
+        };
         if request.policy.is_none() {
             let step = request.prepare(&self.shared);
             return self.judge_or_answer(id, step, caller);
@@ -151,7 +180,12 @@ impl Docket {
         self.start_ready();
     }
 
-    fn judge_or_answer(&mut self, id: CallId, step: Result<Step<Parsed>, CallError>, caller: Caller) {
+    fn judge_or_answer(
+        &mut self,
+        id: CallId,
+        step: Result<Step<Parsed>, CallError>,
+        caller: Caller,
+    ) {
         match step {
             Ok(step) => self.judge(id, step, caller),
             Err(error) => self.answer(id, caller, Err(error)),
@@ -198,24 +232,34 @@ impl Docket {
 
     /// Plans a change before anybody is asked, if its targets may be read.
     fn look(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
-        let Some((job, permit)) = waiting.look() else { return self.question(id, waiting, None, caller) };
+        let Some((job, permit)) = waiting.look() else {
+            return self.question(id, waiting, None, caller);
+        };
         caller.arm(id, &self.shared);
         let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&caller.facts));
         let work = move || {
             let plan = jobs::look(&shared, &facts, &*job, &permit);
             shared.post(WorkerMsg::Looked(id, Box::new(plan)));
         };
-        let handed = self.shared.core.io.submit(self.shared.root_of(waiting.needs()), work);
+        let handed = self
+            .shared
+            .core
+            .io
+            .submit(self.shared.root_of(waiting.needs()), work);
         self.handed_over(id, Stage::Looking(waiting), caller, handed);
     }
 
     fn looked(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Halt>) {
         self.returned(id);
         match (self.calls.remove(&id), plan) {
-            (Some((Stage::Looking(_), caller)), Ok((_, preview))) if caller.facts.mode == Mode::Preview => {
+            (Some((Stage::Looking(_), caller)), Ok((_, preview)))
+                if caller.facts.mode == Mode::Preview =>
+            {
                 self.answer(id, caller, Ok(Done::Preview(preview)));
             }
-            (Some((Stage::Looking(waiting), caller)), Ok(plan)) => self.question(id, waiting, Some(plan), caller),
+            (Some((Stage::Looking(waiting), caller)), Ok(plan)) => {
+                self.question(id, waiting, Some(plan), caller)
+            }
             (Some((Stage::Looking(waiting), caller)), Err(halt)) => {
                 self.judge_or_answer(id, waiting.halted(halt), caller);
             }
@@ -237,7 +281,8 @@ impl Docket {
         match self.shared.question(id, &waiting, preview) {
             Ok(asking) => {
                 caller.asking = Some(asking);
-                self.calls.insert(id, (Stage::Asking(waiting, plan), caller));
+                self.calls
+                    .insert(id, (Stage::Asking(waiting, plan), caller));
             }
             Err(error) => self.answer(id, caller, Err(error)),
         }
@@ -259,7 +304,13 @@ impl Docket {
     }
 
     /// Queues a cleared call: for its turn if it changes something, else for a thread.
-    fn line_up(&mut self, id: CallId, step: Step<Cleared>, plan: Option<AnyPlan>, mut caller: Caller) {
+    fn line_up(
+        &mut self,
+        id: CallId,
+        step: Step<Cleared>,
+        plan: Option<AnyPlan>,
+        mut caller: Caller,
+    ) {
         let ordered = step.mutates() && caller.facts.mode == Mode::Apply;
         caller.arm(id, &self.shared);
         self.calls.insert(id, (Stage::Ready(step, plan), caller));
@@ -276,9 +327,17 @@ impl Docket {
 
     /// Claims the paths of the first write in line.
     fn claim_first(&mut self) {
-        let first = self.writes.front().and_then(|id| Some((*id, self.calls.get_mut(id)?)));
+        let first = self
+            .writes
+            .front()
+            .and_then(|id| Some((*id, self.calls.get_mut(id)?)));
         if let Some((id, (Stage::Ready(step, _), caller))) = first {
-            caller.claim = Some(self.shared.core.turns.claim(id, step.written(), &self.shared));
+            caller.claim = Some(
+                self.shared
+                    .core
+                    .turns
+                    .claim(id, step.written(), &self.shared),
+            );
         }
     }
 
@@ -292,7 +351,9 @@ impl Docket {
     /// Hands ready calls to the pool while this worker has places there.
     fn start_ready(&mut self) {
         while self.running < self.shared.core.admission.jobs {
-            let Some(id) = self.ready.pop_front() else { return };
+            let Some(id) = self.ready.pop_front() else {
+                return;
+            };
             match self.calls.remove(&id) {
                 Some((Stage::Ready(step, plan), mut caller)) => {
                     let (shared, claim) = (Arc::clone(&self.shared), caller.claim.take());
@@ -312,7 +373,13 @@ impl Docket {
     }
 
     /// Remembers a call whose job the pool took, or refuses it at once.
-    fn handed_over(&mut self, id: CallId, stage: Stage, mut caller: Caller, handed: Result<Arc<Ticket>, Full>) {
+    fn handed_over(
+        &mut self,
+        id: CallId,
+        stage: Stage,
+        mut caller: Caller,
+        handed: Result<Arc<Ticket>, Full>,
+    ) {
         match handed {
             Ok(ticket) => {
                 self.running += 1;
@@ -331,7 +398,9 @@ impl Docket {
         self.leave_line(id);
         match (self.calls.remove(&id), ended) {
             (Some((_, caller)), Ended::Done(result)) => self.answer(id, caller, result),
-            (Some((_, caller)), Ended::Halted(step, halt)) => self.judge_or_answer(id, step.halted(halt), caller),
+            (Some((_, caller)), Ended::Halted(step, halt)) => {
+                self.judge_or_answer(id, step.halted(halt), caller)
+            }
             (None, _) => {}
         }
         self.start_ready();
@@ -339,7 +408,9 @@ impl Docket {
 
     /// Answers a call that is over before its end. If its thread hangs it keeps its place until it is back.
     fn give_up(&mut self, id: CallId, why: Halted) {
-        let Some((stage, caller)) = self.calls.remove(&id) else { return };
+        let Some((stage, caller)) = self.calls.remove(&id) else {
+            return;
+        };
         caller.facts.stop.raise(why);
         let error = caller.facts.stop.check().err();
         match (stage, &caller.ticket) {
@@ -358,7 +429,8 @@ impl Docket {
             }
             (_, _) => self.leave_line(id),
         }
-        let error = error.unwrap_or_else(|| CallError::new(Code::Cancelled, "the call was cancelled"));
+        let error =
+            error.unwrap_or_else(|| CallError::new(Code::Cancelled, "the call was cancelled"));
         self.shared.finished(&caller.facts, caller.port, Err(error));
         self.start_ready();
     }

@@ -37,7 +37,12 @@ impl Shared {
         let (shared, needs) = (Arc::clone(self), Arc::from(waiting.asks()));
         let task = tokio::spawn(async move {
             // A broker that is gone has nothing to give.
-            let granted = shared.core.broker.redeem(shared.claimant(), needs).await.unwrap_or_default();
+            let granted = shared
+                .core
+                .broker
+                .redeem(shared.claimant(), needs)
+                .await
+                .unwrap_or_default();
             shared.post(WorkerMsg::Redeemed(id, granted));
         });
         Asking(task.abort_handle())
@@ -66,11 +71,12 @@ impl Shared {
         let facts = waiting.facts();
         let needs = waiting.asks().to_vec();
         let sensitive = needs.iter().any(|need| self.core.authority.protects(need));
-        let ceiling = self.core.authority.grantable();
+        let ceiling = self.core.authority.ceiling();
         let arguments = canonical(&facts.arguments);
         Request {
             worker: self.id,
             call: facts.id,
+            origin: facts.origin,
             agent_path: self.agent.split('/').map(str::to_owned).collect(),
             session: Arc::clone(&self.session),
             tool: facts.tool.clone(),
@@ -88,8 +94,16 @@ impl Shared {
 
     /// One sentence for people: what the tool does, and to what.
     fn intent(&self, facts: &Facts, waiting: &Step<Waiting>) -> String {
-        let title = self.core.tools.get(facts.tool.as_str()).map_or("", |entry| entry.spec.title);
-        let mut targets: Vec<&str> = waiting.needs().iter().filter_map(|need| Some(need.path()?.as_str())).collect();
+        let title = self
+            .core
+            .tools
+            .get(facts.tool.as_str())
+            .map_or("", |entry| entry.spec.title);
+        let mut targets: Vec<&str> = waiting
+            .needs()
+            .iter()
+            .filter_map(|need| Some(need.path()?.as_str()))
+            .collect();
         targets.dedup();
         format!("{title}: {}", crate::escape(&targets.join(", ")))
     }
@@ -105,6 +119,9 @@ fn ruled(answered: Answered) -> Result<Redeemed, CallError> {
         Decision::Expired => (Code::PermissionDenied, "nobody allowed this in time"),
         Decision::Granted | Decision::Denied => (Code::PermissionDenied, "a person refused this"),
     };
-    let error = CallError::new(code, note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")));
+    let error = CallError::new(
+        code,
+        note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")),
+    );
     Err(error.with("denied_by", "person"))
 }

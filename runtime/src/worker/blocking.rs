@@ -69,14 +69,23 @@ struct Inner {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("name", &self.inner.name).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("name", &self.inner.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl Pool {
     pub(crate) fn new(name: &'static str, size: PoolSize) -> Self {
-        let inner = Inner { name, size, state: Mutex::default(), ready: Condvar::new() };
-        Self { inner: Arc::new(inner) }
+        let inner = Inner {
+            name,
+            size,
+            state: Mutex::default(),
+            ready: Condvar::new(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Queues `work`; jobs on one `root` never hold every thread.
@@ -85,12 +94,18 @@ impl Pool {
         root: Option<VirtualPath>,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Ticket>, Full> {
-        let ticket = Arc::new(Ticket { state: AtomicU8::new(QUEUED) });
+        let ticket = Arc::new(Ticket {
+            state: AtomicU8::new(QUEUED),
+        });
         let mut state = self.inner.lock();
         if state.closed || state.queue.len() >= self.inner.size.queue {
             return Err(Full);
         }
-        state.queue.push_back(Queued { work: Box::new(work), ticket: Arc::clone(&ticket), root });
+        state.queue.push_back(Queued {
+            work: Box::new(work),
+            ticket: Arc::clone(&ticket),
+            root,
+        });
         self.inner.grow(&mut state, &self.inner)?;
         drop(state);
         self.inner.ready.notify_one();
@@ -101,15 +116,26 @@ impl Pool {
     /// Returns whether it never will have begun.
     pub(crate) fn abandon(&self, ticket: &Ticket) -> bool {
         let mut state = self.inner.lock();
-        if ticket.state.compare_exchange(QUEUED, SKIPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if ticket
+            .state
+            .compare_exchange(QUEUED, SKIPPED, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
             // Dropped now, and outside the lock, so that what the job holds is free at once.
-            let skipped = state.queue.iter().position(|job| std::ptr::eq(&*job.ticket, ticket));
+            let skipped = state
+                .queue
+                .iter()
+                .position(|job| std::ptr::eq(&*job.ticket, ticket));
             let skipped = skipped.and_then(|place| state.queue.remove(place));
             drop(state);
             drop(skipped);
             return true;
         }
-        if ticket.state.compare_exchange(RUNNING, LOST, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if ticket
+            .state
+            .compare_exchange(RUNNING, LOST, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
             state.lost += 1;
             // The cap may be reached; then jobs wait, and their own deadlines answer for them.
             let _ = self.inner.grow(&mut state, &self.inner);
@@ -145,7 +171,9 @@ impl Inner {
             return Ok(());
         }
         let inner = Arc::clone(shared);
-        let started = std::thread::Builder::new().name(format!("bailiwick-{}", self.name)).spawn(move || inner.run());
+        let started = std::thread::Builder::new()
+            .name(format!("bailiwick-{}", self.name))
+            .spawn(move || inner.run());
         match started {
             Ok(_) => state.threads += 1,
             // Without any thread nobody would ever run the job.
@@ -173,7 +201,10 @@ impl Inner {
                 return;
             } else {
                 state.idle += 1;
-                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .ready
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
             }
         }
@@ -182,8 +213,13 @@ impl Inner {
     /// The first job whose root has a thread to spare.
     fn take(&self, state: &mut State) -> Option<Queued> {
         let per_root = self.size.per_root;
-        let spare = |root: &VirtualPath| state.busy_roots.iter().filter(|busy| *busy == root).count() < per_root;
-        let next = state.queue.iter().position(|job| job.root.as_ref().is_none_or(spare))?;
+        let spare = |root: &VirtualPath| {
+            state.busy_roots.iter().filter(|busy| *busy == root).count() < per_root
+        };
+        let next = state
+            .queue
+            .iter()
+            .position(|job| job.root.as_ref().is_none_or(spare))?;
         let job = state.queue.remove(next)?;
         job.ticket.state.store(RUNNING, Ordering::Release);
         state.busy_roots.extend(job.root.clone());
@@ -194,7 +230,9 @@ impl Inner {
         if ticket.state.swap(ENDED, Ordering::AcqRel) == LOST {
             state.lost -= 1;
         }
-        if let Some(place) = root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root)) {
+        if let Some(place) =
+            root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
+        {
             state.busy_roots.swap_remove(place);
             // A job on this root may have been passed over by threads that went idle.
             self.ready.notify_one();
@@ -208,11 +246,19 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    const SMALL: PoolSize = PoolSize { threads: 2, hard_cap: 4, queue: 8, per_root: 1 };
+    const SMALL: PoolSize = PoolSize {
+        threads: 2,
+        hard_cap: 4,
+        queue: 8,
+        per_root: 1,
+    };
     const SOON: Duration = Duration::from_secs(10);
 
     /// A job that says it began and then holds its thread until told.
-    fn hang(pool: &Pool, root: Option<&str>) -> (Arc<Ticket>, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    fn hang(
+        pool: &Pool,
+        root: Option<&str>,
+    ) -> (Arc<Ticket>, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (began, has_begun) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let root = root.map(|text| VirtualPath::parse(text, None).unwrap());
@@ -227,8 +273,11 @@ mod tests {
     fn a_full_queue_refuses_at_once() {
         let pool = Pool::new("test", SMALL);
         let hung: Vec<_> = (0..2).map(|_| hang(&pool, None)).collect();
-        hung.iter().for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
-        let waiting: Vec<_> = (0..SMALL.queue).map(|_| pool.submit(None, || {}).unwrap()).collect();
+        hung.iter()
+            .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
+        let waiting: Vec<_> = (0..SMALL.queue)
+            .map(|_| pool.submit(None, || {}).unwrap())
+            .collect();
         assert_eq!(pool.submit(None, || {}).unwrap_err(), Full);
         drop((hung, waiting));
     }
@@ -237,7 +286,8 @@ mod tests {
     fn a_lost_thread_is_replaced_up_to_the_cap_and_given_back() {
         let pool = Pool::new("test", SMALL);
         let hung: Vec<_> = (0..2).map(|_| hang(&pool, None)).collect();
-        hung.iter().for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
+        hung.iter()
+            .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
         let (done, is_done) = mpsc::channel();
         pool.submit(None, move || done.send(()).unwrap()).unwrap();
         assert!(!hung.iter().any(|(ticket, ..)| pool.abandon(ticket)));
@@ -261,12 +311,24 @@ mod tests {
 
     #[test]
     fn an_abandoned_job_that_did_not_begin_never_runs() {
-        let pool = Pool::new("test", PoolSize { threads: 1, ..SMALL });
+        let pool = Pool::new(
+            "test",
+            PoolSize {
+                threads: 1,
+                ..SMALL
+            },
+        );
         let hung = hang(&pool, None);
         hung.1.recv_timeout(SOON).unwrap();
         let (ran, has_run) = mpsc::channel();
-        let ticket = pool.submit(None, { let ran = ran.clone(); move || ran.send("abandoned").unwrap() }).unwrap();
-        pool.submit(None, move || ran.send("kept").unwrap()).unwrap();
+        let ticket = pool
+            .submit(None, {
+                let ran = ran.clone();
+                move || ran.send("abandoned").unwrap()
+            })
+            .unwrap();
+        pool.submit(None, move || ran.send("kept").unwrap())
+            .unwrap();
         assert!(pool.abandon(&ticket));
         drop(hung.2);
         assert_eq!(has_run.recv_timeout(SOON).unwrap(), "kept");
@@ -274,8 +336,16 @@ mod tests {
 
     #[test]
     fn a_panicking_job_does_not_take_its_thread_along() {
-        let pool = Pool::new("test", PoolSize { threads: 1, hard_cap: 1, ..SMALL });
-        pool.submit(None, || panic!("as a broken tool would")).unwrap();
+        let pool = Pool::new(
+            "test",
+            PoolSize {
+                threads: 1,
+                hard_cap: 1,
+                ..SMALL
+            },
+        );
+        pool.submit(None, || panic!("as a broken tool would"))
+            .unwrap();
         let (done, is_done) = mpsc::channel();
         pool.submit(None, move || done.send(()).unwrap()).unwrap();
         is_done.recv_timeout(SOON).unwrap();

@@ -40,7 +40,9 @@ impl fmt::Debug for Deadlines {
 
 impl fmt::Debug for Armed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Armed").field("at", &self.key.0).finish_non_exhaustive()
+        f.debug_struct("Armed")
+            .field("at", &self.key.0)
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,7 +51,9 @@ impl Deadlines {
     pub(crate) fn arm(&self, after: Duration, then: impl FnOnce() + Send + 'static) -> Armed {
         let now = Instant::now();
         // A deadline beyond what the clock can express is none; a century stands for it.
-        let at = now.checked_add(after).unwrap_or_else(|| now + Duration::from_secs(3_153_600_000));
+        let at = now
+            .checked_add(after)
+            .unwrap_or_else(|| now + Duration::from_secs(3_153_600_000));
         let mut state = self.lock();
         state.next += 1;
         let key = (at, state.next);
@@ -58,7 +62,10 @@ impl Deadlines {
         if state.asleep {
             self.inner.1.notify_one();
         }
-        Armed { key, deadlines: self.clone() }
+        Armed {
+            key,
+            deadlines: self.clone(),
+        }
     }
 
     /// Ends the thread; what is still armed never calls back.
@@ -75,7 +82,9 @@ impl Deadlines {
     fn start(&self, state: &mut State) {
         if !state.started {
             let clock = self.clone();
-            let spawned = std::thread::Builder::new().name("bailiwick-clock".into()).spawn(move || clock.run());
+            let spawned = std::thread::Builder::new()
+                .name("bailiwick-clock".into())
+                .spawn(move || clock.run());
             state.started = spawned.is_ok();
         }
     }
@@ -87,7 +96,11 @@ impl Deadlines {
             match state.due.first_key_value().map(|(key, _)| *key) {
                 None => {
                     state.asleep = true;
-                    state = self.inner.1.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self
+                        .inner
+                        .1
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
                     state.asleep = false;
                 }
                 Some(key) if key.0 <= now => {
@@ -100,7 +113,12 @@ impl Deadlines {
                 }
                 Some((at, _)) => {
                     let nap = (at - now).min(TICK);
-                    state = self.inner.1.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
+                    state = self
+                        .inner
+                        .1
+                        .wait_timeout(state, nap)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
                 }
             }
         }
@@ -124,7 +142,9 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let arm = |millis, name: &'static str| {
             let tell = tell.clone();
-            deadlines.arm(Duration::from_millis(millis), move || tell.send(name).unwrap())
+            deadlines.arm(Duration::from_millis(millis), move || {
+                tell.send(name).unwrap()
+            })
         };
         let _late = arm(40, "late");
         drop(arm(1, "dropped"));

@@ -35,7 +35,12 @@ pub struct Admission {
 
 impl Default for Admission {
     fn default() -> Self {
-        Self { calls: 256, bytes: 64 << 20, jobs: 4, retry_after_ms: 50 }
+        Self {
+            calls: 256,
+            bytes: 64 << 20,
+            jobs: 4,
+            retry_after_ms: 50,
+        }
     }
 }
 
@@ -64,7 +69,10 @@ impl Admitted {
         let bounds = shared.core.admission;
         let calls = shared.load.calls.fetch_add(1, Ordering::AcqRel);
         let queued = shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
-        let admitted = Self { shared: Arc::clone(shared), bytes };
+        let admitted = Self {
+            shared: Arc::clone(shared),
+            bytes,
+        };
         if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
             return Err(busy(bounds.retry_after_ms));
         }
@@ -75,7 +83,10 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.shared.load.calls.fetch_sub(1, Ordering::AcqRel);
-        self.shared.load.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.shared
+            .load
+            .bytes
+            .fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
@@ -93,7 +104,11 @@ impl Done {
             Self::Outcome(outcome) => &outcome.reply,
             Self::Preview(preview) => &preview.reply,
         };
-        reply.content.iter().map(|content| content.len() as u64).sum()
+        reply
+            .content
+            .iter()
+            .map(|content| content.len() as u64)
+            .sum()
     }
 }
 
@@ -138,12 +153,44 @@ pub(super) async fn submit(
     let admitted = Admitted::new(shared, weight(&call.arguments))?;
     let stop = Arc::new(StopFlag::default());
     let id = shared.core.next_call();
-    let Call { tool, arguments, meta: CallMeta { origin, policy, preview_token, deadline } } = call;
-    let facts = Facts { id, tool, origin, mode, token: preview_token, arguments, stop: Arc::clone(&stop) };
-    let request = Request { facts: Arc::new(facts), typed, policy };
+    let Call {
+        tool,
+        arguments,
+        meta:
+            CallMeta {
+                origin,
+                policy,
+                preview_token,
+                deadline,
+            },
+    } = call;
+    let facts = Facts {
+        id,
+        tool,
+        origin,
+        mode,
+        token: preview_token,
+        arguments,
+        stop: Arc::clone(&stop),
+    };
+    let request = Request {
+        facts: Arc::new(facts),
+        typed,
+        policy,
+    };
     let (port, answer) = oneshot::channel();
-    let mut waiter = Waiter { shared: Arc::clone(shared), call: id, stop, answered: false };
-    let posted = shared.post(WorkerMsg::Call(Box::new(Incoming { request, deadline, admitted, port })));
+    let mut waiter = Waiter {
+        shared: Arc::clone(shared),
+        call: id,
+        stop,
+        answered: false,
+    };
+    let posted = shared.post(WorkerMsg::Call(Box::new(Incoming {
+        request,
+        deadline,
+        admitted,
+        port,
+    })));
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
     answer.unwrap_or_else(|| Err(lost(shared)))
@@ -154,12 +201,14 @@ fn lost(shared: &Shared) -> CallError {
     if shared.gate().is_closed() {
         return revoked();
     }
-    let message = "the worker was restarted while the call was in flight; look before you try again";
+    let message =
+        "the worker was restarted while the call was in flight; look before you try again";
     CallError::new(Code::WorkerRestarted, message)
 }
 
 pub(super) fn busy(retry_after_ms: u64) -> CallError {
-    CallError::new(Code::Busy, "too much is under way; try again later").with("retry_after_ms", retry_after_ms)
+    CallError::new(Code::Busy, "too much is under way; try again later")
+        .with("retry_after_ms", retry_after_ms)
 }
 
 /// About how many bytes a value holds.
@@ -168,6 +217,11 @@ fn weight(value: &Value) -> u64 {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() as u64 + 8,
         Value::Array(items) => items.iter().map(weight).sum::<u64>() + 8,
-        Value::Object(map) => map.iter().map(|(key, value)| key.len() as u64 + weight(value)).sum::<u64>() + 8,
+        Value::Object(map) => {
+            map.iter()
+                .map(|(key, value)| key.len() as u64 + weight(value))
+                .sum::<u64>()
+                + 8
+        }
     }
 }

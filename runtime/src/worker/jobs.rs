@@ -28,33 +28,55 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Halt>) -> Result<T, Hal
 }
 
 fn outcome(reply: Reply) -> Done {
-    Done::Outcome(Outcome { reply, changes: Vec::new(), artifacts: Vec::new() })
+    Done::Outcome(Outcome {
+        reply,
+        changes: Vec::new(),
+        artifacts: Vec::new(),
+    })
 }
 
 /// Answers a reading call on the worker's own task, if its tool has the answer at hand.
 pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Halt>> {
-    let Work::Read(job, permit) = step.work() else { return None };
+    let Work::Read(job, permit) = step.work() else {
+        return None;
+    };
     let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
     let answer = answer.unwrap_or_else(|_| Some(Err(Halt::Failed(panicked()))))?;
     Some(answer.map(outcome))
 }
 
 fn panicked() -> CallError {
-    CallError::new(Code::Internal, "the tool failed; this call did not end in an orderly way")
+    CallError::new(
+        Code::Internal,
+        "the tool failed; this call did not end in an orderly way",
+    )
 }
 
 /// Runs a cleared call to its end; `plan` was made before a person was asked, if it was.
 pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, plan: Option<AnyPlan>) -> Ended {
     match step.work() {
-        Work::Read(job, permit) => match guarded(|| permit.checkpoint().map_err(Halt::from).and_then(|()| job.read(&permit))) {
+        Work::Read(job, permit) => match guarded(|| {
+            permit
+                .checkpoint()
+                .map_err(Halt::from)
+                .and_then(|()| job.read(&permit))
+        }) {
             Ok(reply) => Ended::Done(Ok(outcome(reply))),
             Err(Halt::Failed(error)) => Ended::Done(Err(error)),
             Err(halt) => Ended::Halted(step, halt),
         },
         Work::Write(job, permit) => {
-            let fresh = || permit.checkpoint().map_err(Halt::from).and_then(|()| job.plan(&permit));
+            let fresh = || {
+                permit
+                    .checkpoint()
+                    .map_err(Halt::from)
+                    .and_then(|()| job.plan(&permit))
+            };
             match plan.map_or_else(|| guarded(fresh), Ok) {
-                Ok(plan) => Ended::Done(step.planned(plan).and_then(|planned| carry_out(shared, planned))),
+                Ok(plan) => Ended::Done(
+                    step.planned(plan)
+                        .and_then(|planned| carry_out(shared, planned)),
+                ),
                 Err(Halt::Failed(error)) => Ended::Done(Err(error)),
                 Err(halt) => Ended::Halted(step, halt),
             }
@@ -90,21 +112,39 @@ pub(super) fn look(
 }
 
 fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
-    AuditStep::Planned { token, changes: plan.changes.iter().map(ChangeSummary::from).collect() }
+    AuditStep::Planned {
+        token,
+        changes: plan.changes.iter().map(ChangeSummary::from).collect(),
+    }
 }
 
 fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) -> Preview {
     let artifacts = artifacts(shared, facts, plan);
-    Preview { changes: plan.changes.clone(), reply: plan.reply.clone(), token, artifacts }
+    Preview {
+        changes: plan.changes.clone(),
+        reply: plan.reply.clone(),
+        token,
+        artifacts,
+    }
 }
 
 fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome, CallError> {
     let token = step.token();
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
-    shared.meter.charge_effect(cost).map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+    shared
+        .meter
+        .charge_effect(cost)
+        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
     // The log names an effect before it is made.
-    shared.audit_commit(facts, AuditStep::Applying { token, bytes: cost.bytes, files: cost.files })?;
+    shared.audit_commit(
+        facts,
+        AuditStep::Applying {
+            token,
+            bytes: cost.bytes,
+            files: cost.files,
+        },
+    )?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
     guarded(|| Ok(job.apply(steps, permit)?)).map_err(|halt| match halt {
         Halt::Failed(error) => error,
@@ -115,7 +155,11 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     // The effect is done and the log named it: a log that fails now must not make it look undone.
     let _ = shared.audit_commit(facts, AuditStep::Applied { token });
     let artifacts = artifacts(shared, facts, &plan);
-    Ok(Outcome { reply: plan.reply, changes: plan.changes, artifacts })
+    Ok(Outcome {
+        reply: plan.reply,
+        changes: plan.changes,
+        artifacts,
+    })
 }
 
 /// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
@@ -126,14 +170,26 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan) -> Vec<ArtifactRef>
     let diff = (Kind::Diff, artifact::diff(&plan.changes).into());
     let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
     let parts = std::iter::once(diff).chain(json).collect();
-    let kept = shared.core.artifacts.put(&facts.tool, shared.id, Arc::clone(&shared.lineage), parts);
+    let kept =
+        shared
+            .core
+            .artifacts
+            .put(&facts.tool, shared.id, Arc::clone(&shared.lineage), parts);
     let (refs, steps) = match kept {
         Ok(refs) => {
-            let steps = refs.iter().map(|kept| AuditStep::Artifact { uri: kept.uri.as_str().into() }).collect();
+            let steps = refs
+                .iter()
+                .map(|kept| AuditStep::Artifact {
+                    uri: kept.uri.as_str().into(),
+                })
+                .collect();
             (refs, steps)
         }
         Err(error) => {
-            let step = AuditStep::Refused { code: error.code(), message: error.message().into() };
+            let step = AuditStep::Refused {
+                code: error.code(),
+                message: error.message().into(),
+            };
             (Vec::new(), vec![step])
         }
     };

@@ -17,7 +17,12 @@ struct Claim<W> {
 
 impl<W> Claim<W> {
     fn conflicts(&self, other: &Self) -> bool {
-        self.paths.iter().any(|a| other.paths.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
+        self.paths.iter().any(|a| {
+            other
+                .paths
+                .iter()
+                .any(|b| a.starts_with(b) || b.starts_with(a))
+        })
     }
 }
 
@@ -36,7 +41,11 @@ impl<W> Default for Locks<W> {
 impl<W> Locks<W> {
     /// Claims `paths`; `waiter` comes back at once if it is this call's turn, else later from [`Locks::release`].
     pub(crate) fn claim(&mut self, call: CallId, paths: Vec<VirtualPath>, waiter: W) -> Option<W> {
-        let mut claim = Claim { call, paths, waiting: None };
+        let mut claim = Claim {
+            call,
+            paths,
+            waiting: None,
+        };
         let held = if self.claims.iter().any(|earlier| earlier.conflicts(&claim)) {
             claim.waiting = Some(waiter);
             None

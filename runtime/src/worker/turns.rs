@@ -46,12 +46,27 @@ impl fmt::Debug for Claim {
 
 impl Turns {
     /// Claims `paths` for a call; its worker hears when they are its own, which may be at once.
-    pub(super) fn claim(&self, call: CallId, paths: Vec<VirtualPath>, worker: &Arc<Shared>) -> Claim {
-        let turn = self.lock().claim(call, paths, Waiting { worker: Arc::clone(worker), call });
+    pub(super) fn claim(
+        &self,
+        call: CallId,
+        paths: Vec<VirtualPath>,
+        worker: &Arc<Shared>,
+    ) -> Claim {
+        let turn = self.lock().claim(
+            call,
+            paths,
+            Waiting {
+                worker: Arc::clone(worker),
+                call,
+            },
+        );
         if let Some(turn) = turn {
             turn.tell();
         }
-        Claim { turns: self.clone(), call }
+        Claim {
+            turns: self.clone(),
+            call,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Locks<Waiting>> {

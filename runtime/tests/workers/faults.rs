@@ -17,7 +17,13 @@ async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
     }
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     let steps = stage.steps().await;
-    assert_eq!(steps.iter().filter(|step| *step == "refused INTERNAL").count(), 3);
+    assert_eq!(
+        steps
+            .iter()
+            .filter(|step| *step == "refused INTERNAL")
+            .count(),
+        3
+    );
     assert!(!steps.contains(&"restarted".to_owned()));
 }
 
@@ -27,7 +33,14 @@ async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
     let (worker, neighbour) = (stage.open().await, stage.open().await);
     let hung = worker.call("hangs", at("x")).await.unwrap_err();
     assert_eq!(hung.code(), Code::Deadline);
-    assert_eq!(worker.status(), Status { in_flight: 0, lost_threads: 1, revoked: false });
+    assert_eq!(
+        worker.status(),
+        Status {
+            in_flight: 0,
+            lost_threads: 1,
+            revoked: false
+        }
+    );
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     worker.call("post", at("y")).await.unwrap();
     neighbour.call("post", at("z")).await.unwrap();
@@ -36,13 +49,27 @@ async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_whose_places_all_hang_still_answers_what_needs_none() {
-    let bounds = Admission { jobs: 2, ..Admission::default() };
-    let stage = stage(|builder| builder.call_limit(Duration::from_millis(100)).admission(bounds)).await;
+    let bounds = Admission {
+        jobs: 2,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| {
+        builder
+            .call_limit(Duration::from_millis(100))
+            .admission(bounds)
+    })
+    .await;
     let worker = stage.open().await;
     for _ in 0..2 {
-        assert_eq!(worker.call("hangs", at("x")).await.unwrap_err().code(), Code::Deadline);
+        assert_eq!(
+            worker.call("hangs", at("x")).await.unwrap_err().code(),
+            Code::Deadline
+        );
     }
-    assert_eq!(worker.call("post", at("x")).await.unwrap_err().code(), Code::Deadline);
+    assert_eq!(
+        worker.call("post", at("x")).await.unwrap_err().code(),
+        Code::Deadline
+    );
     assert_eq!(stage.board.posted(), [""; 0]);
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     stage.door.open();
@@ -55,11 +82,18 @@ async fn each_of_ten_thousand_calls_is_answered_or_refused_at_once() {
     let mut calls = JoinSet::new();
     for n in 0..10_000 {
         let worker = worker.clone();
-        calls.spawn(async move { worker.call(if n % 2 == 0 { "echo" } else { "panics" }, at("x")).await });
+        calls.spawn(async move {
+            worker
+                .call(if n % 2 == 0 { "echo" } else { "panics" }, at("x"))
+                .await
+        });
     }
     let (mut answered, mut failed, mut busy) = (0, 0, 0);
     while let Some(result) = calls.join_next().await {
-        match result.unwrap().map_err(|error| (error.code(), error.details().contains_key("retry_after_ms"))) {
+        match result
+            .unwrap()
+            .map_err(|error| (error.code(), error.details().contains_key("retry_after_ms")))
+        {
             Ok(_) => answered += 1,
             Err((Code::Internal, _)) => failed += 1,
             Err((Code::Busy, true)) => busy += 1,
@@ -67,13 +101,19 @@ async fn each_of_ten_thousand_calls_is_answered_or_refused_at_once() {
         }
     }
     assert_eq!(answered + failed + busy, 10_000);
-    assert!(answered > 0 && failed > 0, "{answered} answered, {failed} failed, {busy} busy");
+    assert!(
+        answered > 0 && failed > 0,
+        "{answered} answered, {failed} failed, {busy} busy"
+    );
     assert_eq!(worker.status().in_flight, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
-    let bounds = Admission { calls: 3, ..Admission::default() };
+    let bounds = Admission {
+        calls: 3,
+        ..Admission::default()
+    };
     let stage = stage(|builder| builder.admission(bounds)).await;
     let (worker, neighbour) = (stage.open().await, stage.open().await);
     let mut held = JoinSet::new();
@@ -82,7 +122,10 @@ async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
         held.spawn(async move { worker.call("hangs", at("x")).await });
     }
     stage.door.stand(3).await;
-    assert_eq!(worker.call("echo", at("x")).await.unwrap_err().code(), Code::Busy);
+    assert_eq!(
+        worker.call("echo", at("x")).await.unwrap_err().code(),
+        Code::Busy
+    );
     assert!(neighbour.call("echo", at("x")).await.is_ok());
     stage.door.open();
     while let Some(answer) = held.join_next().await {
@@ -94,7 +137,10 @@ async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_gives_up_before_the_effect_prevents_it() {
     let door = Door::default();
-    let board = Board { before: Some(door.clone()), ..Board::default() };
+    let board = Board {
+        before: Some(door.clone()),
+        ..Board::default()
+    };
     let stage = stage_with(board, |builder| builder).await;
     let worker = stage.open().await;
     let call = tokio::spawn({

@@ -1,5 +1,9 @@
 //! Workers under load, faults and revocation in, the outcome each of them promises out.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod asking;
 mod authority;
@@ -25,14 +29,31 @@ async fn stage(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stag
     stage_with(Board::default(), configure).await
 }
 
-async fn stage_with(board: Board, configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
+async fn stage_with(
+    board: Board,
+    configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+) -> Stage {
     let root = tempfile::tempdir().unwrap();
     let door = Door::default();
-    let tools = ToolSet::new().reader(Echo).reader(Panics).reader(Hangs(door.clone())).writer(Post(board.clone()));
+    let tools = ToolSet::new()
+        .reader(Echo)
+        .reader(Panics)
+        .reader(Hangs(door.clone()))
+        .writer(Post(board.clone()));
     let audit = MemoryAudit::new(100_000);
-    let builder = Runtime::builder().root("r", root.path()).tools(tools).audit(audit.clone());
+    let builder = Runtime::builder()
+        .root("r", root.path())
+        .tools(tools)
+        .audit(audit.clone());
     let (runtime, grants) = configure(builder).build().await.unwrap();
-    Stage { runtime, grants, board, door, audit, _root: root }
+    Stage {
+        runtime,
+        grants,
+        board,
+        door,
+        audit,
+        _root: root,
+    }
 }
 
 impl Stage {
@@ -42,7 +63,10 @@ impl Stage {
     }
 
     async fn worker(&self, policy: Policy) -> Worker {
-        self.runtime.spawn(WorkerSpec::new("main").policy(policy)).await.unwrap()
+        self.runtime
+            .spawn(WorkerSpec::new("main").policy(policy))
+            .await
+            .unwrap()
     }
 
     /// The steps of the audit so far, as `step` or `step CODE`.

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
-    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool,
+    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan,
+    Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,11 +24,19 @@ pub struct Said {
 
 fn reading(args: &Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
     let path = names.path(&args.path)?;
-    Ok(Prepared { needs: vec![Scope::file(Verb::Read, path.clone())], job: path })
+    Ok(Prepared {
+        needs: vec![Scope::file(Verb::Read, path.clone())],
+        job: path,
+    })
 }
 
 fn said(path: &VirtualPath) -> Reply {
-    Reply::text(path.as_str(), Said { path: path.to_string() })
+    Reply::text(
+        path.as_str(),
+        Said {
+            path: path.to_string(),
+        },
+    )
 }
 
 /// Answers at once, on the worker's own task.
@@ -102,7 +111,14 @@ impl Door {
     /// Returns once `count` stand before the door.
     pub async fn stand(&self, count: usize) {
         let door = self.clone();
-        let waiting = move || drop(door.0.1.wait_while(door.0.0.lock().unwrap(), |(came, _)| *came < count).unwrap());
+        let waiting = move || {
+            drop(
+                door.0
+                    .1
+                    .wait_while(door.0.0.lock().unwrap(), |(came, _)| *came < count)
+                    .unwrap(),
+            )
+        };
         tokio::task::spawn_blocking(waiting).await.unwrap();
     }
 }
@@ -160,18 +176,42 @@ impl WriteTool for Post {
 
     fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
         let path = names.path(&args.path)?;
-        Ok(Prepared { needs: vec![Scope::file(Verb::Write, path.clone())], job: path })
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Write, path.clone())],
+            job: path,
+        })
     }
 
     fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<Self::Steps>, Halt> {
         self.0.planned.fetch_add(1, Ordering::SeqCst);
         let count = self.0.posted.lock().unwrap().len();
-        let after = Entry::File { hash: ContentHash::of(job.as_str().as_bytes()), bytes: 1 };
-        let before = Entry::Directory { entries: count as u64 };
+        let after = Entry::File {
+            hash: ContentHash::of(job.as_str().as_bytes()),
+            bytes: 1,
+        };
+        let before = Entry::Directory {
+            entries: count as u64,
+        };
         let diff = FileDiff::default();
-        let change = Change { path: job.clone(), op: Op::Create, to: None, before, after, diff };
-        let cost = Cost { bytes: 10, files: 1 };
-        Ok(Plan { changes: vec![change], reply: said(job), cost, steps: (job.clone(), count), inverse: None })
+        let change = Change {
+            path: job.clone(),
+            op: Op::Create,
+            to: None,
+            before,
+            after,
+            diff,
+        };
+        let cost = Cost {
+            bytes: 10,
+            files: 1,
+        };
+        Ok(Plan {
+            changes: vec![change],
+            reply: said(job),
+            cost,
+            steps: (job.clone(), count),
+            inverse: None,
+        })
     }
 
     fn apply(&self, (path, count): Self::Steps, permit: WritePermit) -> Result<(), CallError> {
