@@ -73,12 +73,12 @@ impl Request {
     /// No patterns at all means exactly the needs.
     #[must_use]
     pub fn fits(&self, patterns: &[ScopePattern]) -> bool {
-        let exact = |pattern| {
+        let exact = |pattern: &ScopePattern| {
             self.needs
                 .iter()
                 .any(|need| ScopePattern::of(need) == *pattern)
         };
-        let may = |pattern| {
+        let may = |pattern: &ScopePattern| {
             if self.sensitive {
                 exact(pattern)
             } else {

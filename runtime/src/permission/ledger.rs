@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::{Decision, Question, QuestionState, Request};
-use crate::effect::{ContentHash, PreviewToken};
+use crate::effect::ContentHash;
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName, WorkerId};
 use crate::scope::{Resource, Verb};
@@ -101,7 +101,7 @@ pub(crate) struct Ended<W> {
 }
 
 /// Requests with the same key are the same question.
-type Key = (WorkerId, ToolName, ContentHash, Option<PreviewToken>);
+type Key = (WorkerId, ToolName, ContentHash, Option<ContentHash>);
 
 #[derive(Debug)]
 struct Open<W> {
@@ -320,7 +320,7 @@ fn key(request: &Request) -> Key {
         request.worker,
         request.tool.clone(),
         request.arguments_hash,
-        request.before,
+        request.before.map(|token| token.0),
     )
 }
 
