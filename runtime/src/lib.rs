@@ -4,6 +4,8 @@ mod artifact;
 mod audit;
 mod call;
 mod capability;
+#[cfg(test)]
+mod cases;
 mod config;
 mod effect;
 mod error;
