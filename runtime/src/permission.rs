@@ -7,6 +7,7 @@ mod desk;
 mod grants;
 mod ladder;
 mod ledger;
+mod record;
 mod terminal;
 
 use std::num::NonZeroU32;
@@ -23,8 +24,7 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
-pub(crate) use broker::Broker;
-pub(crate) use desk::{Answered, BrokerConfig, Ruling, TimeSource};
+pub(crate) use broker::{Answered, Broker, BrokerConfig, Ruling, TimeSource};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub(crate) use ladder::ladder;

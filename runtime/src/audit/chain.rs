@@ -88,10 +88,6 @@ struct Body<'e> {
     event: &'e AuditEvent,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

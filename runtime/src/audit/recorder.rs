@@ -137,10 +137,10 @@ impl Audit {
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
             Err(TrySendError::Full(flush)) => {
                 let sender = self.sender.clone();
-                tokio::task::spawn_blocking(move || sender.send(flush))
+                tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
                     .await
                     .map_err(|_| AuditError::Closed)?
-                    .map_err(|_| AuditError::Closed)?;
+                    .map_err(|()| AuditError::Closed)?;
             }
         }
         self.writer.unpark();

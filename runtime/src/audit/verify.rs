@@ -168,7 +168,7 @@ mod tests {
         let mut repeated = lines.clone();
         repeated.insert(3, lines[1].clone());
         check(&repeated, 4, order);
-        let mut moved = lines.clone();
+        let mut moved = lines;
         moved.swap(1, 2);
         check(&moved, 2, order);
     }

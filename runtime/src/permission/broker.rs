@@ -1,18 +1,82 @@
 //! Requests of workers and the word of people in, rulings out: the actor that owns every question and grant.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 
-use super::desk::{Answered, AskPort, BrokerConfig, Desk};
+use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
-use super::{Answer, Approver, AuthorityError, NewGrant, Question, Request};
+use super::ledger::AskLimits;
+use super::{Answer, Approver, AuthorityError, Decision, NewGrant, Question, Request};
 use crate::audit::Audit;
 use crate::capability::Gate;
 use crate::error::{CallError, Code};
 use crate::id::{GrantId, QuestionId, WorkerId};
 use crate::scope::Scope;
+
+/// Tells the time since the runtime began; it never goes back.
+pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// How the broker treats people and workers.
+#[derive(Clone)]
+pub(crate) struct BrokerConfig {
+    pub(crate) limits: AskLimits,
+    /// How long a question waits for an answer.
+    pub(crate) patience: Duration,
+    /// How many grants may be live.
+    pub(crate) max_grants: usize,
+    /// How often questions and grants are looked through for what is over.
+    pub(crate) tick: Duration,
+    pub(crate) clock: TimeSource,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        let start = std::time::Instant::now();
+        Self {
+            limits: AskLimits::default(),
+            patience: Duration::from_secs(600),
+            max_grants: 10_000,
+            tick: Duration::from_secs(1),
+            clock: Arc::new(move || start.elapsed()),
+        }
+    }
+}
+
+impl fmt::Debug for BrokerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerConfig")
+            .field("limits", &self.limits)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) question: QuestionId,
+    pub(crate) ruling: Ruling,
+}
+
+/// What was said to a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Ruling {
+    /// It may, by these patterns.
+    Allowed(Redeemed),
+    /// It may not.
+    Refused {
+        /// Denied, expired or cancelled.
+        decision: Decision,
+        /// What the agent is told.
+        note: Option<String>,
+    },
+}
+
+pub(super) type AskPort = RpcReplyPort<Result<Answered, CallError>>;
 
 /// What the broker is told and asked.
 #[derive(Debug)]
@@ -87,7 +151,10 @@ impl Actor for BrokerActor {
             Message::Revoke(id, port) => tell(port, desk.revoke(id)),
             Message::ForgetWorker(worker, port) => tell(port, desk.forget_worker(worker)),
             Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
-            Message::Unblock(worker, port) => tell(port, desk.unblock(worker)),
+            Message::Unblock(worker, port) => {
+                desk.unblock(worker);
+                tell(port, ());
+            }
             Message::Tick => desk.tick(),
         }
         Ok(())
@@ -251,12 +318,9 @@ mod tests {
     use super::*;
     use crate::audit::{MemoryAudit, Step};
     use crate::permission::tests::request;
-    use crate::permission::{
-        Deciding, Decision, Deferred, DenyAll, GrantHolder, Lifetime, Ruling, Scripted,
-    };
+    use crate::permission::{Deciding, Deferred, DenyAll, GrantHolder, Lifetime, Ruling, Scripted};
     use std::num::NonZeroU32;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-    use std::time::Duration;
 
     const NEED: &[&str] = &["write:file:/r/x"];
 
