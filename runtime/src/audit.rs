@@ -221,3 +221,32 @@ pub(crate) fn file_hash(entry: Entry) -> Option<ContentHash> {
         Entry::Absent | Entry::Directory { .. } => None,
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An event with every field.
+    pub(crate) fn refused(message: &str) -> AuditEvent {
+        AuditEvent {
+            worker: Some(WorkerId(1)),
+            agent: "main".into(),
+            call: Some(CallId(2)),
+            tool: Some(ToolName::new("edit_file")),
+            origin: Origin::Model,
+            step: Step::Refused {
+                code: Code::NotFound,
+                message: message.into(),
+            },
+        }
+    }
+
+    #[test]
+    fn an_event_is_small_enough_to_hand_over_by_value() {
+        assert!(
+            size_of::<AuditEvent>() <= 160,
+            "{}",
+            size_of::<AuditEvent>()
+        );
+    }
+}

@@ -60,6 +60,8 @@ mod path;
 mod scope;
 
 mod capability;
+#[cfg(test)]
+mod cases;
 mod config;
 mod policy;
 mod root;

@@ -7,6 +7,7 @@ mod desk;
 mod grants;
 mod ladder;
 mod ledger;
+mod record;
 mod terminal;
 
 use std::num::NonZeroU32;
@@ -23,8 +24,7 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
-pub(crate) use broker::Broker;
-pub(crate) use desk::{Answered, BrokerConfig, Ruling};
+pub(crate) use broker::{Answered, Broker, BrokerConfig, Ruling};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub(crate) use ladder::ladder;
@@ -78,7 +78,7 @@ impl Request {
                 .iter()
                 .any(|need| ScopePattern::of(need) == *pattern)
         };
-        let may = |pattern| {
+        let may = |pattern: &ScopePattern| {
             if self.sensitive {
                 exact(pattern)
             } else {
@@ -237,5 +237,94 @@ mod millis {
         deserializer: D,
     ) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::scope::Scope;
+
+    /// A request of worker `worker` that differs from others by `argument`.
+    pub(crate) fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
+        let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let ceiling = vec![ScopePattern::ANY];
+        let arguments = serde_json::json!({ "argument": argument });
+        Request {
+            worker: WorkerId(worker),
+            call: CallId(argument),
+            origin: Origin::Model,
+            agent_path: vec!["main".to_owned(), format!("agent{worker}")],
+            session: "session".into(),
+            tool: ToolName::new("edit_file"),
+            arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
+            arguments,
+            intent: "Edit a file".to_owned(),
+            preview: None,
+            ladder: ladder(&needs, &ceiling, false),
+            needs,
+            ceiling,
+            sensitive: false,
+            before: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(request: &Request, patterns: &[&str], fits: bool) {
+        let patterns: Vec<ScopePattern> =
+            patterns.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(request.fits(&patterns), fits, "{patterns:?}");
+    }
+
+    #[test]
+    fn an_answer_must_cover_every_need_and_stay_below_the_ceiling() {
+        let mut request = request(1, 1, &["write:file:/r/a/x", "write:file:/r/b"]);
+        request.ceiling = vec!["write:file:/r".parse().unwrap()];
+        check(&request, &[], true);
+        check(&request, &["write:file:/r/a/x", "write:file:/r/b"], true);
+        check(&request, &["write:file:/r"], true);
+        check(&request, &["write:file:/r/a"], false);
+        check(&request, &["write:file"], false);
+        check(&request, &["write:file:/r", "read"], false);
+    }
+
+    #[test]
+    fn a_sensitive_need_is_allowed_by_its_very_name_alone() {
+        let mut request = request(1, 1, &["write:file:/r/.mcp.json"]);
+        check(&request, &["write:file:/r"], true);
+        request.sensitive = true;
+        check(&request, &["write:file:/r"], false);
+        check(&request, &["write:file:/r/.mcp.json"], true);
+        check(&request, &[], true);
+    }
+
+    #[test]
+    fn the_exact_needs_fit_even_where_the_ceiling_does_not_reach() {
+        let mut request = request(1, 1, &["write:file:/r/x"]);
+        request.ceiling.clear();
+        check(&request, &["write:file:/r/x"], true);
+        check(&request, &["write:file:/r"], false);
+    }
+
+    #[test]
+    fn lifetimes_and_answers_survive_json() {
+        for (lifetime, text) in [
+            (Lifetime::Once, "\"once\""),
+            (
+                Lifetime::Uses(NonZeroU32::new(10).unwrap()),
+                "{\"uses\":10}",
+            ),
+            (
+                Lifetime::For(Duration::from_secs(3600)),
+                "{\"for_ms\":3600000}",
+            ),
+            (Lifetime::Session, "\"session\""),
+            (Lifetime::Agent, "\"agent\""),
+        ] {
+            assert_eq!(serde_json::to_string(&lifetime).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Lifetime>(text).unwrap(), lifetime);
+        }
+        let once: Answer = serde_json::from_str("{\"allow\":{\"lifetime\":\"once\"}}").unwrap();
+        assert_eq!(once, Answer::ONCE);
     }
 }

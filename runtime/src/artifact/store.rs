@@ -299,3 +299,122 @@ fn parse(uri: &str) -> Option<(&str, Id, Kind)> {
     let kind = Kind::ALL.into_iter().find(|kind| kind.suffix() == suffix)?;
     Some((tool, Id::parse(id)?, kind))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: WorkerId = WorkerId(3);
+    const PARENT: WorkerId = WorkerId(2);
+    const SIBLING: WorkerId = WorkerId(4);
+
+    fn put(store: &ArtifactStore, text: &str) -> Vec<ArtifactRef> {
+        let parts = vec![
+            (Kind::Diff, Bytes::copy_from_slice(text.as_bytes())),
+            (Kind::Json, Bytes::from_static(b"{}")),
+        ];
+        let lineage = [PARENT, WorkerId(1)].into();
+        store
+            .put(&ToolName::new("edit_file"), OWNER, lineage, parts)
+            .unwrap()
+    }
+
+    fn uri(store: &ArtifactStore, text: &str) -> String {
+        put(store, text).swap_remove(0).uri
+    }
+
+    #[test]
+    fn the_owner_its_ancestors_and_the_host_read_it() {
+        let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
+        let refs = put(&store, "the diff");
+        let readers = [OWNER, PARENT, WorkerId(1)].map(Reader::Worker);
+        for reader in readers.into_iter().chain([Reader::Host]) {
+            let diff = store.get(&refs[0].uri, reader).unwrap();
+            assert_eq!((diff.mime, &*diff.bytes), ("text/x-diff", &b"the diff"[..]));
+            assert_eq!(&*store.get(&refs[1].uri, reader).unwrap().bytes, b"{}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_hears_the_same_as_for_what_does_not_exist() {
+        let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
+        let theirs = uri(&store, "x");
+        let unknown = format!("ui://edit_file/{}.diff", "0".repeat(32));
+        let refused = store.get(&theirs, Reader::Worker(SIBLING)).unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound);
+        assert_eq!(
+            store.get(&unknown, Reader::Worker(SIBLING)).unwrap_err(),
+            refused
+        );
+        assert_eq!(store.get(&unknown, Reader::Host).unwrap_err(), refused);
+    }
+
+    #[test]
+    fn no_changed_address_leads_anywhere() {
+        let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
+        let uri = uri(&store, "x");
+        for at in 0..uri.len() {
+            for with in ["0", "g", "A", "/", ""] {
+                let mut other = uri.clone();
+                other.replace_range(at..=at, with);
+                assert!(
+                    other == uri || store.get(&other, Reader::Host).is_err(),
+                    "{other}"
+                );
+            }
+        }
+        assert!(store.get(&uri, Reader::Host).is_ok());
+    }
+
+    #[test]
+    fn addresses_are_lower_case_and_never_the_same() {
+        let store = ArtifactStore::new(0, 0);
+        let uris: std::collections::HashSet<String> = (0..2000).map(|_| uri(&store, "x")).collect();
+        assert_eq!(uris.len(), 2000);
+        for uri in uris {
+            let id = uri
+                .strip_prefix("ui://edit_file/")
+                .unwrap()
+                .strip_suffix(".diff")
+                .unwrap();
+            assert!(id.len() == 32 && !id.contains(|c: char| !matches!(c, '0'..='9' | 'a'..='f')));
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let store = ArtifactStore::new(2, 0);
+        let (first, second) = (uri(&store, "1"), uri(&store, "2"));
+        store.get(&first, Reader::Host).unwrap();
+        let third = uri(&store, "3");
+        assert!(store.get(&second, Reader::Host).is_err());
+        assert!(store.get(&first, Reader::Host).is_ok());
+        assert!(store.get(&third, Reader::Host).is_ok());
+    }
+
+    #[test]
+    fn the_size_is_bounded_and_what_is_too_large_is_refused_with_the_reason() {
+        let store = ArtifactStore::new(0, 10);
+        let first = uri(&store, "12345678");
+        let second = uri(&store, "1234567");
+        assert!(store.get(&first, Reader::Host).is_err());
+        let parts = vec![(Kind::Diff, Bytes::from_static(b"12345678901"))];
+        let refused = store
+            .put(&ToolName::new("edit_file"), OWNER, [].into(), parts)
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::TooLarge);
+        assert_eq!(refused.details().get("limit"), Some(&10.into()));
+        assert!(store.get(&second, Reader::Host).is_ok());
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_leaves_nothing() {
+        let store = ArtifactStore::new(0, 0);
+        let gone = uri(&store, "x");
+        store.remove_worker(SIBLING);
+        assert!(store.get(&gone, Reader::Host).is_ok());
+        store.remove_worker(OWNER);
+        assert!(store.get(&gone, Reader::Host).is_err());
+        assert_eq!(store.with(|shelf| (shelf.size, shelf.order.len())), (0, 0));
+    }
+}

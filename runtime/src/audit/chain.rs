@@ -88,10 +88,6 @@ struct Body<'e> {
     event: &'e AuditEvent,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -207,5 +203,52 @@ impl Formatter for Inert {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::tests::refused;
+
+    #[test]
+    fn no_deceptive_character_is_raw_and_none_is_lost() {
+        let hostile: String = (0..0xa0)
+            .chain([
+                0xad, 0x200b, 0x200f, 0x2028, 0x202e, 0x2066, 0xfeff, 0xe0041,
+            ])
+            .filter_map(char::from_u32)
+            .chain("é日🦀\"\\".chars())
+            .collect();
+        let record = Head::default().seal(0, 0, refused(&hostile)).unwrap();
+        assert!(!record.line().chars().any(is_deceptive));
+        let json: serde_json::Value = serde_json::from_str(record.line()).unwrap();
+        assert_eq!(json["event"]["message"], hostile);
+    }
+
+    #[test]
+    fn a_line_says_what_happened_where_it_stands_and_what_came_before() {
+        let mut head = Head::default();
+        let first = head.seal(7, 0, refused("a")).unwrap();
+        let second = head.seal(8, 2, refused("b")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(second.line()).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "seq": 1, "at": 8, "missed": 2, "prev": first.hash(),
+                "event": {
+                    "worker": 1, "agent": "main", "call": 2, "tool": "edit_file", "origin": "model",
+                    "step": "refused", "code": "NOT_FOUND", "message": "b",
+                },
+                "hash": second.hash(),
+            })
+        );
+        assert_eq!(
+            head,
+            Head {
+                next: 2,
+                hash: second.hash()
+            }
+        );
     }
 }

@@ -137,10 +137,10 @@ impl Audit {
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
             Err(TrySendError::Full(flush)) => {
                 let sender = self.sender.clone();
-                tokio::task::spawn_blocking(move || sender.send(flush))
+                tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
                     .await
                     .map_err(|_| AuditError::Closed)?
-                    .map_err(|_| AuditError::Closed)?;
+                    .map_err(|()| AuditError::Closed)?;
             }
         }
         self.writer.unpark();
@@ -258,4 +258,198 @@ fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<V
                 .map_err(io::Error::other)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::sink::MemoryAudit;
+    use crate::audit::tests::refused;
+    use std::sync::{Condvar, Mutex};
+
+    /// A sink that waits or fails when told to.
+    #[derive(Clone)]
+    struct Moody {
+        memory: MemoryAudit,
+        mood: Arc<(Mutex<Mood>, Condvar)>,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mood {
+        Well,
+        Asleep,
+        Full,
+    }
+
+    impl Moody {
+        fn new() -> Self {
+            Self {
+                memory: MemoryAudit::new(1000),
+                mood: Arc::new((Mutex::new(Mood::Well), Condvar::new())),
+            }
+        }
+
+        fn set(&self, mood: Mood) {
+            *self.mood.0.lock().unwrap() = mood;
+            self.mood.1.notify_all();
+        }
+
+        /// Returns once `records` are kept.
+        fn wait_for(&self, records: u64) {
+            let mood = self.mood.0.lock().unwrap();
+            let missing = |_: &mut Mood| self.memory.head().next < records;
+            drop(self.mood.1.wait_while(mood, missing).unwrap());
+        }
+
+        fn messages(&self) -> Vec<String> {
+            let said = |record: &Record| match &record.event().step {
+                Step::Refused { code, message } => format!("{code}: {message}"),
+                other => format!("{other:?}"),
+            };
+            self.memory.records().iter().map(said).collect()
+        }
+    }
+
+    impl AuditSink for Moody {
+        fn head(&self) -> Head {
+            self.memory.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            let mood = self.mood.0.lock().unwrap();
+            let mood = self
+                .mood
+                .1
+                .wait_while(mood, |mood| *mood == Mood::Asleep)
+                .unwrap();
+            match *mood {
+                Mood::Full => Err(io::ErrorKind::StorageFull.into()),
+                Mood::Well | Mood::Asleep => {
+                    self.memory.keep(records)?;
+                    self.mood.1.notify_all();
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_kept_in_the_order_they_came() {
+        let sink = MemoryAudit::new(10);
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        for n in 0..20 {
+            audit.record(refused(&n.to_string())).unwrap();
+        }
+        audit.flush().await.unwrap();
+        let kept: Vec<u64> = sink.records().iter().map(Record::seq).collect();
+        assert_eq!(kept, (10..20).collect::<Vec<_>>());
+        assert_eq!(sink.head().next, 20);
+    }
+
+    #[test]
+    fn a_committed_event_is_kept_when_commit_returns_and_so_is_what_came_before() {
+        let sink = MemoryAudit::new(10);
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        audit.record(refused("before")).unwrap();
+        audit.commit(refused("effect")).unwrap();
+        assert_eq!(sink.records().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_full_audit_refuses_without_waiting_and_the_next_record_counts_it() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 4).unwrap();
+        sink.set(Mood::Asleep);
+        let taken = (0..100)
+            .filter(|n| audit.record(refused(&n.to_string())).is_ok())
+            .count();
+        assert!((4..=9).contains(&taken), "{taken}");
+        assert!(matches!(
+            audit.record(refused("late")),
+            Err(AuditError::Full)
+        ));
+        sink.set(Mood::Well);
+        audit.flush().await.unwrap();
+        audit.commit(refused("after")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len(), taken + 1);
+        let missed: u64 = records.iter().map(Record::missed).sum();
+        assert_eq!(missed, 101 - taken as u64);
+    }
+
+    #[test]
+    fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        audit.commit(refused("first")).unwrap();
+        sink.set(Mood::Full);
+        assert!(matches!(
+            audit.commit(refused("never happened")),
+            Err(AuditError::Write(_))
+        ));
+        assert!(matches!(
+            audit.record(refused("refused")),
+            Err(AuditError::Failing)
+        ));
+        sink.set(Mood::Well);
+        audit.commit(refused("last")).unwrap();
+        audit.record(refused("handed over")).unwrap();
+        assert_eq!(
+            sink.messages(),
+            [
+                "NOT_FOUND: first",
+                "IO: the audit could not be written",
+                "NOT_FOUND: last"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failing_sink_is_tried_again_without_being_asked() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        sink.set(Mood::Full);
+        audit.record(refused("kept")).unwrap();
+        assert!(audit.flush().await.is_err());
+        sink.set(Mood::Well);
+        sink.wait_for(1);
+        assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
+    }
+
+    #[test]
+    fn refused_commits_do_not_pile_up_while_the_sink_fails() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 3).unwrap();
+        sink.set(Mood::Full);
+        for _ in 0..10 {
+            assert!(audit.commit(refused("never happened")).is_err());
+        }
+        sink.set(Mood::Well);
+        audit.commit(refused("last")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len(), 4);
+        assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
+    }
+
+    #[test]
+    fn a_sink_that_panics_closes_the_audit() {
+        struct Broken;
+        impl AuditSink for Broken {
+            fn head(&self) -> Head {
+                Head::default()
+            }
+            fn keep(&mut self, _: &[Record]) -> io::Result<()> {
+                panic!("a fault of the sink")
+            }
+        }
+        let audit = Audit::start(Broken, 10).unwrap();
+        assert!(matches!(
+            audit.commit(refused("x")),
+            Err(AuditError::Closed)
+        ));
+        assert!(matches!(
+            audit.commit(refused("y")),
+            Err(AuditError::Closed)
+        ));
+    }
 }

@@ -135,6 +135,8 @@ pub struct JsonLines {
     file: File,
     /// Length of the intact records.
     length: u64,
+    /// A write failed and may have left a part.
+    unclean: bool,
     head: Head,
     torn: Option<TornLine>,
 }
@@ -146,7 +148,7 @@ impl JsonLines {
     /// [`AuditFileError::Open`] if anything stands at `path` already.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let file = open(path.as_ref(), OpenOptions::new().create_new(true))?;
-        Self::at(file, 0, Head::default())
+        Self::over(file)
     }
 
     /// Continues the chain in a file, or begins one if there is no file.
@@ -158,11 +160,7 @@ impl JsonLines {
     /// [`AuditFileError`] if it cannot be opened, is in use or does not end in an intact record.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
-        let mut this = Self::at(
-            open(path, OpenOptions::new().create(true))?,
-            0,
-            Head::default(),
-        )?;
+        let mut this = Self::over(open(path, OpenOptions::new().create(true))?)?;
         let tail = Tail::read(&mut this.file).map_err(AuditFileError::Open)?;
         if let Some(line) = tail.last {
             let link = read_line(&line).map_err(AuditFileError::Broken)?;
@@ -188,7 +186,7 @@ impl JsonLines {
         self.torn.as_ref()
     }
 
-    fn at(file: File, length: u64, head: Head) -> Result<Self, AuditFileError> {
+    fn over(file: File) -> Result<Self, AuditFileError> {
         if !file.metadata().map_err(AuditFileError::Open)?.is_file() {
             return Err(AuditFileError::NotRegular);
         }
@@ -198,8 +196,9 @@ impl JsonLines {
         })?;
         Ok(Self {
             file,
-            length,
-            head,
+            length: 0,
+            unclean: false,
+            head: Head::default(),
             torn: None,
         })
     }
@@ -219,11 +218,17 @@ impl AuditSink for JsonLines {
             bytes.extend_from_slice(record.line().as_bytes());
             bytes.push(b'\n');
         }
-        // What a failed write left goes first; until that succeeds nothing is added.
-        if self.file.metadata()?.len() != self.length {
+        if self.unclean {
             self.file.set_len(self.length)?;
+        } else if self.file.metadata()?.len() != self.length {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the audit file was changed by someone else",
+            ));
         }
+        self.unclean = true;
         self.file.write_all(&bytes)?;
+        self.unclean = false;
         self.length += bytes.len() as u64;
         self.head = Head {
             next: last.seq() + 1,
@@ -322,4 +327,177 @@ fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verify::verify;
+    use super::*;
+    use crate::audit::tests::refused;
+
+    fn write(sink: &mut JsonLines, messages: &[&str]) {
+        let mut head = sink.head();
+        let records: Vec<Record> = messages
+            .iter()
+            .map(|message| head.seal(0, 0, refused(message)).unwrap())
+            .collect();
+        sink.keep(&records).unwrap();
+        assert_eq!(sink.head(), head);
+    }
+
+    fn records_in(path: &Path) -> u64 {
+        let file = io::BufReader::new(File::open(path).unwrap());
+        verify(file).unwrap().records
+    }
+
+    #[test]
+    fn an_appended_file_continues_the_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
+        let mut again = JsonLines::append(&path).unwrap();
+        assert_eq!(again.torn(), None);
+        write(&mut again, &["c"]);
+        assert_eq!(records_in(&path), 3);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_created_and_a_missing_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        write(&mut JsonLines::append(&path).unwrap(), &["a"]);
+        assert!(matches!(
+            JsonLines::create(&path),
+            Err(AuditFileError::Open(_))
+        ));
+        assert_eq!(records_in(&path), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        JsonLines::create(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_and_a_fifo_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link, fifo) = (
+            dir.path().join("target"),
+            dir.path().join("link"),
+            dir.path().join("fifo"),
+        );
+        std::fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(matches!(
+            JsonLines::append(&link),
+            Err(AuditFileError::Open(_))
+        ));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+        assert!(matches!(
+            JsonLines::append(&fifo),
+            Err(AuditFileError::NotRegular)
+        ));
+        assert!(JsonLines::append(&target).is_ok());
+    }
+
+    #[test]
+    fn two_writers_do_not_share_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let first = JsonLines::create(&path).unwrap();
+        assert!(matches!(
+            JsonLines::append(&path),
+            Err(AuditFileError::InUse)
+        ));
+        drop(first);
+        assert!(JsonLines::append(&path).is_ok());
+    }
+
+    #[test]
+    fn a_changed_last_record_is_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("\"b\"", "\"x\"")).unwrap();
+        assert!(matches!(
+            JsonLines::append(&path),
+            Err(AuditFileError::Broken(BreakReason::Changed))
+        ));
+    }
+
+    #[test]
+    fn a_crash_at_any_byte_loses_no_whole_record_and_no_torn_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = dir.path().join("whole");
+        write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
+        let bytes = std::fs::read(&whole).unwrap();
+        for (number, end) in (0..bytes.len()).step_by(7).enumerate() {
+            let path = dir.path().join(format!("cut-{number}"));
+            let (kept, _) = bytes.split_at(end);
+            std::fs::write(&path, kept).unwrap();
+            let intact = kept
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+            let mut sink = JsonLines::append(&path).unwrap();
+            let torn = sink
+                .torn()
+                .map(|torn| std::fs::read(&torn.kept_in).unwrap());
+            assert_eq!(torn.unwrap_or_default(), kept[intact..]);
+            write(&mut sink, &["after"]);
+            let lines = kept.iter().filter(|byte| **byte == b'\n').count() as u64;
+            assert_eq!(records_in(&path), lines + 1);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_before_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut sink = JsonLines::create(&path).unwrap();
+        write(&mut sink, &["a"]);
+        sink.file.write_all(b"{\"seq\":1,\"at").unwrap();
+        sink.unclean = true;
+        write(&mut sink, &["b"]);
+        assert_eq!(records_in(&path), 2);
+    }
+
+    #[test]
+    fn what_someone_else_wrote_stops_the_audit_and_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut sink = JsonLines::create(&path).unwrap();
+        write(&mut sink, &["a"]);
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(b"forged\n").unwrap();
+        let record = sink.head().seal(0, 0, refused("b")).unwrap();
+        assert!(sink.keep(&[record]).is_err());
+        assert!(
+            std::fs::read_to_string(&path)
+                .unwrap()
+                .ends_with("forged\n")
+        );
+    }
+
+    #[test]
+    fn a_ring_forgets_records_and_keeps_the_head() {
+        let mut ring = MemoryAudit::new(2);
+        let mut head = Head::default();
+        for _ in 0..5 {
+            let record = head.seal(0, 0, refused("x")).unwrap();
+            ring.keep(&[record]).unwrap();
+        }
+        let kept: Vec<u64> = ring.records().iter().map(Record::seq).collect();
+        assert_eq!((kept, ring.head()), (vec![3, 4], head));
+    }
 }

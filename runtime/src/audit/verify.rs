@@ -118,3 +118,107 @@ fn follow(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
         hash: link.hash,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::tests::refused;
+    use crate::cases::cases;
+    use proptest::prelude::*;
+
+    fn chain(length: u64) -> (Vec<String>, Head) {
+        let mut head = Head::default();
+        let lines = (0..length)
+            .map(|n| head.seal(n, 0, refused(&format!("message {n}"))).unwrap())
+            .map(|record| format!("{}\n", record.line()))
+            .collect();
+        (lines, head)
+    }
+
+    #[track_caller]
+    fn check(lines: &[String], line: u64, expected: fn(&BreakReason) -> bool) {
+        let broken = verify(lines.concat().as_bytes()).unwrap_err();
+        assert!(
+            broken.line == line && expected(&broken.reason),
+            "{broken:?}"
+        );
+    }
+
+    #[test]
+    fn an_unbroken_chain_is_followed_to_its_head() {
+        let (lines, head) = chain(5);
+        let verified = verify(lines.concat().as_bytes()).unwrap();
+        assert_eq!(verified, Verified { records: 5, head });
+    }
+
+    #[test]
+    fn a_changed_line_breaks_the_chain() {
+        let (mut lines, _) = chain(5);
+        lines[2] = lines[2].replace("message 2", "message 9");
+        check(&lines, 3, |reason| matches!(reason, BreakReason::Changed));
+    }
+
+    #[test]
+    fn a_removed_repeated_or_moved_line_breaks_the_chain() {
+        let (lines, _) = chain(5);
+        let order = |reason: &BreakReason| matches!(reason, BreakReason::Order { .. });
+        let mut removed = lines.clone();
+        removed.remove(0);
+        check(&removed, 1, order);
+        let mut repeated = lines.clone();
+        repeated.insert(3, lines[1].clone());
+        check(&repeated, 4, order);
+        let mut moved = lines;
+        moved.swap(1, 2);
+        check(&moved, 2, order);
+    }
+
+    #[test]
+    fn a_line_sealed_onto_another_chain_is_detached() {
+        let (mut lines, _) = chain(2);
+        let mut other = Head::default();
+        for n in 0..2 {
+            other.seal(n, 0, refused("other")).unwrap();
+        }
+        let foreign = other.seal(2, 0, refused("foreign")).unwrap();
+        lines.push(format!("{}\n", foreign.line()));
+        check(&lines, 3, |reason| matches!(reason, BreakReason::Detached));
+    }
+
+    #[test]
+    fn a_torn_last_line_is_told_from_a_changed_one() {
+        let (mut lines, _) = chain(3);
+        let half = lines[2].len() / 2;
+        lines[2].truncate(half);
+        check(&lines, 3, |reason| matches!(reason, BreakReason::Torn));
+        lines[2].push('\n');
+        check(&lines, 3, |reason| {
+            matches!(reason, BreakReason::NotARecord(_))
+        });
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn no_changed_byte_goes_unseen(at in 0usize..10_000, with in any::<u8>()) {
+            let (lines, _) = chain(4);
+            let mut bytes = lines.concat().into_bytes();
+            let at = at % bytes.len();
+            prop_assume!(bytes[at] != with);
+            bytes[at] = with;
+            prop_assert!(verify(bytes.as_slice()).is_err());
+        }
+
+        #[test]
+        fn a_cut_leaves_a_shorter_chain_or_a_break(at in 0usize..10_000) {
+            let (lines, _) = chain(4);
+            let bytes = lines.concat().into_bytes();
+            let at = at % bytes.len();
+            let whole = bytes[..at].iter().filter(|byte| **byte == b'\n').count() as u64;
+            match verify(&bytes[..at]) {
+                Ok(verified) => prop_assert!(verified.records == whole && whole < 4),
+                Err(broken) => prop_assert!(broken.line == whole + 1 && matches!(broken.reason, BreakReason::Torn)),
+            }
+        }
+    }
+}

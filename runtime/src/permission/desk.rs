@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ractor::RpcReplyPort;
 use tokio::task::AbortHandle;
 
+use super::broker::{Answered, AskPort, BrokerConfig, Ruling, TimeSource};
 use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
-use super::ledger::{AskLimits, Asked, Ended, Ledger};
+use super::ledger::{Asked, Ended, Ledger};
+use super::record::{about, holder, refused, whom};
 use super::{Answer, AuthorityError, Decision, GrantHolder, Lifetime, NewGrant, Question, Request};
 use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
@@ -17,67 +17,6 @@ use crate::capability::Gate;
 use crate::error::CallError;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::scope::{Scope, ScopePattern};
-
-/// Tells the time since the runtime began; it never goes back.
-pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
-
-/// How the broker treats people and workers.
-#[derive(Clone)]
-pub(crate) struct BrokerConfig {
-    pub(crate) limits: AskLimits,
-    /// How long a question waits for an answer.
-    pub(crate) patience: Duration,
-    /// How many grants may be live.
-    pub(crate) max_grants: usize,
-    /// How often questions and grants are looked through for what is over.
-    pub(crate) tick: Duration,
-    pub(crate) clock: TimeSource,
-}
-
-impl Default for BrokerConfig {
-    fn default() -> Self {
-        let start = std::time::Instant::now();
-        Self {
-            limits: AskLimits::default(),
-            patience: Duration::from_secs(600),
-            max_grants: 10_000,
-            tick: Duration::from_secs(1),
-            clock: Arc::new(move || start.elapsed()),
-        }
-    }
-}
-
-impl fmt::Debug for BrokerConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BrokerConfig")
-            .field("limits", &self.limits)
-            .field("patience", &self.patience)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What became of a request.
-#[derive(Clone, Debug)]
-pub(crate) struct Answered {
-    pub(crate) question: QuestionId,
-    pub(crate) ruling: Ruling,
-}
-
-/// What was said to a call.
-#[derive(Clone, Debug)]
-pub(crate) enum Ruling {
-    /// It may, by these patterns.
-    Allowed(Redeemed),
-    /// It may not.
-    Refused {
-        /// Denied, expired or cancelled.
-        decision: Decision,
-        /// What the agent is told.
-        note: Option<String>,
-    },
-}
-
-pub(super) type AskPort = RpcReplyPort<Result<Answered, CallError>>;
 
 /// A call that waits for an answer.
 #[derive(Debug)]
@@ -175,10 +114,10 @@ impl Desk {
         let request = question.request.clone();
         match answer {
             Answer::Deny { note } => {
-                let step = AnsweredStep::refused(id, Decision::Denied, note.clone());
+                let step = refused(id, Decision::Denied, note.clone());
                 self.record_end(&request, step)?;
                 let ended = self.ledger.answer(id, false, (self.clock)());
-                self.refuse(ended, note);
+                self.refuse(ended, note.as_deref());
                 Ok(())
             }
             Answer::Allow {
@@ -192,9 +131,9 @@ impl Desk {
     /// Ends a question as its approver said; an answer that has no effect is a refusal.
     pub(super) fn decide(&mut self, id: QuestionId, answer: Answer) {
         if self.answer(id, answer).is_err() && self.ledger.question(id).is_some() {
-            let note = Some("the answer could not be used".to_owned());
+            let note = Some("the answer could not be used");
             let ended = self.ledger.answer(id, false, (self.clock)());
-            self.record_ended(ended.as_ref(), note.clone());
+            self.record_ended(ended.as_ref(), note);
             self.refuse(ended, note);
         }
     }
@@ -373,7 +312,7 @@ impl Desk {
         self.refuse(Some(ended), None);
     }
 
-    fn refuse(&mut self, ended: Option<Ended<Waiter>>, note: Option<String>) {
+    fn refuse(&mut self, ended: Option<Ended<Waiter>>, note: Option<&str>) {
         let Some(ended) = ended else { return };
         let id = ended.question.id;
         self.hide(id);
@@ -382,7 +321,7 @@ impl Desk {
                 question: id,
                 ruling: Ruling::Refused {
                     decision: ended.decision,
-                    note: note.clone(),
+                    note: note.map(str::to_owned),
                 },
             }));
         }
@@ -403,9 +342,9 @@ impl Desk {
             .record(about(request, origin, Step::Answered(Box::new(step))))
     }
 
-    fn record_ended(&self, ended: Option<&Ended<Waiter>>, note: Option<String>) {
+    fn record_ended(&self, ended: Option<&Ended<Waiter>>, note: Option<&str>) {
         if let Some(ended) = ended {
-            let step = AnsweredStep::refused(ended.question.id, ended.decision, note);
+            let step = refused(ended.question.id, ended.decision, note.map(str::to_owned));
             // A refusal stands even if the audit is full, and the audit counts what it could not take.
             let _ = self.record_end(&ended.question.request, step);
         }
@@ -426,49 +365,5 @@ impl fmt::Debug for Desk {
             .field("ledger", &self.ledger)
             .field("book", &self.book)
             .finish_non_exhaustive()
-    }
-}
-
-impl AnsweredStep {
-    fn refused(question: QuestionId, decision: Decision, note: Option<String>) -> Self {
-        Self {
-            question,
-            decision,
-            patterns: Vec::new(),
-            lifetime: None,
-            note,
-        }
-    }
-}
-
-/// Who holds what an answer grants; nobody if it serves the one call.
-fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolder> {
-    let agent = || Arc::from(request.agent_path.join("/"));
-    match lifetime {
-        Lifetime::Once => None,
-        Lifetime::Uses(_) | Lifetime::For(_) => Some(GrantHolder::Worker(request.worker)),
-        Lifetime::Session => Some(GrantHolder::Session {
-            session: Arc::clone(&request.session),
-            agent: agent(),
-        }),
-        Lifetime::Agent => Some(GrantHolder::Agent(agent())),
-    }
-}
-
-fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
-    match holder {
-        GrantHolder::Worker(worker) => (Some(*worker), Arc::from("")),
-        GrantHolder::Session { agent, .. } | GrantHolder::Agent(agent) => (None, Arc::clone(agent)),
-    }
-}
-
-fn about(request: &Request, origin: Origin, step: Step) -> AuditEvent {
-    AuditEvent {
-        worker: Some(request.worker),
-        agent: request.agent_path.join("/").into(),
-        call: Some(request.call),
-        tool: Some(request.tool.clone()),
-        origin,
-        step,
     }
 }

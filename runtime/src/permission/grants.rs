@@ -279,3 +279,312 @@ fn narrowness(pattern: &ScopePattern) -> Narrowness {
         pattern.verb().is_some(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use proptest::prelude::*;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn claimant(worker: u64, ancestors: &[u64], agent: &str) -> Claimant {
+        Claimant {
+            worker: WorkerId(worker),
+            ancestors: ancestors.iter().map(|id| WorkerId(*id)).collect(),
+            session: "s1".into(),
+            agent: agent.into(),
+        }
+    }
+
+    fn worker(id: u64) -> GrantHolder {
+        GrantHolder::Worker(WorkerId(id))
+    }
+
+    fn give(
+        book: &mut GrantBook,
+        id: u64,
+        holder: GrantHolder,
+        pattern: &str,
+        lifetime: Lifetime,
+        descendants: bool,
+    ) {
+        let new = NewGrant {
+            pattern: pattern.parse().unwrap(),
+            holder,
+            lifetime,
+            descendants,
+        };
+        book.insert(GrantId(id), new, NOW);
+    }
+
+    fn uses(count: u32) -> Lifetime {
+        Lifetime::Uses(NonZeroU32::new(count).unwrap())
+    }
+
+    fn redeem(
+        book: &mut GrantBook,
+        claimant: &Claimant,
+        needs: &[&str],
+        now: Duration,
+    ) -> Option<Vec<u64>> {
+        let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let redeemed = book.redeem(claimant, &needs, now)?;
+        assert!(
+            needs
+                .iter()
+                .all(|need| redeemed.patterns.iter().any(|pattern| pattern.covers(need)))
+        );
+        Some(redeemed.ids.iter().map(|id| id.0).collect())
+    }
+
+    #[test]
+    fn a_two_use_grant_serves_two_calls() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write:file:/r", uses(2), false);
+        for expected in [Some(vec![1]), Some(vec![1]), None] {
+            assert_eq!(
+                redeem(&mut book, &me, &["write:file:/r/x", "write:file:/r/y"], NOW),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_spent_unless_every_need_is_covered() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/x", "read:file:/r/x"], NOW),
+            None
+        );
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+            Some(vec![1])
+        );
+    }
+
+    #[test]
+    fn a_grant_ends_at_its_time_and_not_before() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        let second = Duration::from_secs(1);
+        give(
+            &mut book,
+            1,
+            worker(1),
+            "write",
+            Lifetime::For(second),
+            false,
+        );
+        let just_before = second.saturating_sub(Duration::from_nanos(1));
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/x"], just_before),
+            Some(vec![1])
+        );
+        assert_eq!(redeem(&mut book, &me, &["write:file:/x"], second), None);
+        assert_eq!(book.views(second), []);
+    }
+
+    #[test]
+    fn the_narrowest_grant_is_spent_first() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
+        give(&mut book, 2, worker(1), "write:file:/r/x", uses(1), false);
+        give(
+            &mut book,
+            3,
+            worker(1),
+            "write:file:/r",
+            Lifetime::Session,
+            false,
+        );
+        give(&mut book, 4, worker(1), "*:file:/r/x", uses(1), false);
+        for expected in [2, 4, 3] {
+            assert_eq!(
+                redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+                Some(vec![expected])
+            );
+        }
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/q"], NOW),
+            Some(vec![1])
+        );
+    }
+
+    #[test]
+    fn among_equals_one_that_is_not_counted_is_used() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
+        give(
+            &mut book,
+            2,
+            worker(1),
+            "write:file:/r",
+            Lifetime::Session,
+            false,
+        );
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+            Some(vec![2])
+        );
+    }
+
+    #[test]
+    fn a_grant_is_inherited_only_if_it_says_so() {
+        let mut book = GrantBook::default();
+        give(
+            &mut book,
+            1,
+            worker(1),
+            "write:file:/a",
+            Lifetime::Session,
+            false,
+        );
+        give(
+            &mut book,
+            2,
+            worker(1),
+            "write:file:/b",
+            Lifetime::Session,
+            true,
+        );
+        let child = claimant(2, &[1], "main/tests");
+        let stranger = claimant(3, &[], "other");
+        assert_eq!(redeem(&mut book, &child, &["write:file:/a"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &child, &["write:file:/b"], NOW),
+            Some(vec![2])
+        );
+        assert_eq!(redeem(&mut book, &stranger, &["write:file:/b"], NOW), None);
+        assert_eq!(
+            redeem(
+                &mut book,
+                &claimant(1, &[], "main"),
+                &["write:file:/a"],
+                NOW
+            ),
+            Some(vec![1])
+        );
+    }
+
+    #[test]
+    fn a_session_grant_stays_in_its_session_and_an_agent_grant_does_not() {
+        let mut book = GrantBook::default();
+        let session = GrantHolder::Session {
+            session: "s1".into(),
+            agent: "main".into(),
+        };
+        give(
+            &mut book,
+            1,
+            session,
+            "write:file:/a",
+            Lifetime::Session,
+            true,
+        );
+        give(
+            &mut book,
+            2,
+            GrantHolder::Agent("main".into()),
+            "write:file:/b",
+            Lifetime::Agent,
+            false,
+        );
+        let here = claimant(1, &[], "main");
+        let child = claimant(2, &[1], "main/tests");
+        let later = Claimant {
+            session: "s2".into(),
+            ..claimant(9, &[], "main")
+        };
+        let namesake = claimant(3, &[], "mainly");
+        assert_eq!(
+            redeem(&mut book, &here, &["write:file:/a", "write:file:/b"], NOW),
+            Some(vec![1, 2])
+        );
+        assert_eq!(
+            redeem(&mut book, &child, &["write:file:/a"], NOW),
+            Some(vec![1])
+        );
+        assert_eq!(redeem(&mut book, &child, &["write:file:/b"], NOW), None);
+        assert_eq!(redeem(&mut book, &later, &["write:file:/a"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &later, &["write:file:/b"], NOW),
+            Some(vec![2])
+        );
+        assert_eq!(redeem(&mut book, &namesake, &["write:file:/a"], NOW), None);
+        assert_eq!(book.end_session("s1").len(), 1);
+        assert_eq!(redeem(&mut book, &here, &["write:file:/a"], NOW), None);
+    }
+
+    #[test]
+    fn a_revoked_grant_closes_its_gate_even_when_its_uses_are_spent() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", uses(1), false);
+        let redeemed = book
+            .redeem(&me, &["write:file:/x".parse().unwrap()], NOW)
+            .unwrap();
+        book.collect(NOW);
+        assert!(!redeemed.gates[0].is_closed());
+        assert!(book.revoke(GrantId(1)).is_some());
+        assert!(redeemed.gates[0].is_closed());
+        assert!(book.revoke(GrantId(1)).is_none());
+    }
+
+    #[test]
+    fn a_spent_grant_is_forgotten_once_no_call_uses_it() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", uses(1), false);
+        drop(book.redeem(&me, &["write:file:/x".parse().unwrap()], NOW));
+        book.collect(NOW);
+        assert_eq!((book.len(), book.by_holder.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_worker_takes_its_grants_along() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
+        give(&mut book, 2, worker(2), "write", Lifetime::Session, false);
+        assert_eq!(book.revoke_all(&worker(1)).len(), 1);
+        assert_eq!(redeem(&mut book, &me, &["write:file:/x"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &claimant(2, &[], "b"), &["write:file:/x"], NOW),
+            Some(vec![2])
+        );
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn no_grant_outlives_its_time_or_its_count(
+            grants in proptest::collection::vec((0u64..2, 0usize..4, 0u8..3, 1u32..4, any::<bool>()), 1..8),
+            calls in proptest::collection::vec((0u64..3, 0usize..4, 0u64..3), 1..40),
+        ) {
+            let patterns = ["*", "write:file:/r", "write:file:/r/a", "write:file:/r/a/x"];
+            let needs = ["write:file:/q", "write:file:/r/b", "write:file:/r/a/y", "write:file:/r/a/x"];
+            let mut book = GrantBook::default();
+            for (id, (holder, pattern, kind, amount, descendants)) in (0..).zip(&grants) {
+                let lifetime = match kind {
+                    0 => uses(*amount),
+                    1 => Lifetime::For(Duration::from_secs(u64::from(*amount) * 5)),
+                    _ => Lifetime::Session,
+                };
+                give(&mut book, id, worker(*holder), patterns[*pattern], lifetime, *descendants);
+            }
+            let mut used = vec![0; grants.len()];
+            let mut now = NOW;
+            for (who, need, step) in calls {
+                now += Duration::from_secs(step);
+                let ancestors: Vec<u64> = (0..who).rev().collect();
+                let ids = redeem(&mut book, &claimant(who, &ancestors, "a"), &[needs[need]], now);
+                for id in ids.unwrap_or_default() {
+                    let index = usize::try_from(id).unwrap();
+                    used[index] += 1;
+                    let (holder, _, kind, amount, descendants) = grants[index];
+                    prop_assert!(kind != 0 || used[index] <= amount);
+                    prop_assert!(kind != 1 || now < Duration::from_secs(u64::from(amount) * 5));
+                    prop_assert!(holder == who || (descendants && holder < who));
+                }
+            }
+        }
+    }
+}

@@ -169,7 +169,10 @@ mod tests {
         let need: Scope = "write:file:/r/.mcp.json".parse().unwrap();
         let needs = std::slice::from_ref(&need);
         let exact = vec![ScopePattern::of(&need)];
-        assert_eq!(ladder(needs, &[ScopePattern::ANY], true), [exact.clone()]);
+        assert_eq!(
+            ladder(needs, &[ScopePattern::ANY], true),
+            std::slice::from_ref(&exact)
+        );
         assert_eq!(
             ladder(needs, &[ScopePattern::ANY], false).first(),
             Some(&exact)

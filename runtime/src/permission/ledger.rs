@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::{Decision, Question, QuestionState, Request};
-use crate::effect::{ContentHash, PreviewToken};
+use crate::effect::ContentHash;
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName, WorkerId};
 use crate::scope::{Resource, Verb};
@@ -101,7 +101,7 @@ pub(crate) struct Ended<W> {
 }
 
 /// Requests with the same key are the same question.
-type Key = (WorkerId, ToolName, ContentHash, Option<PreviewToken>);
+type Key = (WorkerId, ToolName, ContentHash, Option<ContentHash>);
 
 #[derive(Debug)]
 struct Open<W> {
@@ -320,7 +320,7 @@ fn key(request: &Request) -> Key {
         request.worker,
         request.tool.clone(),
         request.arguments_hash,
-        request.before,
+        request.before.map(|token| token.0),
     )
 }
 
@@ -330,4 +330,281 @@ fn kinds(request: &Request) -> HashSet<Kind> {
         .iter()
         .map(|need| (need.verb(), need.resource().clone()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use crate::permission::tests::request;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const PATIENCE: Duration = Duration::from_secs(600);
+    const NEED: &[&str] = &["write:file:/r/x"];
+
+    fn ledger() -> Ledger<u64> {
+        Ledger::new(AskLimits::default(), PATIENCE)
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[track_caller]
+    fn opened(asked: Asked<u64>) -> QuestionId {
+        match asked {
+            Asked::Opened(id) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(asked: Asked<u64>) -> NotAsked {
+        match asked {
+            Asked::Refused(_, reason) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn equal_requests_share_one_question_and_its_answer() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let joined = ledger.ask(request(1, 1, NEED), 11, at(1));
+        assert!(matches!(joined, Asked::Joined(same) if same == id));
+        let ended = ledger.answer(id, true, at(2)).unwrap();
+        assert_eq!(
+            (ended.decision, ended.waiters),
+            (Decision::Granted, vec![10, 11])
+        );
+    }
+
+    #[test]
+    fn another_worker_argument_or_state_is_another_question() {
+        let mut ledger = ledger();
+        let first = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let changed = Request {
+            before: Some(crate::effect::PreviewToken(ContentHash::of(b"other"))),
+            ..request(1, 1, NEED)
+        };
+        for other in [request(2, 1, NEED), request(1, 2, NEED), changed] {
+            assert_ne!(opened(ledger.ask(other, 11, at(0))), first);
+        }
+    }
+
+    #[test]
+    fn a_second_answer_changes_nothing() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        assert!(ledger.answer(id, false, at(1)).is_some());
+        assert!(ledger.answer(id, true, at(2)).is_none());
+        assert_eq!(
+            ledger.state(id),
+            Some(QuestionState::Settled(Decision::Denied))
+        );
+    }
+
+    #[test]
+    fn a_late_yes_is_no_yes() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let other = opened(ledger.ask(request(1, 2, NEED), 10, at(1)));
+        let ended = ledger.answer(id, true, PATIENCE).unwrap();
+        assert_eq!(ended.decision, Decision::Expired);
+        let ended = ledger.answer(other, true, PATIENCE).unwrap();
+        assert_eq!(ended.decision, Decision::Granted);
+    }
+
+    #[test]
+    fn a_worker_asks_ten_times_a_minute() {
+        let mut ledger = ledger();
+        for n in 0..10 {
+            let id = opened(ledger.ask(request(1, n, NEED), n, at(n)));
+            ledger.answer(id, true, at(n));
+        }
+        assert_eq!(
+            refused(ledger.ask(request(1, 10, NEED), 10, at(20))),
+            NotAsked::TooOften {
+                retry_after: at(40)
+            }
+        );
+        opened(ledger.ask(request(2, 10, NEED), 10, at(20)));
+        opened(ledger.ask(request(1, 10, NEED), 10, at(60)));
+    }
+
+    #[test]
+    fn open_questions_are_bounded_per_worker_and_together() {
+        let limits = AskLimits {
+            open: 4,
+            ..AskLimits::default()
+        };
+        let mut ledger = Ledger::new(limits, PATIENCE);
+        for n in 0..3 {
+            opened(ledger.ask(request(1, n, NEED), n, at(0)));
+        }
+        assert_eq!(
+            refused(ledger.ask(request(1, 3, NEED), 3, at(0))),
+            NotAsked::Busy
+        );
+        let id = opened(ledger.ask(request(2, 0, NEED), 4, at(0)));
+        assert_eq!(
+            refused(ledger.ask(request(3, 0, NEED), 5, at(0))),
+            NotAsked::Busy
+        );
+        ledger.answer(id, true, at(0));
+        opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
+    }
+
+    #[test]
+    fn waiters_of_one_question_are_bounded() {
+        let mut ledger = ledger();
+        let asked: Vec<_> = (0..65)
+            .map(|n| ledger.ask(request(1, 1, NEED), n, at(0)))
+            .collect();
+        assert!(matches!(
+            asked.last(),
+            Some(Asked::Refused(64, NotAsked::Busy))
+        ));
+        assert!(matches!(asked.get(63), Some(Asked::Joined(_))));
+    }
+
+    #[test]
+    fn three_refusals_in_a_row_silence_that_kind_until_a_person_listens_again() {
+        let mut ledger = ledger();
+        let mut say = |n, allowed| {
+            let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
+            ledger.answer(id, allowed, at(n * 10));
+        };
+        [false, false, true, false, false, false]
+            .into_iter()
+            .zip(0..)
+            .for_each(|(allowed, n)| say(n, allowed));
+        let blocked = NotAsked::Blocked((Verb::Write, Resource::File));
+        assert_eq!(
+            refused(ledger.ask(request(1, 9, NEED), 9, at(100))),
+            blocked
+        );
+        let read = opened(ledger.ask(request(1, 9, &["read:file:/r/x"]), 9, at(100)));
+        ledger.answer(read, true, at(100));
+        ledger.unblock(WorkerId(1));
+        opened(ledger.ask(request(1, 9, NEED), 9, at(100)));
+    }
+
+    #[test]
+    fn a_question_that_nobody_waits_for_ends() {
+        let mut ledger = ledger();
+        let alone = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let shared = opened(ledger.ask(request(1, 2, NEED), 10, at(0)));
+        ledger.ask(request(1, 2, NEED), 11, at(0));
+        let ended = ledger.sweep(|waiter| *waiter != 10);
+        assert_eq!(
+            ended
+                .iter()
+                .map(|ended| ended.question.id)
+                .collect::<Vec<_>>(),
+            [alone]
+        );
+        assert_eq!(ledger.state(shared), Some(QuestionState::Pending));
+        assert_eq!(ledger.withdraw(shared), Some(11));
+        assert_eq!(
+            ledger.state(shared),
+            Some(QuestionState::Settled(Decision::Cancelled))
+        );
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_takes_its_questions_along() {
+        let mut ledger = ledger();
+        let mine = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let theirs = opened(ledger.ask(request(2, 1, NEED), 20, at(0)));
+        let ended = ledger.cancel_worker(WorkerId(1));
+        assert_eq!(
+            ended
+                .iter()
+                .flat_map(|ended| ended.waiters.clone())
+                .collect::<Vec<_>>(),
+            [10]
+        );
+        assert_eq!(
+            ledger.state(mine),
+            Some(QuestionState::Settled(Decision::Cancelled))
+        );
+        assert_eq!(ledger.state(theirs), Some(QuestionState::Pending));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Ask(u64, u64),
+        Answer(u64, bool),
+        Wait(u64),
+        Leave(u64),
+        Stop(u64),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => (0u64..3, 0u64..5).prop_map(|(worker, argument)| Event::Ask(worker, argument)),
+            3 => (1u64..30, any::<bool>()).prop_map(|(id, allowed)| Event::Answer(id, allowed)),
+            1 => (0u64..400).prop_map(Event::Wait),
+            1 => (0u64..60).prop_map(Event::Leave),
+            1 => (0u64..3).prop_map(Event::Stop),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn an_end_is_an_end_and_everyone_who_waits_is_told_once(events in proptest::collection::vec(event(), 0..80)) {
+            let mut ledger = ledger();
+            let mut now = at(0);
+            let mut waiting = BTreeSet::new();
+            let mut states: BTreeMap<QuestionId, Decision> = BTreeMap::new();
+            let mut prompts: HashMap<u64, Vec<Duration>> = HashMap::new();
+            for (waiter, event) in (0u64..).zip(events) {
+                let ended = match event {
+                    Event::Ask(worker, argument) => {
+                        match ledger.ask(request(worker, argument, NEED), waiter, now) {
+                            Asked::Opened(_) => {
+                                waiting.insert(waiter);
+                                prompts.entry(worker).or_default().push(now);
+                            }
+                            Asked::Joined(_) => drop(waiting.insert(waiter)),
+                            Asked::Refused(..) => {}
+                        }
+                        Vec::new()
+                    }
+                    Event::Answer(id, allowed) => ledger.answer(QuestionId(id), allowed, now).into_iter().collect(),
+                    Event::Wait(seconds) => {
+                        now += at(seconds);
+                        ledger.expire(now)
+                    }
+                    Event::Leave(gone) => {
+                        waiting.remove(&gone);
+                        ledger.sweep(|waiter| *waiter != gone)
+                    }
+                    Event::Stop(worker) => {
+                        prompts.remove(&worker);
+                        ledger.cancel_worker(WorkerId(worker))
+                    }
+                };
+                for ended in ended {
+                    prop_assert!(states.insert(ended.question.id, ended.decision).is_none());
+                    prop_assert!(ended.decision != Decision::Granted || now < ended.question.expires_at);
+                    for waiter in ended.waiters {
+                        prop_assert!(waiting.remove(&waiter), "{} was told twice", waiter);
+                    }
+                }
+                for (id, decision) in &states {
+                    prop_assert_eq!(ledger.state(*id), Some(QuestionState::Settled(*decision)));
+                }
+                let open: usize = ledger.open.values().map(|open| open.waiters.len()).sum();
+                prop_assert_eq!(open, waiting.len());
+                prop_assert!(ledger.questions().all(|question| now < question.expires_at));
+            }
+            for times in prompts.values() {
+                prop_assert!(times.windows(11).all(|window| window[10] - window[0] >= MINUTE));
+            }
+        }
+    }
 }

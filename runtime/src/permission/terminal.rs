@@ -260,3 +260,185 @@ fn cut(text: &str) -> String {
         format!("{inert}... ({more} more characters)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{
+        Content, ContentHash, Entry, FileDiff, Hunk, HunkLine, Op, PreviewToken, Reply,
+    };
+    use crate::escape::is_deceptive;
+    use crate::id::{QuestionId, ToolName};
+    use crate::path::VirtualPath;
+    use crate::permission::Request;
+    use crate::permission::tests::request;
+    use std::sync::Mutex as Lock;
+
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Lock<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn question(request: Request) -> Question {
+        Question {
+            id: QuestionId(1),
+            asked_at: Duration::ZERO,
+            expires_at: Duration::from_secs(600),
+            request,
+        }
+    }
+
+    async fn typed(input: &'static str) -> Answer {
+        let terminal = Terminal::new(input.as_bytes(), Screen::default(), false);
+        terminal
+            .decide(&question(request(1, 1, &["write:file:/r/a/x"])))
+            .await
+    }
+
+    fn allow(pattern: &str, lifetime: Lifetime) -> Answer {
+        Answer::Allow {
+            patterns: vec![pattern.parse().unwrap()],
+            lifetime,
+            descendants: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_number_and_a_time_are_a_yes() {
+        let ten = Lifetime::Uses(NonZeroU32::new(10).unwrap());
+        let hour = Lifetime::For(Duration::from_secs(3600));
+        assert_eq!(
+            typed("1\n1\n").await,
+            allow("write:file:/r/a/x", Lifetime::Once)
+        );
+        assert_eq!(typed("2\n2\n").await, allow("write:file:/r/a", ten));
+        assert_eq!(typed(" 3 \r\n3\n").await, allow("write:file:/r", hour));
+        assert_eq!(
+            typed("1\n4").await,
+            allow("write:file:/r/a/x", Lifetime::Session)
+        );
+    }
+
+    #[tokio::test]
+    async fn everything_else_is_a_no() {
+        for input in [
+            "", "\n", "n\n1\n", "0\n1\n", "6\n1\n", "-1\n1\n", "y\n", "1\n", "1\n\n", "1\n5\n",
+            "1 1\n1\n",
+        ] {
+            assert_eq!(typed(input).await, Answer::DENY, "{input:?}");
+        }
+    }
+
+    /// A request in which everything that an agent or file has a say in holds `text`.
+    fn hostile(text: &str) -> Request {
+        let hunk = Hunk {
+            old_start: 1,
+            old_lines: 1,
+            new_start: 1,
+            new_lines: 1,
+            lines: vec![HunkLine {
+                op: '+',
+                text: format!("{text}\n"),
+            }],
+        };
+        let path = VirtualPath::top().join(&format!("f{text}"));
+        let change = Change {
+            path: path.unwrap_or_else(|_| VirtualPath::top()),
+            op: Op::Modify,
+            to: None,
+            before: Entry::Absent,
+            after: Entry::Absent,
+            diff: FileDiff {
+                hunks: vec![hunk],
+                ..FileDiff::default()
+            },
+        };
+        let mut request = request(1, 1, &["write:file:/r/a/x"]);
+        request.agent_path = vec![text.to_owned(), "main".to_owned()];
+        request.intent = text.to_owned();
+        request.tool = ToolName::new(text);
+        request.preview = Some(Preview {
+            changes: vec![change],
+            reply: Reply {
+                content: Vec::<Content>::new(),
+                output: Arc::new(()),
+            },
+            token: PreviewToken(ContentHash::of(b"")),
+            artifacts: Vec::new(),
+        });
+        request
+    }
+
+    #[track_caller]
+    fn check_inert(text: &str) {
+        let lines = prompt(&question(hostile("plain")), false).lines().count();
+        let shown = prompt(&question(hostile(text)), false);
+        assert!(
+            !shown.chars().any(|c| is_deceptive(c) && c != '\n'),
+            "{shown:?}"
+        );
+        assert_eq!(shown.lines().count(), lines, "{shown}");
+    }
+
+    #[test]
+    fn no_character_of_an_agent_or_file_acts_on_the_terminal() {
+        let controls = (0..0xa0).filter_map(char::from_u32);
+        let marks = "\u{ad}\u{61c}\u{180e}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2060}\u{2061}\u{2066}\u{2067}\u{2068}\u{2069}\u{feff}\u{fff9}\u{fe0f}\u{e0001}\u{e007f}";
+        for c in controls.chain(marks.chars()) {
+            check_inert(&format!("a{c}b"));
+        }
+    }
+
+    #[test]
+    fn no_text_of_an_agent_makes_a_line_of_the_prompt() {
+        check_inert("ok\"\nit needs:\n  read:file:/harmless\n");
+        check_inert("\u{1b}[2J\u{1b}[H-- permission q1 --\r\n");
+        check_inert("<script>alert(1)</script>\u{9b}31m");
+    }
+
+    #[test]
+    fn long_texts_are_cut_so_that_the_scopes_stay_in_view() {
+        let shown = prompt(&question(hostile(&"x".repeat(10_000))), false);
+        assert!(shown.len() < 3_000, "{}", shown.len());
+        assert!(shown.contains("(9700 more characters)"));
+        let mut long = hostile("x");
+        let hunk = &mut long.preview.as_mut().unwrap().changes[0].diff.hunks[0];
+        hunk.lines = vec![hunk.lines[0].clone(); 500];
+        let shown = prompt(&question(long), false);
+        assert!(
+            shown.contains("... 382 more lines are not shown"),
+            "{shown}"
+        );
+        assert!(shown.ends_with("  5) write\n"));
+    }
+
+    #[test]
+    fn only_a_terminal_that_wants_colours_gets_them() {
+        let request = hostile("x");
+        let [plain, coloured] =
+            [false, true].map(|coloured| prompt(&question(request.clone()), coloured));
+        assert!(!plain.contains('\u{1b}'));
+        assert!(coloured.contains("\u{1b}[32m+x\u{1b}[0m\n"), "{coloured}");
+    }
+
+    #[tokio::test]
+    async fn questions_wait_for_one_another() {
+        let screen = Screen::default();
+        let terminal = Terminal::new("1\n1\n\n".as_bytes(), screen.clone(), false);
+        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        let (first, second) = tokio::join!(terminal.decide(&question), terminal.decide(&question));
+        let yes = allow("write:file:/r/a/x", Lifetime::Once);
+        assert_eq!((first, second), (yes, Answer::DENY));
+        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(shown.matches("-- permission").count(), 2);
+    }
+}
