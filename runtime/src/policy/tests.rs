@@ -14,3 +14,5 @@ pub(crate) fn cases() -> Cases {
         )
     }
 }
+
+mod vectors;
