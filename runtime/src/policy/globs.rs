@@ -191,6 +191,11 @@ fn check_form(text: &str) -> Result<(), String> {
     if text.chars().any(char::is_control) {
         return Err("holds a control character".to_owned());
     }
+    if braces::has_wide_class(text) {
+        return Err(
+            "has a class with a character beyond ASCII; write one glob for each".to_owned(),
+        );
+    }
     if text.starts_with('/') {
         return Err("begins with `/`; a glob is relative to its root".to_owned());
     }

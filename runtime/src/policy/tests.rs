@@ -15,4 +15,7 @@ pub(crate) fn cases() -> Cases {
     }
 }
 
+mod laws;
+mod model;
+mod rules;
 mod vectors;
