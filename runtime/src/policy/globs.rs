@@ -39,10 +39,11 @@ pub(crate) struct Globs {
     owners: Box<[usize]>,
 }
 
+/// Every compiled list by its texts.
+type Interned = DashMap<(Reading, Box<[String]>), Arc<Globs>, foldhash::fast::RandomState>;
+
 static BUILDS: AtomicU64 = AtomicU64::new(0);
-static INTERNED: LazyLock<
-    DashMap<(Reading, Box<[String]>), Arc<Globs>, foldhash::fast::RandomState>,
-> = LazyLock::new(DashMap::default);
+static INTERNED: LazyLock<Interned> = LazyLock::new(DashMap::default);
 
 /// How many glob sets were compiled since the program began.
 #[doc(hidden)]
