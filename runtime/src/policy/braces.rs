@@ -64,6 +64,20 @@ fn split<'g>(
     Some((glob.get(..start)?, alternatives, glob.get(end + 1..)?))
 }
 
+/// Whether a class such as `[a-z]` holds a character that is more than one byte, of which globset would match a part.
+pub(super) fn has_wide_class(glob: &str) -> bool {
+    let mut class = Class::default();
+    let mut escaped = false;
+    glob.chars().any(|c| {
+        if std::mem::take(&mut escaped) {
+            return false;
+        }
+        let held = class.holds(c);
+        escaped = !held && c == '\\';
+        held && !c.is_ascii()
+    })
+}
+
 /// Whether a character stands inside `[...]`, where braces mean themselves.
 #[derive(Default)]
 struct Class {

@@ -32,11 +32,21 @@ impl PolicyErrorKind {
             Self::PolicyAudience => "policy_audience",
         }
     }
+
+    fn code(self) -> Code {
+        match self {
+            Self::PolicyExpansion => Code::PolicyExpansion,
+            Self::PolicyInvalid | Self::PolicyScope | Self::PolicyAudience => Code::PolicyInvalid,
+        }
+    }
 }
 
 /// Why a policy or configuration was refused as a whole.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub struct PolicyError {
+pub struct PolicyError(Box<Fault>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Fault {
     kind: PolicyErrorKind,
     field: String,
     reason: String,
@@ -47,8 +57,13 @@ pub struct PolicyError {
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, reason, .. } = self;
-        match self.kind {
+        let Fault {
+            kind,
+            field,
+            reason,
+            ..
+        } = &*self.0;
+        match kind {
             PolicyErrorKind::PolicyExpansion => {
                 write!(f, "policy may only restrict: {field} {reason}")
             }
@@ -65,14 +80,14 @@ impl PolicyError {
         field: impl Into<String>,
         reason: impl Into<String>,
     ) -> Self {
-        Self {
+        Self(Box::new(Fault {
             kind,
             field: field.into(),
             reason: reason.into(),
             requested: Value::Null,
             limit: Value::Null,
             witness: None,
-        }
+        }))
     }
 
     pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
@@ -85,75 +100,68 @@ impl PolicyError {
         requested: impl Into<Value>,
         limit: impl Into<Value>,
     ) -> Self {
-        Self {
-            requested: requested.into(),
-            limit: limit.into(),
-            ..Self::new(PolicyErrorKind::PolicyExpansion, field, reason)
-        }
+        let mut error = Self::new(PolicyErrorKind::PolicyExpansion, field, reason);
+        error.0.limit = limit.into();
+        error.requested(requested)
     }
 
     pub(crate) fn requested(mut self, requested: impl Into<Value>) -> Self {
-        self.requested = requested.into();
+        self.0.requested = requested.into();
         self
     }
 
     pub(crate) fn witness(mut self, path: String) -> Self {
-        self.witness = Some(path);
+        self.0.witness = Some(path);
         self
     }
 
     /// In which way it is wrong.
     #[must_use]
     pub fn kind(&self) -> PolicyErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// The JSON pointer of the member that is wrong.
     #[must_use]
     pub fn field(&self) -> &str {
-        &self.field
+        &self.0.field
     }
 
     /// What the member asks for.
     #[must_use]
     pub fn asked(&self) -> &Value {
-        &self.requested
+        &self.0.requested
     }
 
     /// What the issuer holds, as far as it can see that already.
     #[must_use]
     pub fn limit(&self) -> &Value {
-        &self.limit
+        &self.0.limit
     }
 
     /// A path that the policy asks for and the issuer does not hold, if one was looked for.
     #[must_use]
     pub fn witness_path(&self) -> Option<&str> {
-        self.witness.as_deref()
+        self.0.witness.as_deref()
     }
 
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {
-        match self.kind {
-            PolicyErrorKind::PolicyExpansion => Code::PolicyExpansion,
-            PolicyErrorKind::PolicyInvalid
-            | PolicyErrorKind::PolicyScope
-            | PolicyErrorKind::PolicyAudience => Code::PolicyInvalid,
-        }
+        self.0.kind.code()
     }
 
     /// The `data` of a JSON-RPC error; `layer` says where the policy came from.
     #[must_use]
     pub fn data(&self, layer: &str) -> Value {
-        let mut data = json!({ "kind": self.kind, "code": self.code(), "field": self.field });
+        let mut data = json!({ "kind": self.0.kind, "code": self.code(), "field": self.0.field });
         if let Some(members) = data.as_object_mut() {
-            let facts = [("requested", &self.requested), ("limit", &self.limit)];
+            let facts = [("requested", &self.0.requested), ("limit", &self.0.limit)];
             for (key, value) in facts.into_iter().filter(|(_, value)| !value.is_null()) {
                 members.insert(key.to_owned(), value.clone());
             }
             members.insert("layer".to_owned(), layer.into());
-            if let Some(witness) = &self.witness {
+            if let Some(witness) = &self.0.witness {
                 members.insert("witness".to_owned(), witness.as_str().into());
             }
         }
@@ -163,7 +171,9 @@ impl PolicyError {
 
 impl From<PolicyError> for CallError {
     fn from(error: PolicyError) -> Self {
-        let mut call = Self::new(error.code(), error.to_string())
+        let text = error.to_string();
+        let error = *error.0;
+        let mut call = Self::new(error.kind.code(), text)
             .with("kind", error.kind.as_str())
             .with("field", error.field.as_str());
         if !error.requested.is_null() {

@@ -39,10 +39,11 @@ pub(crate) struct Globs {
     owners: Box<[usize]>,
 }
 
+/// Every compiled list by its texts.
+type Interned = DashMap<(Reading, Box<[String]>), Arc<Globs>, foldhash::fast::RandomState>;
+
 static BUILDS: AtomicU64 = AtomicU64::new(0);
-static INTERNED: LazyLock<
-    DashMap<(Reading, Box<[String]>), Arc<Globs>, foldhash::fast::RandomState>,
-> = LazyLock::new(DashMap::default);
+static INTERNED: LazyLock<Interned> = LazyLock::new(DashMap::default);
 
 /// How many glob sets were compiled since the program began.
 #[doc(hidden)]
@@ -190,6 +191,11 @@ fn check_form(text: &str) -> Result<(), String> {
     }
     if text.chars().any(char::is_control) {
         return Err("holds a control character".to_owned());
+    }
+    if braces::has_wide_class(text) {
+        return Err(
+            "has a class with a character beyond ASCII; write one glob for each".to_owned(),
+        );
     }
     if text.starts_with('/') {
         return Err("begins with `/`; a glob is relative to its root".to_owned());

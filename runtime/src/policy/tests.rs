@@ -14,3 +14,8 @@ pub(crate) fn cases() -> Cases {
         )
     }
 }
+
+mod laws;
+mod model;
+mod rules;
+mod vectors;
