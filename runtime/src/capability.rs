@@ -25,6 +25,8 @@ pub(crate) enum Halted {
     Cancelled = 1,
     /// Its time is over.
     Expired = 2,
+    /// Its worker lost its authority.
+    Revoked = 3,
 }
 
 /// Tells a call in flight to stop; the first word counts.
@@ -46,6 +48,7 @@ impl StopFlag {
                 Code::Deadline,
                 "the call did not end in time; ask for less at once",
             )),
+            revoked if revoked == Halted::Revoked as u8 => Err(self::revoked()),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
         }
     }
@@ -105,6 +108,18 @@ pub enum Halt {
 impl From<CallError> for Halt {
     fn from(error: CallError) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<Halt> for CallError {
+    /// For places where nothing more can be judged: a tool that asks there is at fault.
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Failed(error) => error,
+            Halt::Needs(_) | Halt::Moved { .. } => {
+                Self::new(Code::Internal, format!("the tool asked too late: {halt}"))
+            }
+        }
     }
 }
 
