@@ -3,6 +3,7 @@
 mod lens;
 mod page;
 mod resolve;
+mod search;
 #[cfg(test)]
 mod testing;
 mod tools;

@@ -1,5 +1,8 @@
 //! The table of tools, one line a tool.
 
+mod find;
+mod glob;
+mod grep;
 mod list_directory;
 mod list_roots;
 mod read_file;
@@ -20,4 +23,6 @@ pub fn tools() -> ToolSet {
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
         .reader(read_file::ReadFile)
+        .reader(find::Find)
+        .reader(grep::Grep)
 }

@@ -234,7 +234,7 @@ fn a_large_text_is_read_through_for_its_lines_and_totals() {
     world.max_bytes = 100;
     let reply = read(&world, &job("/r/f")).unwrap();
     assert!(texts(&reply)[0].len() <= 100);
-    assert_eq!(first(&reply)["next_offset"], json!(12));
+    assert_eq!(first(&reply)["next_offset"], json!(14));
 }
 
 #[test]
