@@ -9,4 +9,10 @@ mod testing;
 mod tools;
 mod walk;
 
+pub use resolve::Kind;
 pub use tools::tools;
+pub use tools::{
+    CaseArg, FactsFound, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash,
+    ListDirectoryArgs, ListRootsArgs, Listed, Listing, Matches, Mode, PathsFound, ReadFileArgs,
+    Roots, StatArgs, Wanted,
+};

@@ -153,6 +153,14 @@ pub(crate) fn file_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<OpenFi
     Some(OpenFile { file, meta })
 }
 
+/// What stands at `path`, without waiting for a disk; none if that is not certain.
+pub(crate) fn entry_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<Meta> {
+    let (place, names) = lens.place_of(lens.actual(path))?;
+    let crosses = place.crosses_mounts;
+    let handle = beneath::open_cached(place.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
+    Meta::of(&handle).ok()
+}
+
 /// Names beneath a handle, not yet opened.
 #[derive(Clone, Copy, Debug)]
 struct Spot<'s> {

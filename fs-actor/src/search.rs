@@ -271,7 +271,7 @@ mod tests {
         most: u64,
     ) -> Result<Lines, Skipped> {
         let world = World::new(&[]);
-        std::fs::write(world.host("root/f"), text).unwrap();
+        world.write("root/f", text);
         let lens = world.lens();
         let opened = resolve::file(&lens, &path("/r/f")).unwrap();
         let matcher = compile(pattern, false, Case::Sensitive).unwrap();

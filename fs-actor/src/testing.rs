@@ -39,31 +39,43 @@ impl World {
         for name in ["root", "second", "outside"] {
             fs::create_dir(base.join(name)).unwrap();
         }
-        for line in lines {
-            let mut parts = line.splitn(3, ' ');
-            let (kind, name) = (parts.next().unwrap(), base.join(parts.next().unwrap()));
-            fs::create_dir_all(name.parent().unwrap()).unwrap();
-            let rest = parts.next().unwrap_or_default();
-            match kind {
-                "dir" => fs::create_dir_all(name).unwrap(),
-                "file" => fs::write(name, rest).unwrap(),
-                "link" => symlink(rest.replace('@', base.to_str().unwrap()), name).unwrap(),
-                kind => panic!("{kind}"),
-            }
-        }
         let mounts = [("/r", "root"), ("/s", "second")].map(|(mount, name)| {
             let host = base.join(name);
             let dir = Dir::open_ambient_dir(&host, ambient_authority()).unwrap();
             (path(mount), host, dir)
         });
-        Self {
+        let world = Self {
             temp,
             mounts: mounts.into(),
             crosses_mounts: false,
             denied: |path| path.split('/').any(|name| name == "secrets"),
             max_bytes: 1 << 20,
             max_results: 1000,
+        };
+        lines.iter().for_each(|line| world.make(line));
+        world
+    }
+
+    /// Makes what one more line says.
+    pub(crate) fn make(&self, line: &str) {
+        let mut parts = line.splitn(3, ' ');
+        let (kind, name) = (parts.next().unwrap(), self.host(parts.next().unwrap()));
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        let rest = parts.next().unwrap_or_default();
+        match kind {
+            "dir" => fs::create_dir_all(name).unwrap(),
+            "file" => fs::write(name, rest).unwrap(),
+            "link" => symlink(
+                rest.replace('@', self.host("").to_str().unwrap().trim_end_matches('/')),
+                name,
+            )
+            .unwrap(),
+            kind => panic!("{kind}"),
         }
+    }
+
+    pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        fs::write(self.host("").join(name), bytes).unwrap();
     }
 
     pub(crate) fn host(&self, name: &str) -> PathBuf {

@@ -11,6 +11,13 @@ mod suggest;
 
 use bailiwick::ToolSet;
 
+pub use find::{FindArgs, PathsFound, Wanted};
+pub use grep::{CaseArg, FileMatches, GrepArgs, Matches, Mode};
+pub use list_directory::{ListDirectoryArgs, Listed, Listing};
+pub use list_roots::{ListRootsArgs, Roots};
+pub use read_file::{FileRead, FilesRead, Hash, ReadFileArgs};
+pub use stat::{FactsFound, StatArgs};
+
 /// The file tools.
 ///
 /// ```

@@ -388,7 +388,7 @@ fn names_that_mean_something_elsewhere_are_plain_names_here() {
         "\u{202e}txt",
     ] {
         let world = World::new(&[]);
-        fs::write(world.host("root").join(name), "in").unwrap();
+        world.write(&format!("root/{name}"), "in");
         for kernel in Kernel::ALL {
             let got = kernel.run(|| world.run(|view| text(view, &format!("/r/{name}"))));
             assert_eq!(got, Ok("in".to_owned()), "{name}");
@@ -425,7 +425,7 @@ fn what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts() {
     ]);
     let host = |name: &str| world.host(name).to_str().unwrap().to_owned();
     mount(&["-t", "tmpfs", "none", &host("root/tmp")]);
-    fs::write(world.host("root/tmp/f"), "out").unwrap();
+    world.write("root/tmp/f", "out");
     mount(&["--bind", &host("outside"), &host("root/bind")]);
     mount(&["-t", "proc", "none", &host("root/proc")]);
     for crosses in [false, true] {

@@ -76,7 +76,7 @@ pub struct PathsFound {
 
 /// A search once understood.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     path: VirtualPath,
     glob: GlobMatcher,
     kind: Option<Wanted>,

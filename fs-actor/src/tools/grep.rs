@@ -127,7 +127,7 @@ pub struct FileMatches {
 
 /// A search once understood.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     path: VirtualPath,
     matcher: RegexMatcher,
     glob: Option<GlobMatcher>,
