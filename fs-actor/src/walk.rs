@@ -4,6 +4,8 @@
 //! mount. It holds one descriptor and at most one buffer of names a level, however large the directories are.
 
 mod ignored;
+#[cfg(test)]
+mod tests;
 
 use std::mem::MaybeUninit;
 
