@@ -1,0 +1,280 @@
+//! Paths and a range of lines in, text, images and sounds out; how much there is, and where to go on.
+
+mod media;
+mod piece;
+mod render;
+mod through;
+
+use std::io::IoSliceMut;
+
+use bailiwick::{
+    CallError, Code, Content, ContentHash, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
+    Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
+};
+use bytes::Bytes;
+use rustix::io::{ReadWriteFlags, preadv2};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::suggest;
+use crate::lens::Lens;
+use crate::resolve::{self, OpenFile};
+use piece::Want;
+use render::{Source, WHOLE, open_and_render, render};
+
+pub use piece::Hash;
+
+/// The largest file that is answered at once.
+const AT_HAND: usize = 64 * 1024;
+/// The most files in one call.
+const MAX_FILES: usize = 100;
+
+/// Reads files.
+#[derive(Debug)]
+pub(crate) struct ReadFile;
+
+/// What to read.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReadFileArgs {
+    /// The file to read.
+    pub path: Option<String>,
+    /// Several files to read at once, in place of `path`.
+    #[schemars(length(max = 100))]
+    pub paths: Vec<String>,
+    /// The first line to return, counted from 1; negative counts from the end, so -20 begins with the last 20 lines.
+    pub offset: Option<i64>,
+    /// How many lines to return.
+    pub limit: Option<u64>,
+    /// Puts its number before each line.
+    pub line_numbers: bool,
+    /// The most bytes to return of each file.
+    pub max_bytes: Option<u64>,
+    /// The hash from an earlier read: if the file is still the same, only `unchanged` is returned.
+    pub known_hash: Option<ContentHash>,
+    /// Returns a file that is no text, image or sound as its bytes, too.
+    pub binary: bool,
+}
+
+/// What was read, apart from the text itself, which stands in the content.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FilesRead {
+    /// One for each file that was asked for, in that order.
+    pub files: Vec<FileRead>,
+}
+
+/// What was read of one file.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct FileRead {
+    /// Its path, links followed.
+    pub path: String,
+    /// Its length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// How many lines it has; not known of very large files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
+    /// The first line returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_line: Option<u64>,
+    /// The last line returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_line: Option<u64>,
+    /// The `offset` to go on with, if there is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+    /// The last line returned is longer than the limit and was cut.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub line_cut: bool,
+    /// It is what `known_hash` says, so it was not returned again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unchanged: bool,
+    /// It begins with a byte order mark, which is not in the text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bom: bool,
+    /// Its media type, if it is an image or a sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime: Option<&'static str>,
+    /// Of the whole file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ContentHash>")]
+    pub hash: Option<Hash>,
+    /// Why this one of several files was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A read once understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    paths: Vec<VirtualPath>,
+    want: Want,
+    known_hash: Option<ContentHash>,
+    binary: bool,
+}
+
+impl ReadTool for ReadFile {
+    type Args = ReadFileArgs;
+    type Output = FilesRead;
+    type Job = Job;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "read_file",
+            "Read file",
+            "Reads one file, or several at once: text as it is (give `offset` and `limit` for part of it), images and sounds as such. Tells the totals and, if there is more, the offset to go on with.",
+        )
+        .intent("Read {path}{paths}")
+        .scopes(&["read:file"])
+        .idempotent()
+    }
+
+    fn prepare(&self, args: ReadFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let refuse = |message: &str| Err(CallError::new(Code::InvalidArguments, message));
+        let given = match (args.path, args.paths) {
+            (Some(path), paths) if paths.is_empty() => vec![path],
+            (None, paths) if !paths.is_empty() => paths,
+            _ => return refuse("give either `path` or `paths`"),
+        };
+        if given.len() > MAX_FILES {
+            return refuse("too many files at once; ask for at most 100");
+        }
+        if args.offset == Some(0) || args.limit == Some(0) {
+            return refuse("lines are counted from 1; neither `offset` nor `limit` can be 0");
+        }
+        let paths: Vec<VirtualPath> = given
+            .iter()
+            .map(|path| names.path(path))
+            .collect::<Result<_, _>>()?;
+        let needs = paths
+            .iter()
+            .map(|path| Scope::file(Verb::Read, path.clone()))
+            .collect();
+        let want = Want {
+            offset: args.offset.unwrap_or(1),
+            limit: args.limit,
+            max_bytes: args.max_bytes.unwrap_or(u64::MAX),
+            line_numbers: args.line_numbers,
+        };
+        Ok(Prepared {
+            needs,
+            job: Job {
+                paths,
+                want,
+                known_hash: args.known_hash,
+                binary: args.binary,
+            },
+        })
+    }
+
+    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        read_at_hand(permit, job)
+    }
+
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+        read_files(permit, job)
+    }
+}
+
+fn read_at_hand(lens: &dyn Lens, job: &Job) -> Option<Result<Reply, Halt>> {
+    let [path] = job.paths.as_slice() else {
+        return None;
+    };
+    let opened = resolve::file_at_hand(lens, path)?;
+    let bytes = bytes_at_hand(&opened)?;
+    let mut content = Vec::with_capacity(1);
+    let read = render(
+        lens,
+        job,
+        path,
+        lens.max_bytes(),
+        Source::Whole(bytes),
+        &mut content,
+    );
+    Some(read.map(|file| Reply {
+        content,
+        output: std::sync::Arc::new(FilesRead { files: vec![file] }),
+    }))
+}
+
+/// All of a small file, if it is in memory; the read never waits.
+fn bytes_at_hand(opened: &OpenFile) -> Option<Bytes> {
+    let length = usize::try_from(opened.meta.len)
+        .ok()
+        .filter(|length| *length <= AT_HAND)?;
+    // One byte more than there should be tells a file that has grown.
+    let mut buffer = vec![0; length + 1];
+    let into = &mut [IoSliceMut::new(&mut buffer)];
+    let got = preadv2(&opened.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
+    if got != length {
+        return None;
+    }
+    buffer.truncate(got);
+    Some(buffer.into())
+}
+
+fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+    let mut content = Vec::new();
+    let mut files = Vec::with_capacity(job.paths.len());
+    let mut left = lens.max_bytes();
+    for path in &job.paths {
+        lens.checkpoint()?;
+        let before = content.len();
+        let read = open_and_render(lens, job, path, left, &mut content);
+        let file = match read.map_err(|halt| suggest::halted(lens, path, halt)) {
+            Ok(file) => file,
+            Err(Halt::Failed(error)) if job.paths.len() > 1 && is_about_the_file(error.code()) => {
+                FileRead {
+                    path: path.to_string(),
+                    error: Some(error.to_string()),
+                    ..FileRead::default()
+                }
+            }
+            Err(halt) => return Err(halt),
+        };
+        left = left.saturating_sub(content.iter().skip(before).map(length).sum::<u64>());
+        if job.paths.len() > 1 {
+            let heading = file.error.as_deref().unwrap_or("");
+            let heading = format!("== {} {}", escape(&file.path), escape(heading));
+            content.insert(
+                before,
+                Content::Text(Utf8::from(heading.trim_end().to_owned())),
+            );
+        }
+        files.push(file);
+    }
+    Ok(Reply {
+        content,
+        output: std::sync::Arc::new(FilesRead { files }),
+    })
+}
+
+/// Whether other files may still be read after this failure.
+fn is_about_the_file(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NotFound
+            | Code::NotText
+            | Code::NotRegular
+            | Code::NotDirectory
+            | Code::TooLarge
+            | Code::PermissionDenied
+            | Code::Conflict
+            | Code::Io
+            | Code::InvalidArguments
+    )
+}
+
+fn length(content: &Content) -> u64 {
+    let length = match content {
+        Content::Text(text) => text.as_str().len(),
+        Content::Image { bytes, .. } | Content::Audio { bytes, .. } | Content::Blob { bytes } => {
+            bytes.len()
+        }
+        _ => 0,
+    };
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
