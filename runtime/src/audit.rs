@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::call::Origin;
-use crate::effect::{Change, ContentHash, Entry, Op, PreviewToken};
+use crate::effect::{Change, ContentHash, Op, PreviewToken};
 use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -206,19 +206,11 @@ impl From<&Change> for ChangeSummary {
             path: change.path.clone(),
             op: change.op,
             to: change.to.clone(),
-            before_sha256: file_hash(change.before),
-            after_sha256: file_hash(change.after),
+            before_sha256: change.before.hash(),
+            after_sha256: change.after.hash(),
             added: change.diff.added,
             removed: change.diff.removed,
         }
-    }
-}
-
-/// The hash of what stands there, if it is a file.
-pub(crate) fn file_hash(entry: Entry) -> Option<ContentHash> {
-    match entry {
-        Entry::File { hash, .. } => Some(hash),
-        Entry::Absent | Entry::Directory { .. } => None,
     }
 }
 

@@ -14,7 +14,6 @@ use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
 pub(crate) use gate::{Gate, Pass};
-pub use meter::Budget;
 pub(crate) use meter::Meter;
 
 /// Why a call in flight must stop.

@@ -1,98 +1,20 @@
 //! The present state in, a plan of what a call would do out; a preview shows it, an outcome reports it.
 
+mod content;
+mod hash;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
-use crate::artifact::ArtifactRef;
 use crate::error::CallError;
 use crate::path::VirtualPath;
 
-/// SHA-256 of a file's bytes; written as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContentHash([u8; 32]);
-
-impl ContentHash {
-    /// The hash of `bytes`.
-    #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-
-    /// Takes a hash that was computed elsewhere, for example while streaming.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The raw hash.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::str::FromStr for ContentHash {
-    type Err = NotAHash;
-
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
-        let mut bytes = [0; 32];
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(NotAHash);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| NotAHash)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAHash)?;
-        }
-        Ok(Self(bytes))
-    }
-}
-
-/// The text is not 64 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a content hash is 64 hexadecimal digits")]
-pub struct NotAHash;
-
-impl Serialize for ContentHash {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ContentHash {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl schemars::JsonSchema for ContentHash {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ContentHash".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$", "description": "SHA-256 of the file's bytes" })
-    }
-}
+pub use content::{Content, Utf8};
+pub use hash::{ContentHash, NotAHash};
 
 /// What stands at a path at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -112,6 +34,17 @@ pub enum Entry {
         /// Names beneath it, at any depth.
         entries: u64,
     },
+}
+
+impl Entry {
+    /// The hash of the content, if it is a file.
+    #[must_use]
+    pub fn hash(&self) -> Option<ContentHash> {
+        match self {
+            Self::File { hash, .. } => Some(*hash),
+            Self::Absent | Self::Directory { .. } => None,
+        }
+    }
 }
 
 /// What a change does to its path.
@@ -237,86 +170,6 @@ impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
     }
 }
 
-/// A block of content for the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Content {
-    /// Text; kept as bytes that are known to be UTF-8 so that file text is never copied.
-    Text(Utf8),
-    /// An image.
-    Image {
-        /// Its bytes.
-        bytes: Bytes,
-        /// Its media type.
-        mime: &'static str,
-    },
-    /// A sound.
-    Audio {
-        /// Its bytes.
-        bytes: Bytes,
-        /// Its media type.
-        mime: &'static str,
-    },
-    /// Other binary content.
-    Blob {
-        /// Its bytes.
-        bytes: Bytes,
-    },
-}
-
-impl Content {
-    /// How many bytes of content it holds.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Text(text) => text.0.len(),
-            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes } => {
-                bytes.len()
-            }
-        }
-    }
-
-    /// Whether it holds none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// Bytes that were checked to be UTF-8; cloning shares them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Utf8(Bytes);
-
-impl Utf8 {
-    /// Takes `bytes` if they are UTF-8.
-    ///
-    /// # Errors
-    /// Where they are not.
-    pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
-        std::str::from_utf8(&bytes)?;
-        Ok(Self(bytes))
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        // Checked in `new`; checking again is cheaper than an `unsafe` block is to trust.
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Utf8 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
-    }
-}
-
-impl From<String> for Utf8 {
-    fn from(text: String) -> Self {
-        Self(text.into())
-    }
-}
-
 /// What a tool answers: content for the model, and a typed value for programs.
 #[derive(Clone, Debug)]
 pub struct Reply {
@@ -354,6 +207,17 @@ impl std::str::FromStr for PreviewToken {
     fn from_str(text: &str) -> Result<Self, NotAHash> {
         text.parse().map(Self)
     }
+}
+
+/// Where people find a by-product of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactRef {
+    /// `ui://edit_file/<id>.diff`, for example; the id has 128 random bits.
+    pub uri: String,
+    /// `diff`, `json` or `review`.
+    pub name: &'static str,
+    /// Its media type.
+    pub mime: &'static str,
 }
 
 /// What a call would do, shown before it is done.

@@ -106,8 +106,12 @@ impl fmt::Display for Code {
 /// The message names no host path, never differs between "does not exist" and "not yours", and
 /// never teaches a way around a refusal.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{code}: {message}")]
-pub struct CallError {
+#[error("{}: {}", self.0.code, self.0.message)]
+pub struct CallError(Box<Facts>);
+
+/// Behind one pointer, so that a result is no larger for what is rarely in it.
+#[derive(Clone, Debug, PartialEq)]
+struct Facts {
     code: Code,
     message: String,
     details: Map<String, Value>,
@@ -118,49 +122,49 @@ impl CallError {
     /// A refusal or failure with its stable code; `message` says what to do next.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Facts {
             code,
             message: message.into(),
             details: Map::new(),
             requested: Vec::new(),
-        }
+        }))
     }
 
     /// Adds a fact for programs, such as the line numbers of an ambiguous match.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.details.insert(key.to_owned(), value.into());
+        self.0.details.insert(key.to_owned(), value.into());
         self
     }
 
     /// Names the scopes that a person could grant to let the call through.
     #[must_use]
     pub(crate) fn requesting(mut self, scopes: Vec<Scope>) -> Self {
-        self.requested = scopes;
+        self.0.requested = scopes;
         self
     }
 
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {
-        self.code
+        self.0.code
     }
 
     /// The sentence for the model.
     #[must_use]
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// Facts for programs, by key.
     #[must_use]
     pub fn details(&self) -> &Map<String, Value> {
-        &self.details
+        &self.0.details
     }
 
     /// Exactly the needs that a person could grant; empty whenever asking would not help.
     #[must_use]
     pub fn requested_scopes(&self) -> &[Scope] {
-        &self.requested
+        &self.0.requested
     }
 }

@@ -59,6 +59,7 @@ mod id;
 mod path;
 mod scope;
 
+mod budget;
 mod capability;
 #[cfg(test)]
 mod cases;
@@ -76,18 +77,19 @@ mod host;
 mod supervisor;
 mod worker;
 
-pub use artifact::{Artifact, ArtifactRef};
+pub use artifact::Artifact;
 pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditSink, BreakReason,
     ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine, Verified,
     verify,
 };
+pub use budget::Budget;
 pub use call::{Call, CallMeta, Origin};
-pub use capability::{Budget, Commit, Halt, ReadPermit, WritePermit, not_yours};
+pub use capability::{Commit, Halt, ReadPermit, WritePermit, not_yours};
 pub use config::{Config, Namespace, RootConfig};
 pub use effect::{
-    Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op, Outcome,
-    Output, Plan, Preview, PreviewToken, Reply, Utf8,
+    ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
+    Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};

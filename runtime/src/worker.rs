@@ -20,8 +20,9 @@ use serde_json::Value;
 
 use crate::artifact::{Artifact, Reader};
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
+use crate::budget::Budget;
 use crate::call::{Call, CallMeta, Origin};
-use crate::capability::{Budget, Gate, Meter};
+use crate::capability::{Gate, Meter};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};

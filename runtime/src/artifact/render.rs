@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::audit::file_hash;
 use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op};
 use crate::escape::{escape, is_deceptive};
 use crate::path::VirtualPath;
@@ -180,8 +179,8 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
         path: &change.path,
         op: change.op,
         to: change.to.as_ref(),
-        before_sha256: file_hash(change.before),
-        after_sha256: file_hash(change.after),
+        before_sha256: change.before.hash(),
+        after_sha256: change.after.hash(),
         diff: &change.diff,
     });
     serde_json::to_string(&Document {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::ArtifactRef;
+use crate::effect::ArtifactRef;
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
 

@@ -3,25 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
-
+use crate::budget::Budget;
 use crate::effect::Cost;
-
-/// How much a worker and everything beneath it may do, over its life; `None` is without limit.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(deny_unknown_fields, default)]
-pub struct Budget {
-    /// Tool calls.
-    pub calls: Option<u64>,
-    /// Bytes written.
-    pub bytes_written: Option<u64>,
-    /// Files and directories created, changed, moved or removed.
-    pub files_touched: Option<u64>,
-    /// Child workers, at any depth.
-    pub children: Option<u64>,
-}
 
 /// Which budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

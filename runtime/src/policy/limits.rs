@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::PolicyError;
-use crate::capability::Budget;
+use crate::budget::Budget;
 
 /// The figure for "without limit"; it is the largest, so the tighter of two limits is their minimum.
 pub(crate) const UNLIMITED: u64 = u64::MAX;

@@ -11,7 +11,7 @@ use super::globs::{Reading, check};
 use super::roots::PolicyRoot;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
-use crate::capability::Budget;
+use crate::budget::Budget;
 use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::inbox::Done;
-use crate::artifact::{self, ArtifactRef, Kind};
+use crate::artifact::{self, Kind};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::capability::{Halt, ReadPermit};
-use crate::effect::{Outcome, Preview, PreviewToken, Reply};
+use crate::effect::{ArtifactRef, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
 use crate::tool::{AnyPlan, WriteJob};

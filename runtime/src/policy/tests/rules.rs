@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::VirtualPath;
+use crate::budget::Budget;
 use crate::call::Origin;
-use crate::capability::Budget;
 use crate::config::{Config, RootConfig};
 use crate::policy::{
     Access, Authority, LayerName, Limits, Policy, PolicyErrorKind, Verdict, WriteMode,

@@ -1,0 +1,85 @@
+//! What a tool found in, blocks of content for a model out.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// A block of content for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content {
+    /// Text; kept as bytes that are known to be UTF-8 so that file text is never copied.
+    Text(Utf8),
+    /// An image.
+    Image {
+        /// Its bytes.
+        bytes: Bytes,
+        /// Its media type.
+        mime: &'static str,
+    },
+    /// A sound.
+    Audio {
+        /// Its bytes.
+        bytes: Bytes,
+        /// Its media type.
+        mime: &'static str,
+    },
+    /// Other binary content.
+    Blob {
+        /// Its bytes.
+        bytes: Bytes,
+    },
+}
+
+impl Content {
+    /// How many bytes of content it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.0.len(),
+            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes } => {
+                bytes.len()
+            }
+        }
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Bytes that were checked to be UTF-8; cloning shares them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Utf8(Bytes);
+
+impl Utf8 {
+    /// Takes `bytes` if they are UTF-8.
+    ///
+    /// # Errors
+    /// Where they are not.
+    pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
+        std::str::from_utf8(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Checked in `new`; checking again is cheaper than an `unsafe` block is to trust.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Utf8 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl From<String> for Utf8 {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
