@@ -300,6 +300,9 @@ fn hidden_in_the_way() -> CallError {
 pub fn not_yours(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::NotFound,
-        format!("there is nothing at `{path}` that this worker may use"),
+        format!(
+            "there is nothing at `{}` that this worker may use",
+            crate::escape::escape(path.as_str())
+        ),
     )
 }
