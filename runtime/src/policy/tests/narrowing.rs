@@ -559,6 +559,13 @@ fn a_mount_is_reached_only_if_every_layer_leaves_something_of_it() {
         reach(&under(&handing, &Policy::new())),
         [true, true, false, false]
     );
+}
+
+#[test]
+fn a_mount_is_reached_by_what_could_be_granted_of_files() {
+    let reach = |authority: &Authority| {
+        ["/r", "/s", "/new", "/x"].map(|mount| authority.reaches(&path(mount)))
+    };
     for grantable in ["*", "read", "read:file"] {
         let anywhere = configured(&json!({ "grantable": [grantable] }));
         assert_eq!(reach(&anywhere), [true; 4], "{grantable}");

@@ -229,6 +229,14 @@ fn a_deny_glob_covers_what_it_names_in_every_form() {
         ("e\u{301}", &["\u{e9}", "\u{c9}/x"], &["e"]),
         ("[!a]", &["b"], &["a"]),
         ("x{,y}", &["x", "xy"], &["xz"]),
+        ("**/*.d/x", &["a.d/x", "b/a.d/x/y"], &["a.d", "x"]),
+        (
+            "**/a/*.c",
+            &["a/x.c", "b/a/x.c/y"],
+            &["a", "x.c", "a/b/x.c"],
+        ),
+        ("a/b", &["a/b", "a/b/c"], &["a", "b", "a/bc", "c/a/b"]),
+        ("**/a/b", &["a/b", "c/a/b/d"], &["a", "b/a", "a/bc"]),
         ("**", &["", "a", "a/b"], &[]),
     ];
     for (glob, denied, open) in cases {
