@@ -102,3 +102,16 @@ fn an_explanation_tells_globs_of_one_root_from_those_of_all() {
     assert_eq!(pattern("write:file:/r/i").as_deref(), Some("i"));
     assert_eq!(pattern("write:file:/r/j").as_deref(), Some("j"));
 }
+
+#[test]
+fn an_explanation_tells_what_allow_globs_leave_out_from_what_is_not_listed() {
+    let roots = json!([{ "path": "/r/a", "allow": ["x"] }, { "path": "/r/b" }]);
+    let policy = Policy::parse(&json!({ "roots": roots })).unwrap();
+    let worker = under(&host(), &policy);
+    let rule = |need: &str| worker.explain(&need.parse().unwrap(), &[]).rule;
+    assert_eq!(
+        rule("read:file:/r/a/y"),
+        "the allow globs of its root leave it out"
+    );
+    assert_eq!(rule("read:file:/r/c"), "it lies outside the roots listed");
+}
