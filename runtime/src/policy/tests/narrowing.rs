@@ -581,3 +581,20 @@ fn a_mount_is_reached_by_what_could_be_granted_of_files() {
         [false; 4]
     );
 }
+
+#[test]
+fn one_of_several_listed_roots_is_enough_to_hold_a_subtree() {
+    let parent = under(&host(), &Policy::new().root("/r/a").root("/r/b"));
+    admitted(&parent, &Policy::new().root("/r/a/x"));
+    admitted(&parent, &Policy::new().root("/r/b").allow("read:file:/r/a"));
+    expands(
+        &parent,
+        &Policy::new().root("/r/b").root("/r/c"),
+        "/roots/1/path",
+    );
+    expands(
+        &parent,
+        &Policy::new().allow("read:file:/r/c"),
+        "/allow_scopes/0",
+    );
+}

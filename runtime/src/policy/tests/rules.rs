@@ -327,6 +327,14 @@ fn a_need_for_files_as_a_whole_is_denied() {
 }
 
 #[test]
+fn a_need_for_a_resource_as_a_whole_needs_what_is_denied_of_it() {
+    let open = configured(&json!({ "allow": ["read:mcp"] }));
+    let worker = under(&open, &Policy::new().deny("*:mcp:evil"));
+    check(&worker, "read:mcp", &["*"], Deny);
+    check(&worker, "read:mcp:good", &[], Allow);
+}
+
+#[test]
 fn roots_and_path_denies_do_not_speak_of_other_resources() {
     let open = configured(&json!({ "roots": [{ "path": "/r" }], "allow": ["read:mcp"] }));
     let worker = under(&open, &Policy::new().root("/r").deny("*:file:/r"));
