@@ -678,7 +678,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cases())]
+        #![proptest_config(crate::testing::laws())]
         #[test]
         fn bytes_outside_an_edit_stay_as_they_were(
             head in "\u{feff}?([ab ]{0,3}(\r|\n|\r\n)){0,8}", middle in "[xy]{1,3}((\r\n|\n)[xy]{1,3}){0,2}",

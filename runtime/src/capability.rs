@@ -163,7 +163,10 @@ impl ReadPermit {
     ///
     /// # Errors
     /// `NOT_FOUND` if no root of this worker holds it.
-    pub fn root_of<'p>(&'p self, path: &'p VirtualPath) -> Result<(&'p Root, &'p str), CallError> {
+    pub fn root_of<'s, 'p>(
+        &'s self,
+        path: &'p VirtualPath,
+    ) -> Result<(&'s Root, &'p str), CallError> {
         self.terms.roots.find(path).ok_or_else(|| not_yours(path))
     }
 

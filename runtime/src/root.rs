@@ -2,11 +2,14 @@
 //!
 //! This is the only file that takes ambient authority.
 
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use rustix::fs::{fstat, fstatfs};
+use rustix::io::Errno;
 
 use crate::path::VirtualPath;
 
@@ -38,6 +41,7 @@ pub struct Root {
     mount: VirtualPath,
     host: PathBuf,
     dir: Dir,
+    identity: (u64, u64),
     cross_mounts: bool,
 }
 
@@ -54,13 +58,16 @@ impl Root {
         };
         let host = host.canonicalize().map_err(failed)?;
         let dir = Dir::open_ambient_dir(&host, ambient_authority()).map_err(failed)?;
-        if let Some(reason) = unsafe_reason(&host, &dir) {
+        let stat = fstat(&dir).map_err(|errno| failed(errno.into()))?;
+        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+        if let Some(reason) = unsafe_reason(&host, dir.as_fd(), home.as_deref()) {
             return Err(RootError::Unsafe { mount, reason });
         }
         Ok(Self {
             mount,
             host,
             dir,
+            identity: (stat.st_dev, stat.st_ino),
             cross_mounts,
         })
     }
@@ -83,9 +90,31 @@ impl Root {
         self.cross_mounts
     }
 
+    /// Device and inode of the directory that was opened; the handle stays on it, whatever becomes of its name.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// Whether `fd` lies in procfs, sysfs or another file system through which the kernel speaks of itself.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn serves_kernel_files(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let kind = fstatfs(fd)?.f_type;
+        Ok(u32::try_from(kind).is_ok_and(|kind| KERNEL_FILES.contains(&kind)))
+    }
+
     /// The virtual path of an absolute link target that points into this root.
     #[must_use]
     pub fn virtual_path(&self, host: &Path) -> Option<VirtualPath> {
+        // Where `..` leads depends on the links before it, so it is not resolved by name here.
+        if host
+            .components()
+            .any(|part| matches!(part, Component::ParentDir))
+        {
+            return None;
+        }
         let rest = host.strip_prefix(&self.host).ok()?.to_str()?;
         if rest.is_empty() {
             return Some(self.mount.clone());
@@ -94,12 +123,50 @@ impl Root {
     }
 }
 
-/// Says why `dir` must not be a root, if so.
-fn unsafe_reason(host: &Path, _dir: &Dir) -> Option<&'static str> {
+/// `f_type` of file systems made by the kernel: proc, sys, devpts, debug, trace, security, cgroup (1, 2), bpf,
+/// config, efivar, selinux, smack, apparmor, binfmt_misc, pstore, namespaces, fusectl, resctrl, mqueue.
+const KERNEL_FILES: [u32; 20] = [
+    0x9fa0,
+    0x6265_6572,
+    0x1cd1,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x0027_e0eb,
+    0x6367_7270,
+    0xcafe_4a11,
+    0x6265_6570,
+    0xde5e_81e4,
+    0xf97c_ff8c,
+    0x4341_5d53,
+    0x5a3c_69f0,
+    0x4249_4e4d,
+    0x6165_676c,
+    0x6e73_6673,
+    0x6573_5543,
+    0x0765_5821,
+    0x1980_0202,
+];
+
+/// Says why the directory `dir`, found at `host`, must not be a root, if so.
+fn unsafe_reason(host: &Path, dir: BorrowedFd<'_>, home: Option<&Path>) -> Option<&'static str> {
     if host.parent().is_none() {
         return Some("it is the top of the file system; configure the directories that are needed");
     }
-    None
+    if home.is_some_and(|home| home.starts_with(host)) {
+        return Some(
+            "it is or holds the home directory; configure the directories that are needed",
+        );
+    }
+    // The device file system says that it is a tmpfs, so it is known by its place.
+    if host == Path::new("/dev") {
+        return Some("it holds devices");
+    }
+    match Root::serves_kernel_files(dir) {
+        Ok(false) => None,
+        Ok(true) => Some("it holds the kernel's own files"),
+        Err(_) => Some("its file system cannot be told"),
+    }
 }
 
 /// The roots that one worker holds.
@@ -118,10 +185,105 @@ impl RootTable {
     }
 
     /// The root with the longest mount that holds `path`, and the path beneath it.
-    pub(crate) fn find<'p>(&'p self, path: &'p VirtualPath) -> Option<(&'p Root, &'p str)> {
+    pub(crate) fn find<'t, 'p>(&'t self, path: &'p VirtualPath) -> Option<(&'t Root, &'p str)> {
         let holding = self
             .iter()
             .filter_map(|root| Some((root, path.beneath(&root.mount)?)));
         holding.min_by_key(|(_, rest)| rest.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(host: &Path) -> Result<Root, RootError> {
+        Root::open(VirtualPath::parse("/r", None).unwrap(), host, false)
+    }
+
+    #[track_caller]
+    fn check_refused(host: &str, home: Option<&str>, expected: &str) {
+        let dir = std::fs::File::open(host).unwrap();
+        let reason = unsafe_reason(Path::new(host), dir.as_fd(), home.map(Path::new));
+        assert!(reason.unwrap().contains(expected), "{host}: {reason:?}");
+    }
+
+    #[test]
+    fn the_whole_machine_is_no_root() {
+        check_refused("/", None, "top of the file system");
+        assert!(matches!(
+            open(Path::new("/")),
+            Err(RootError::Unsafe { .. })
+        ));
+        assert!(matches!(
+            open(Path::new("/tmp/..")),
+            Err(RootError::Unsafe { .. })
+        ));
+    }
+
+    #[test]
+    fn the_kernels_own_files_are_no_root() {
+        for host in [
+            "/proc",
+            "/proc/self",
+            "/proc/sys/kernel",
+            "/sys",
+            "/sys/kernel",
+        ] {
+            check_refused(host, None, "kernel's own files");
+            assert!(matches!(
+                open(Path::new(host)),
+                Err(RootError::Unsafe { .. })
+            ));
+        }
+        check_refused("/dev", None, "devices");
+    }
+
+    #[test]
+    fn a_home_directory_is_no_root_and_a_directory_in_it_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().canonicalize().unwrap();
+        let project = home.join("project");
+        std::fs::create_dir(&project).unwrap();
+        let reason = |host: &Path| {
+            let dir = std::fs::File::open(host).unwrap();
+            unsafe_reason(host, dir.as_fd(), Some(&home))
+        };
+        assert!(reason(&home).unwrap().contains("home directory"));
+        assert!(
+            reason(home.parent().unwrap())
+                .unwrap()
+                .contains("home directory")
+        );
+        assert_eq!(reason(&project), None);
+    }
+
+    #[test]
+    fn a_root_stays_on_the_directory_that_was_opened() {
+        use std::os::unix::fs::MetadataExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let (host, elsewhere) = (temp.path().join("r"), temp.path().join("moved"));
+        std::fs::create_dir(&host).unwrap();
+        let root = open(&host).unwrap();
+        std::fs::rename(&host, &elsewhere).unwrap();
+        std::fs::create_dir(&host).unwrap();
+        let found = std::fs::metadata(&elsewhere).unwrap();
+        assert_eq!(root.identity(), (found.dev(), found.ino()));
+        let held = fstat(root.dir()).unwrap();
+        assert_eq!(root.identity(), (held.st_dev, held.st_ino));
+    }
+
+    #[test]
+    fn only_plain_targets_beneath_the_root_have_a_virtual_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let host = temp.path().canonicalize().unwrap();
+        let root = open(&host).unwrap();
+        let virtual_path = |path: PathBuf| root.virtual_path(&path).map(|path| path.to_string());
+        assert_eq!(virtual_path(host.clone()), Some("/r".to_owned()));
+        assert_eq!(virtual_path(host.join("a/b")), Some("/r/a/b".to_owned()));
+        assert_eq!(virtual_path(host.join("../b")), None);
+        let mut sibling = host.clone().into_os_string();
+        sibling.push("-evil/b");
+        assert_eq!(virtual_path(sibling.into()), None);
     }
 }

@@ -1,0 +1,87 @@
+//! A permit in, what the resolver and the walker may see through it out.
+
+use std::path::Path;
+
+use bailiwick::{CallError, ReadPermit, Verb, Verdict, VirtualPath};
+use cap_std::fs::Dir;
+
+/// One root as the resolver needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'r> {
+    /// Where it stands in the namespace.
+    pub(crate) mount: &'r VirtualPath,
+    /// The handle that everything is opened beneath.
+    pub(crate) dir: &'r Dir,
+    /// Whether file systems mounted inside it belong to it.
+    pub(crate) crosses_mounts: bool,
+}
+
+/// What a call may see. A [`ReadPermit`] is one; the tests of this crate have another, with their own verdicts.
+///
+/// Whoever implements it promises that every answer comes from the same authority.
+pub(crate) trait Lens {
+    /// The verdict on reading `path`.
+    fn judge(&self, path: &VirtualPath) -> Verdict;
+    /// The path that was judged in place of `asked`.
+    fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath;
+    /// The root that holds `path`, and the path beneath it.
+    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)>;
+    /// Every root, in the order of the configuration.
+    fn places(&self) -> Vec<Place<'_>>;
+    /// The virtual path of an absolute link target, if a root holds it.
+    fn of_host(&self, target: &Path) -> Option<VirtualPath>;
+    /// Fails once the call must stop.
+    fn checkpoint(&self) -> Result<(), CallError>;
+    /// The most bytes in one answer.
+    fn max_bytes(&self) -> u64;
+    /// The most entries in one answer.
+    fn max_results(&self) -> u64;
+
+    /// Whether an entry at `path` may be shown.
+    fn shows(&self, path: &VirtualPath) -> bool {
+        self.judge(path) == Verdict::Allow
+    }
+}
+
+impl Lens for ReadPermit {
+    fn judge(&self, path: &VirtualPath) -> Verdict {
+        Self::judge(self, Verb::Read, path)
+    }
+
+    fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
+        Self::actual(self, asked)
+    }
+
+    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)> {
+        let (root, rest) = self.root_of(path).ok()?;
+        Some((place(root), rest))
+    }
+
+    fn places(&self) -> Vec<Place<'_>> {
+        self.roots().map(place).collect()
+    }
+
+    fn of_host(&self, target: &Path) -> Option<VirtualPath> {
+        self.roots().find_map(|root| root.virtual_path(target))
+    }
+
+    fn checkpoint(&self) -> Result<(), CallError> {
+        Self::checkpoint(self)
+    }
+
+    fn max_bytes(&self) -> u64 {
+        self.limits().read_max_bytes
+    }
+
+    fn max_results(&self) -> u64 {
+        self.limits().max_results
+    }
+}
+
+fn place(root: &bailiwick::Root) -> Place<'_> {
+    Place {
+        mount: root.mount(),
+        dir: root.dir(),
+        crosses_mounts: root.crosses_mounts(),
+    }
+}

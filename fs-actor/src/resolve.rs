@@ -1,0 +1,296 @@
+//! A judged path in, a handle on exactly that file or directory out; or where the path really leads.
+//!
+//! Nothing is opened but under the name that was judged: no link is followed, no mount is entered, no `..`
+//! is walked. Where a link stands in the way, [`Halt::Moved`] names the path without links; the pipeline
+//! judges that one and comes back, and the last open follows no link again. So a swap in between is caught.
+
+mod beneath;
+mod follow;
+mod meta;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use bailiwick::{CallError, Code, Halt, Root, VirtualPath, not_yours};
+use cap_std::fs::Dir;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::lens::{Lens, Place};
+
+pub use meta::Kind;
+pub(crate) use meta::Meta;
+
+/// How often a path that changes between two looks is looked at again.
+const TRIES: usize = 64;
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    /// The open file.
+    pub(crate) file: File,
+    /// What was so when it was opened.
+    pub(crate) meta: Meta,
+}
+
+/// An open directory, for `*at` calls with single names.
+#[derive(Debug)]
+pub(crate) struct OpenDir {
+    dir: Dir,
+    crosses_mounts: bool,
+}
+
+impl OpenDir {
+    /// The handle. Use it with single names, and never follow a link from it.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// The same handle for system calls.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Whether file systems mounted beneath it may be entered.
+    pub(crate) fn crosses_mounts(&self) -> bool {
+        self.crosses_mounts
+    }
+
+    /// Opens the directory `name` in it.
+    pub(crate) fn enter(&self, name: &str) -> Result<Self, Errno> {
+        let here = Spot {
+            base: self.as_fd(),
+            names: name,
+            crosses_mounts: self.crosses_mounts,
+        };
+        here.directory()
+    }
+
+    /// Opens the regular file `name` in it for reading.
+    pub(crate) fn read(&self, name: &str) -> Result<OpenFile, Errno> {
+        let here = Spot {
+            base: self.as_fd(),
+            names: name,
+            crosses_mounts: self.crosses_mounts,
+        };
+        here.file()
+    }
+
+    fn new(fd: OwnedFd, crosses_mounts: bool) -> Self {
+        Self {
+            dir: Dir::from_std_file(File::from(fd)),
+            crosses_mounts,
+        }
+    }
+}
+
+/// Opens the regular file at `path` for reading.
+///
+/// # Errors
+/// [`Halt::Moved`] if a link stands in the way; `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`,
+/// `PERMISSION_DENIED` by the system and the like otherwise.
+pub(crate) fn file(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenFile, Halt> {
+    reach(lens, path, lens.actual(path), Ok, |spot| spot.file())
+}
+
+/// Opens the directory at `path`, for listing and for `*at` calls.
+///
+/// # Errors
+/// As [`file`]; `NOT_DIRECTORY` if it is none.
+pub(crate) fn directory(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenDir, Halt> {
+    reach(lens, path, lens.actual(path), Ok, |spot| spot.directory())
+}
+
+/// Opens the directory that holds `path`, and returns the last name of it, which may stand for anything or nothing.
+///
+/// A link that bears the last name is left alone: ask [`entry`] first where it is to be followed.
+///
+/// # Errors
+/// As [`directory`]; `INVALID_ARGUMENTS` for a root, which nothing holds.
+pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, String), Halt> {
+    let actual = lens.actual(path);
+    let (_, names) = lens.place_of(actual).ok_or_else(|| not_yours(path))?;
+    let (Some(above), Some(name), false) = (actual.parent(), actual.name(), names.is_empty())
+    else {
+        let message = format!("`{path}` is a root; name something in it");
+        return Err(CallError::new(Code::InvalidArguments, message).into());
+    };
+    let moved = |to: VirtualPath| to.join(name).map_err(|_| not_yours(path));
+    let dir = reach(lens, path, &above, moved, |spot| spot.holder())?;
+    Ok((dir, name.to_owned()))
+}
+
+/// What stands at `path`, without opening it; none if nothing does.
+///
+/// # Errors
+/// [`Halt::Moved`] if `path` is or passes a link, also one that leads nowhere yet.
+pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>, Halt> {
+    reach(lens, path, lens.actual(path), Ok, |spot| {
+        match spot.handle() {
+            Ok(handle) => Ok(Some(Meta::of(handle)?)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    })
+}
+
+/// Opens the regular file at `path` without waiting for a disk; none if that is not certain.
+///
+/// The name must be in the kernel's cache, and the object is looked at before it is opened, as always.
+pub(crate) fn file_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<OpenFile> {
+    let (place, names) = lens.place_of(lens.actual(path))?;
+    if place.crosses_mounts {
+        return None;
+    }
+    let handle = beneath::open_cached(place.dir.as_fd(), names, OFlags::PATH, false).ok()?;
+    let meta = Meta::of(&handle).ok()?;
+    if meta.kind != Kind::File {
+        return None;
+    }
+    let file = File::from(beneath::reopen(&handle).ok()?);
+    Some(OpenFile { file, meta })
+}
+
+/// Names beneath a handle, not yet opened.
+#[derive(Clone, Copy, Debug)]
+struct Spot<'s> {
+    base: BorrowedFd<'s>,
+    names: &'s str,
+    crosses_mounts: bool,
+}
+
+impl<'s> Spot<'s> {
+    fn new(place: Place<'s>, names: &'s str) -> Self {
+        Self {
+            base: place.dir.as_fd(),
+            names,
+            crosses_mounts: place.crosses_mounts,
+        }
+    }
+
+    fn handle(&self) -> Result<OwnedFd, Errno> {
+        beneath::open(self.base, self.names, OFlags::PATH, self.crosses_mounts)
+    }
+
+    fn file(&self) -> Result<OpenFile, Errno> {
+        let handle = self.handle()?;
+        match Meta::of(&handle)?.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Errno::ISDIR),
+            Kind::Link => return Err(Errno::LOOP),
+            Kind::Special => return Err(Errno::NXIO),
+        }
+        self.refuse_kernel_files(&handle)?;
+        let opened =
+            beneath::open_for_reading(self.base, self.names, &handle, self.crosses_mounts)?;
+        let meta = Meta::of(&opened)?;
+        Ok(OpenFile {
+            file: File::from(opened),
+            meta,
+        })
+    }
+
+    fn directory(&self) -> Result<OpenDir, Errno> {
+        self.open_directory(OFlags::RDONLY)
+    }
+
+    /// The directory for work inside it; one that may be searched but not listed will do.
+    fn holder(&self) -> Result<OpenDir, Errno> {
+        match self.open_directory(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => self.open_directory(OFlags::PATH),
+            done => done,
+        }
+    }
+
+    fn open_directory(&self, mode: OFlags) -> Result<OpenDir, Errno> {
+        let flags = mode | OFlags::DIRECTORY;
+        let opened = beneath::open(self.base, self.names, flags, self.crosses_mounts)?;
+        self.refuse_kernel_files(&opened)?;
+        Ok(OpenDir::new(opened, self.crosses_mounts))
+    }
+
+    /// A root that crosses mounts still has no business in procfs and its like.
+    fn refuse_kernel_files(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        if self.crosses_mounts && Root::serves_kernel_files(fd.as_fd())? {
+            return Err(Errno::XDEV);
+        }
+        Ok(())
+    }
+}
+
+/// Opens `actual` by `open`, or finds where it really leads; `whole` makes of that the path that was `asked` for.
+fn reach<T>(
+    lens: &dyn Lens,
+    asked: &VirtualPath,
+    actual: &VirtualPath,
+    whole: impl Fn(VirtualPath) -> Result<VirtualPath, CallError>,
+    open: impl Fn(&Spot<'_>) -> Result<T, Errno>,
+) -> Result<T, Halt> {
+    let (place, names) = lens.place_of(actual).ok_or_else(|| not_yours(asked))?;
+    let spot = Spot::new(place, names);
+    for _ in 0..TRIES {
+        match open(&spot) {
+            Ok(opened) => return Ok(opened),
+            Err(Errno::LOOP) => {
+                let to = follow::follow(lens, actual, asked)?;
+                if to != *actual {
+                    return Err(Halt::Moved {
+                        from: asked.clone(),
+                        to: whole(to)?,
+                    });
+                }
+            }
+            // What was opened is no longer what was looked at.
+            Err(Errno::STALE) => {}
+            Err(errno) => return Err(say(errno, asked).into()),
+        }
+        lens.checkpoint()?;
+    }
+    let message = format!("`{asked}` keeps changing while it is being opened; try again");
+    Err(CallError::new(Code::Conflict, message).into())
+}
+
+/// The answer for a system error at `path`, without any host path.
+pub(crate) fn say(errno: Errno, path: &VirtualPath) -> CallError {
+    let (code, message) = match errno {
+        Errno::NOENT | Errno::LOOP => return not_yours(path),
+        Errno::NXIO | Errno::NODEV => (
+            Code::NotRegular,
+            format!("`{path}` is not a regular file; only regular files can be opened"),
+        ),
+        Errno::XDEV => (
+            Code::NotRegular,
+            format!("`{path}` lies on another file system, which does not belong to the root"),
+        ),
+        Errno::NOTDIR => (
+            Code::NotDirectory,
+            format!("`{path}`, or a name on the way to it, is not a directory"),
+        ),
+        Errno::ISDIR => (
+            Code::NotRegular,
+            format!("`{path}` is a directory; name a file"),
+        ),
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => (
+            Code::PermissionDenied,
+            format!("the operating system does not allow this on `{path}`"),
+        ),
+        Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => (
+            Code::InvalidArguments,
+            format!("`{path}` is no path that this file system accepts"),
+        ),
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::BUSY => (
+            Code::Busy,
+            format!("the system is too busy to open `{path}`; try again"),
+        ),
+        errno => (
+            Code::Io,
+            format!(
+                "the operating system failed on `{path}`: {}",
+                std::io::Error::from(errno)
+            ),
+        ),
+    };
+    CallError::new(code, message)
+}

@@ -1,0 +1,201 @@
+//! A path with links on it in, the path without links out; every link is judged before it is read.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use bailiwick::{CallError, Code, Halt, Scope, Verb, Verdict, VirtualPath, not_yours};
+use rustix::fs::{FileType, readlinkat};
+
+use super::beneath::{self, Mount};
+use crate::lens::{Lens, Place};
+
+/// The most links on one path, as in the kernel.
+const MAX_LINKS: usize = 40;
+/// The most names that links may leave to be walked.
+const MAX_PENDING: usize = 4096;
+
+/// Returns where `path` really leads; `asked` is the name of it that may stand in a message.
+///
+/// What cannot be reached is not reported here: the answer is then the path up to there with the rest
+/// as it is, so that it is judged first and only then found to be missing. Only a link that may not be
+/// read, one that leaves its root by `..` and a loop end the walk, all with the same words.
+pub(super) fn follow(
+    lens: &dyn Lens,
+    path: &VirtualPath,
+    asked: &VirtualPath,
+) -> Result<VirtualPath, Halt> {
+    let lost = || Halt::Failed(not_yours(asked));
+    let (place, rest) = lens.place_of(path).ok_or_else(lost)?;
+    let mut walk = Walk::new(place, rest).map_err(|_| lost())?;
+    let mut links = 0;
+    while let Some(name) = walk.pending.pop() {
+        let found = match walk.step(&name).map_err(|Above| lost())? {
+            Step::Walked => continue,
+            Step::End(real) => return real.ok_or_else(lost),
+            Step::Link(found) => found,
+        };
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(lost());
+        }
+        match lens.judge(&found.path) {
+            Verdict::Allow => {}
+            Verdict::Ask => return Err(Halt::Needs(vec![Scope::file(Verb::Read, found.path)])),
+            Verdict::Deny => return Err(lost()),
+        }
+        lens.checkpoint()?;
+        let target = found.target().ok_or_else(lost)?;
+        if target.starts_with('/') {
+            let to = absolute(lens, &target, asked)?;
+            match lens.place_of(&to) {
+                Some((place, rest)) => walk.restart(place, rest).map_err(|_| lost())?,
+                None => return walk.beyond(to).ok_or_else(lost),
+            }
+        } else {
+            walk.push(&target);
+        }
+        if walk.pending.len() > MAX_PENDING {
+            return Err(lost());
+        }
+    }
+    Ok(walk.at())
+}
+
+/// The virtual path of an absolute target: in a root, or in none.
+fn absolute(lens: &dyn Lens, target: &str, asked: &VirtualPath) -> Result<VirtualPath, CallError> {
+    if target.split('/').any(|name| name == "..") {
+        return Err(not_yours(asked));
+    }
+    if let Some(inside) = lens.of_host(Path::new(target)) {
+        return Ok(inside);
+    }
+    let outside = VirtualPath::parse(target, None).map_err(|_| not_yours(asked))?;
+    // A host path that happens to be spelled like a mount is not what is mounted there.
+    if lens.place_of(&outside).is_some() {
+        return Err(not_yours(asked));
+    }
+    Ok(outside)
+}
+
+/// `..` led above the root.
+#[derive(Debug)]
+struct Above;
+
+/// A link that was met.
+struct Found {
+    handle: OwnedFd,
+    path: VirtualPath,
+}
+
+impl Found {
+    fn target(&self) -> Option<String> {
+        let target = readlinkat(&self.handle, "", Vec::new()).ok()?;
+        target.into_string().ok().filter(|text| !text.is_empty())
+    }
+}
+
+enum Step {
+    /// On to the next name.
+    Walked,
+    /// No further: the real path, unless it cannot be told.
+    End(Option<VirtualPath>),
+    /// A link.
+    Link(Found),
+}
+
+/// Where the walk stands: the directories from the root down, and the names still to go, last first.
+struct Walk<'r> {
+    place: Place<'r>,
+    home: Option<Mount>,
+    dirs: Vec<(OwnedFd, VirtualPath)>,
+    end: Option<VirtualPath>,
+    pending: Vec<String>,
+}
+
+impl<'r> Walk<'r> {
+    fn new(place: Place<'r>, rest: &str) -> Result<Self, CallError> {
+        let mut walk = Self {
+            place,
+            home: None,
+            dirs: Vec::new(),
+            end: None,
+            pending: Vec::new(),
+        };
+        walk.restart(place, rest)?;
+        Ok(walk)
+    }
+
+    /// Goes on from the top of `place`.
+    fn restart(&mut self, place: Place<'r>, rest: &str) -> Result<(), CallError> {
+        let home = (!place.crosses_mounts).then(|| Mount::of(place.dir.as_fd()));
+        self.home = home.transpose().map_err(|errno| {
+            CallError::new(Code::Io, format!("cannot look at the root: {errno}"))
+        })?;
+        self.place = place;
+        self.dirs.clear();
+        self.end = None;
+        self.push(rest);
+        Ok(())
+    }
+
+    fn push(&mut self, names: &str) {
+        let names = names.rsplit('/').filter(|name| !matches!(*name, "" | "."));
+        self.pending.extend(names.map(str::to_owned));
+    }
+
+    fn at(&self) -> VirtualPath {
+        let deepest = self.dirs.last().map(|(_, path)| path);
+        self.end
+            .as_ref()
+            .or(deepest)
+            .unwrap_or(self.place.mount)
+            .clone()
+    }
+
+    fn dir(&self) -> BorrowedFd<'_> {
+        let deepest = self.dirs.last();
+        deepest.map_or_else(|| self.place.dir.as_fd(), |(dir, _)| dir.as_fd())
+    }
+
+    fn step(&mut self, name: &str) -> Result<Step, Above> {
+        if name == ".." {
+            return match self.dirs.pop() {
+                Some(_) => Ok(Step::Walked),
+                None => Err(Above),
+            };
+        }
+        let Ok(path) = self.at().join(name) else {
+            return Ok(Step::End(None));
+        };
+        let Ok((handle, kind)) = self.look(name) else {
+            return Ok(Step::End(self.beyond(path)));
+        };
+        Ok(match kind {
+            FileType::Symlink => Step::Link(Found { handle, path }),
+            FileType::Directory => {
+                self.dirs.push((handle, path));
+                Step::Walked
+            }
+            _ if self.pending.is_empty() => {
+                self.end = Some(path);
+                Step::Walked
+            }
+            _ => Step::End(self.beyond(path)),
+        })
+    }
+
+    fn look(&self, name: &str) -> Result<(OwnedFd, FileType), rustix::io::Errno> {
+        let handle = beneath::handle(self.dir(), name)?;
+        if let Some(home) = &self.home {
+            home.require_same(handle.as_fd())?;
+        }
+        let kind = beneath::file_type(&handle)?;
+        Ok((handle, kind))
+    }
+
+    /// `path` with the names that were still to go, unless `..` is among them.
+    fn beyond(&self, path: VirtualPath) -> Option<VirtualPath> {
+        let mut names = self.pending.iter().rev();
+        names.try_fold(path, |path, name| path.join(name).ok())
+    }
+}

@@ -1,0 +1,118 @@
+//! What the system says of a handle in, the facts that tools show out.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, Stat, fstat};
+use rustix::io::Errno;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What kind of object stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A device, FIFO or socket, which no tool opens.
+    Special,
+}
+
+impl From<FileType> for Kind {
+    fn from(found: FileType) -> Self {
+        match found {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Link,
+            _ => Self::Special,
+        }
+    }
+}
+
+/// The facts about one object at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// Its length in bytes.
+    pub(crate) len: u64,
+    /// When its content last changed, in seconds since 1970.
+    pub(crate) modified: i64,
+    /// The rest of that, in nanoseconds.
+    pub(crate) modified_nanos: u32,
+    /// Permission bits, with set-id and sticky bits.
+    pub(crate) mode: u32,
+    /// Which file system it is on, and
+    pub(crate) dev: u64,
+    /// which object it is there.
+    pub(crate) ino: u64,
+    /// How many names it has.
+    pub(crate) links: u64,
+    /// Its owner.
+    pub(crate) uid: u32,
+    /// Its group.
+    pub(crate) gid: u32,
+}
+
+impl Meta {
+    /// The facts about what `fd` stands for.
+    pub(crate) fn of(fd: impl AsFd) -> Result<Self, Errno> {
+        Ok(Self::from_stat(&fstat(fd)?))
+    }
+
+    pub(crate) fn from_stat(stat: &Stat) -> Self {
+        Self {
+            kind: FileType::from_raw_mode(stat.st_mode).into(),
+            len: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: stat.st_mtime,
+            modified_nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            mode: stat.st_mode & 0o7777,
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            links: stat.st_nlink,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+        }
+    }
+
+    /// When its content last changed, as `2026-01-31T12:00:00Z`.
+    pub(crate) fn modified_text(&self) -> String {
+        timestamp(self.modified)
+    }
+}
+
+/// Seconds since 1970 as a date and time in UTC.
+fn timestamp(seconds: i64) -> String {
+    let (day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Howard Hinnant's civil-from-days: years begin in March, so that the leap day comes last.
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = year + era * 400 + carry;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_is_the_date_in_utc() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00Z");
+        assert_eq!(timestamp(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(timestamp(-1), "1969-12-31T23:59:59Z");
+        assert_eq!(timestamp(4_107_542_399), "2100-02-28T23:59:59Z");
+    }
+}

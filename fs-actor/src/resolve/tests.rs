@@ -1,0 +1,656 @@
+//! Trees made to lead astray in, the answer of the resolver out: the table of escapes, and the races.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bailiwick::{Code, Halt};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
+
+use super::*;
+use crate::testing::{Kernel, View, World, cases, in_child, path};
+
+fn text(view: &View<'_>, asked: &str) -> Result<String, Halt> {
+    let mut text = String::new();
+    let opened = file(view, &path(asked))?;
+    opened.file.take(1 << 20).read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+/// Reads `asked` in a world of `lines`, with and without `openat2`.
+#[track_caller]
+fn check(lines: &[&str], asked: &str, expected: Result<&str, Code>) {
+    let world = World::new(lines);
+    for kernel in Kernel::ALL {
+        let got = kernel.run(|| world.run(|view| text(view, asked)));
+        assert_eq!(got.as_deref().map_err(|code| *code), expected, "{kernel:?}");
+    }
+}
+
+#[test]
+fn a_plain_file_is_read() {
+    check(&["file root/a/b/f in"], "/r/a/b/f", Ok("in"));
+    check(&["file second/f in"], "/s/f", Ok("in"));
+}
+
+#[test]
+fn a_directory_whose_name_begins_like_the_root_is_not_the_root() {
+    let lines = ["file root-evil/f out", "file root/f in"];
+    check(&lines, "/r-evil/f", Err(Code::NotFound));
+    check(&lines, "/r/f", Ok("in"));
+}
+
+#[test]
+fn a_link_that_stays_inside_leads_on() {
+    check(&["file root/d/f in", "link root/l d/f"], "/r/l", Ok("in"));
+    check(
+        &["file root/d/f in", "link root/d/l ./../d//f"],
+        "/r/d/l",
+        Ok("in"),
+    );
+    check(&["file root/d/f in", "link root/l d"], "/r/l/f", Ok("in"));
+    check(
+        &["file root/d/f in", "link root/x/y/l ../../d"],
+        "/r/x/y/l/f",
+        Ok("in"),
+    );
+    check(
+        &["file root/f in", "link root/l @/root/f"],
+        "/r/l",
+        Ok("in"),
+    );
+}
+
+#[test]
+fn a_link_into_another_root_leads_there() {
+    check(
+        &["file second/d/f in", "link root/l @/second/d"],
+        "/r/l/f",
+        Ok("in"),
+    );
+}
+
+#[test]
+fn a_link_that_leaves_every_root_leads_nowhere() {
+    let outside = "file outside/f out";
+    check(
+        &[outside, "link root/l @/outside/f"],
+        "/r/l",
+        Err(Code::NotFound),
+    );
+    check(
+        &[outside, "link root/l ../outside/f"],
+        "/r/l",
+        Err(Code::NotFound),
+    );
+    check(
+        &[outside, "link root/l @/outside"],
+        "/r/l/f",
+        Err(Code::NotFound),
+    );
+    check(
+        &[outside, "link root/l ../outside"],
+        "/r/l/f",
+        Err(Code::NotFound),
+    );
+    check(
+        &[outside, "link root/l @/root/../outside/f"],
+        "/r/l",
+        Err(Code::NotFound),
+    );
+    check(
+        &[outside, "link root/l .."],
+        "/r/l/outside/f",
+        Err(Code::NotFound),
+    );
+    check(
+        &[outside, "link root/l /"],
+        "/r/l/etc/passwd",
+        Err(Code::NotFound),
+    );
+}
+
+#[test]
+fn a_link_back_in_by_the_way_of_outside_leads_nowhere() {
+    let lines = ["file root/f in", "link root/l ../root/f"];
+    check(&lines, "/r/l", Err(Code::NotFound));
+}
+
+#[test]
+fn a_chain_of_links_is_followed_and_a_loop_is_not() {
+    let chain = [
+        "file root/f in",
+        "link root/a b",
+        "link root/b c",
+        "link root/c f",
+    ];
+    check(&chain, "/r/a", Ok("in"));
+    check(
+        &["link root/a b", "link root/b a"],
+        "/r/a",
+        Err(Code::NotFound),
+    );
+    check(&["link root/a a"], "/r/a/x", Err(Code::NotFound));
+    check(&["link root/a a/a/a/a"], "/r/a", Err(Code::NotFound));
+    let out = [
+        "file outside/f out",
+        "link root/a b",
+        "link root/b ../outside/f",
+    ];
+    check(&out, "/r/a", Err(Code::NotFound));
+}
+
+#[test]
+fn forty_links_are_followed_and_one_more_is_not() {
+    let mut lines: Vec<String> = (1..=41)
+        .map(|n| format!("link root/l{n} l{}", n - 1))
+        .collect();
+    lines.push("file root/l0 in".to_owned());
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    check(&lines, "/r/l40", Ok("in"));
+    check(&lines, "/r/l41", Err(Code::NotFound));
+}
+
+#[test]
+fn a_denied_name_is_denied_by_every_way_to_it() {
+    let tree = ["file root/secrets/key out", "file root/d/f in"];
+    let through = |link: &'static str, asked: &str| {
+        let lines = [tree[0], tree[1], link];
+        check(&lines, asked, Err(Code::NotFound));
+    };
+    through("link root/l secrets/key", "/r/l");
+    through("link root/l secrets", "/r/l/key");
+    through("link root/d/l ../secrets", "/r/d/l/key");
+    through("link root/l @/root/secrets/key", "/r/l");
+    through("link second/l @/root/secrets", "/s/l/key");
+}
+
+#[test]
+fn a_link_in_a_denied_directory_is_not_even_read() {
+    let lines = [
+        "file root/f in",
+        "link root/secrets/l ../f",
+        "link root/a secrets/l",
+    ];
+    check(&lines, "/r/a", Err(Code::NotFound));
+    check(
+        &[
+            "file root/f in",
+            "link root/other/l ../f",
+            "link root/a other/l",
+        ],
+        "/r/a",
+        Ok("in"),
+    );
+}
+
+#[test]
+fn a_link_that_must_be_asked_for_is_asked_for() {
+    let lines = [
+        "file root/f in",
+        "link root/asked/l ../f",
+        "link root/a asked/l",
+    ];
+    check(&lines, "/r/a", Err(Code::ScopeRequired));
+}
+
+#[test]
+fn a_host_path_spelled_like_a_mount_is_not_the_mount() {
+    check(
+        &["file root/f in", "link root/l /r/f"],
+        "/r/l",
+        Err(Code::NotFound),
+    );
+}
+
+#[test]
+fn whether_something_is_missing_behind_a_denied_link_is_not_told() {
+    for target in [
+        "secrets/key",
+        "secrets/none",
+        "secrets/key/below",
+        "../outside/f",
+        "@/outside/f",
+    ] {
+        let link = format!("link root/l {target}");
+        let world = World::new(&["file root/secrets/key out", "file outside/f out", &link]);
+        let none = World::new(&[]);
+        let answer = |world: &World| match file(&world.lens(), &path("/r/l")) {
+            Err(Halt::Moved { from, .. }) => not_yours(&from),
+            Err(Halt::Failed(error)) => error,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(answer(&world), answer(&none), "{target}");
+    }
+}
+
+#[test]
+fn a_dangling_link_leads_to_where_its_target_would_be() {
+    let world = World::new(&[
+        "dir root/d",
+        "link root/l d/new",
+        "link root/out @/outside/new",
+    ]);
+    for kernel in Kernel::ALL {
+        let moved = |asked: &str| kernel.run(|| entry(&world.lens(), &path(asked)).unwrap_err());
+        match moved("/r/l") {
+            Halt::Moved { from, to } => assert_eq!((from, to), (path("/r/l"), path("/r/d/new"))),
+            halt => panic!("{halt}"),
+        }
+        assert!(matches!(moved("/r/out"), Halt::Moved { to, .. } if !to.starts_with(&path("/r"))));
+        let found = kernel.run(|| world.run(|view| entry(view, &path("/r/l"))));
+        assert_eq!(found, Ok(None));
+    }
+}
+
+#[test]
+fn the_holder_of_a_name_is_opened_and_the_name_left_alone() {
+    let lines = [
+        "dir root/d",
+        "link root/l d",
+        "link root/d/dangling nowhere",
+    ];
+    let world = World::new(&lines);
+    for kernel in Kernel::ALL {
+        let name = |asked: &str| {
+            kernel.run(|| world.run(|view| parent(view, &path(asked)).map(|(_, name)| name)))
+        };
+        assert_eq!(name("/r/d/new"), Ok("new".to_owned()));
+        assert_eq!(name("/r/l/new"), Ok("new".to_owned()));
+        assert_eq!(name("/r/d/dangling"), Ok("dangling".to_owned()));
+        assert_eq!(name("/r/none/new"), Err(Code::NotFound));
+        assert_eq!(name("/r"), Err(Code::InvalidArguments));
+        assert_eq!(name("/elsewhere/x"), Err(Code::NotFound));
+    }
+    match parent(&world.lens(), &path("/r/l/new")).unwrap_err() {
+        Halt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
+        halt => panic!("{halt}"),
+    }
+}
+
+#[test]
+fn errors_tell_what_to_do_and_no_host_path() {
+    let world = World::new(&["file root/f in", "dir root/d"]);
+    for kernel in Kernel::ALL {
+        let code = |asked: &str| {
+            kernel
+                .run(|| world.run(|view| text(view, asked)))
+                .unwrap_err()
+        };
+        assert_eq!(code("/r/none"), Code::NotFound);
+        assert_eq!(code("/r/f/below"), Code::NotDirectory);
+        assert_eq!(code("/r/d"), Code::NotRegular);
+        assert_eq!(code("/r"), Code::NotRegular);
+        let listed = kernel.run(|| world.run(|view| directory(view, &path("/r/f")).map(drop)));
+        assert_eq!(listed, Err(Code::NotDirectory));
+        let listed = kernel.run(|| world.run(|view| directory(view, &path("/r/d")).map(drop)));
+        assert_eq!(listed, Ok(()));
+        let listed = kernel.run(|| world.run(|view| directory(view, &path("/r")).map(drop)));
+        assert_eq!(listed, Ok(()));
+    }
+    for errno in [
+        Errno::ACCESS,
+        Errno::IO,
+        Errno::XDEV,
+        Errno::NXIO,
+        Errno::NAMETOOLONG,
+    ] {
+        assert!(!say(errno, &path("/r/f")).message().contains("tmp"));
+    }
+}
+
+#[test]
+fn only_regular_files_are_opened() {
+    let world = World::new(&["file root/f in"]);
+    let node = |name: &str, kind, device| {
+        mknodat(
+            CWD,
+            world.host(name),
+            kind,
+            Mode::from_raw_mode(0o600),
+            device,
+        )
+        .unwrap();
+    };
+    node("root/fifo", FileType::Fifo, 0);
+    node(
+        "root/zero",
+        FileType::CharacterDevice,
+        rustix::fs::makedev(1, 5),
+    );
+    node(
+        "root/disk",
+        FileType::BlockDevice,
+        rustix::fs::makedev(7, 0),
+    );
+    let _socket = std::os::unix::net::UnixListener::bind(world.host("root/socket")).unwrap();
+    for kernel in Kernel::ALL {
+        for name in ["fifo", "zero", "disk", "socket"] {
+            let asked = format!("/r/{name}");
+            let got = kernel.run(|| world.run(|view| text(view, &asked)));
+            assert_eq!(got, Err(Code::NotRegular), "{kernel:?} {name}");
+            assert!(file_at_hand(&world.lens(), &path(&asked)).is_none());
+        }
+        assert_eq!(
+            kernel.run(|| world.run(|view| text(view, "/r/f"))),
+            Ok("in".to_owned())
+        );
+    }
+}
+
+#[test]
+fn a_fifo_that_is_refused_does_not_wake_its_writer() {
+    let world = World::new(&[]);
+    let fifo = world.host("root/fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    for kernel in Kernel::ALL {
+        let got = kernel.run(|| world.run(|view| text(view, "/r/fifo")));
+        assert_eq!(got, Err(Code::NotRegular));
+        // Without a reader a writer that will not wait gets ENXIO: nobody opened it.
+        let writing = OFlags::WRONLY | OFlags::NONBLOCK;
+        let writer = rustix::fs::openat(CWD, &fifo, writing, Mode::empty());
+        assert_eq!(writer.unwrap_err(), Errno::NXIO);
+    }
+}
+
+#[test]
+fn magic_links_of_procfs_are_not_followed() {
+    check(
+        &["link root/l /proc/self/environ"],
+        "/r/l",
+        Err(Code::NotFound),
+    );
+    check(
+        &["link root/l /proc/self/root"],
+        "/r/l/etc/passwd",
+        Err(Code::NotFound),
+    );
+    check(
+        &["link root/l /proc/self/fd"],
+        "/r/l/0",
+        Err(Code::NotFound),
+    );
+}
+
+#[test]
+fn names_that_mean_something_elsewhere_are_plain_names_here() {
+    for name in [
+        "-rf",
+        "~",
+        "$HOME",
+        "*",
+        "a;b",
+        "...",
+        "\\x",
+        "%2e%2e",
+        "\u{202e}txt",
+    ] {
+        let world = World::new(&[]);
+        fs::write(world.host("root").join(name), "in").unwrap();
+        for kernel in Kernel::ALL {
+            let got = kernel.run(|| world.run(|view| text(view, &format!("/r/{name}"))));
+            assert_eq!(got, Ok("in".to_owned()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_link_to_a_name_that_is_no_path_leads_nowhere() {
+    check(
+        &["link root/l a\nb", "file root/f in"],
+        "/r/l",
+        Err(Code::NotFound),
+    );
+}
+
+fn mount(args: &[&str]) {
+    let done = Command::new("mount").args(args).status().unwrap();
+    assert!(done.success());
+}
+
+#[test]
+fn what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts() {
+    const NAME: &str =
+        "resolve::tests::what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts";
+    if !in_child(NAME, "") {
+        return;
+    }
+    let mut world = World::new(&[
+        "dir root/tmp",
+        "dir root/bind",
+        "dir root/proc",
+        "file outside/f out",
+    ]);
+    let host = |name: &str| world.host(name).to_str().unwrap().to_owned();
+    mount(&["-t", "tmpfs", "none", &host("root/tmp")]);
+    fs::write(world.host("root/tmp/f"), "out").unwrap();
+    mount(&["--bind", &host("outside"), &host("root/bind")]);
+    mount(&["-t", "proc", "none", &host("root/proc")]);
+    for crosses in [false, true] {
+        world.crosses_mounts = crosses;
+        let mounted = if crosses {
+            Ok("out".to_owned())
+        } else {
+            Err(Code::NotRegular)
+        };
+        for kernel in Kernel::ALL {
+            let got = |asked| kernel.run(|| world.run(|view| text(view, asked)));
+            assert_eq!(got("/r/tmp/f"), mounted, "{kernel:?}");
+            assert_eq!(got("/r/bind/f"), mounted, "{kernel:?}");
+            assert_eq!(
+                got("/r/proc/self/environ"),
+                Err(Code::NotRegular),
+                "{kernel:?}"
+            );
+            assert_eq!(
+                got("/r/proc/1/environ"),
+                Err(Code::NotRegular),
+                "{kernel:?}"
+            );
+            assert_eq!(got("/r/proc/cpuinfo"), Err(Code::NotRegular), "{kernel:?}");
+            let listed =
+                kernel.run(|| world.run(|view| directory(view, &path("/r/proc")).map(drop)));
+            assert_eq!(listed, Err(Code::NotRegular), "{kernel:?}");
+        }
+    }
+}
+
+#[test]
+fn without_procfs_files_are_still_opened_and_links_still_judged() {
+    const NAME: &str =
+        "resolve::tests::without_procfs_files_are_still_opened_and_links_still_judged";
+    if !in_child(NAME, "mount -t tmpfs none /proc") {
+        return;
+    }
+    assert!(!fs::exists("/proc/self").unwrap());
+    check(&["file root/d/f in", "link root/l d"], "/r/l/f", Ok("in"));
+    check(&["file root/f in"], "/r/f", Ok("in"));
+    check(
+        &["file root/secrets/key out", "link root/l secrets"],
+        "/r/l/key",
+        Err(Code::NotFound),
+    );
+    check(
+        &["file outside/f out", "link root/l ../outside"],
+        "/r/l/f",
+        Err(Code::NotFound),
+    );
+    only_regular_files_are_opened();
+}
+
+/// Exchanges `one` and `other` as fast as it goes while `look` is tried; returns how often it saw each text.
+fn race(
+    world: &World,
+    pairs: &[(&str, &str)],
+    kernel: Kernel,
+    tries: usize,
+    look: impl Fn() -> Result<String, Code> + Sync,
+) -> (usize, usize) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for (one, other) in pairs {
+                    let (one, other) = (world.host(one), world.host(other));
+                    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+                }
+            }
+        });
+        let tally = scope.spawn(|| {
+            kernel.filter();
+            let seen = (0..tries).map(|_| look());
+            let tally = seen.fold((0, 0), |(inside, leaked), got| match got.as_deref() {
+                Ok("in") => (inside + 1, leaked),
+                Ok(_) => (inside, leaked + 1),
+                Err(_) => (inside, leaked),
+            });
+            over.store(true, Ordering::Relaxed);
+            tally
+        });
+        tally.join().unwrap()
+    })
+}
+
+#[track_caller]
+fn check_race(lines: &[&str], pairs: &[(&str, &str)], asked: &str) {
+    let world = World::new(lines);
+    for kernel in [Kernel::Whole, Kernel::Old] {
+        let tries = cases() / 2;
+        let look = || world.run(|view| text(view, asked));
+        let (inside, leaked) = race(&world, pairs, kernel, tries, look);
+        assert_eq!(leaked, 0, "{kernel:?}");
+        assert!(
+            inside > 0,
+            "{kernel:?}: not one of {tries} tries met the file"
+        );
+    }
+}
+
+#[test]
+fn no_race_of_a_directory_and_a_link_leads_out() {
+    let lines = [
+        "file root/a/d/f in",
+        "file outside/f out",
+        "link root/a/l @/outside",
+    ];
+    check_race(&lines, &[("root/a/d", "root/a/l")], "/r/a/d/f");
+    let lines = [
+        "file root/a/d/f in",
+        "file outside/f out",
+        "link root/a/l ../../outside",
+    ];
+    check_race(&lines, &[("root/a/d", "root/a/l")], "/r/a/d/f");
+}
+
+#[test]
+fn no_race_of_a_file_and_a_link_leads_out() {
+    let lines = [
+        "file root/f in",
+        "file outside/f out",
+        "link root/l @/outside/f",
+    ];
+    check_race(&lines, &[("root/f", "root/l")], "/r/f");
+}
+
+#[test]
+fn no_race_of_a_directory_and_a_link_leads_to_a_denied_file() {
+    let lines = [
+        "file root/a/f in",
+        "file root/secrets/f out",
+        "link root/l secrets",
+    ];
+    check_race(&lines, &[("root/a", "root/l")], "/r/a/f");
+}
+
+#[test]
+fn no_race_on_the_way_of_a_link_leads_out_or_to_a_denied_file() {
+    let lines = [
+        "file root/a/f in",
+        "link root/start a/f",
+        "file root/secrets/f out",
+        "link root/l secrets",
+        "file outside/f out",
+        "link root/m ../outside",
+    ];
+    check_race(
+        &lines,
+        &[("root/a", "root/l"), ("root/l", "root/m")],
+        "/r/start",
+    );
+}
+
+#[test]
+fn no_race_of_a_file_and_a_fifo_blocks() {
+    let world = World::new(&["file root/f in"]);
+    let fifo = world.host("root/fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    for kernel in [Kernel::Whole, Kernel::Old] {
+        let look = || world.run(|view| text(view, "/r/f"));
+        let (inside, other) = race(
+            &world,
+            &[("root/f", "root/fifo")],
+            kernel,
+            cases() / 4,
+            look,
+        );
+        assert_eq!(other, 0);
+        assert!(inside > 0);
+    }
+}
+
+#[test]
+fn no_race_makes_a_listing_of_what_lies_outside() {
+    let lines = [
+        "file root/d/in x",
+        "file outside/out x",
+        "link root/l @/outside",
+    ];
+    let world = World::new(&lines);
+    for kernel in [Kernel::Whole, Kernel::Old] {
+        let look = || {
+            world.run(|view| {
+                let dir = directory(view, &path("/r/d"))?;
+                let mut names = dir.dir().entries().unwrap();
+                Ok(names
+                    .next()
+                    .unwrap()
+                    .unwrap()
+                    .file_name()
+                    .into_string()
+                    .unwrap())
+            })
+        };
+        let (inside, leaked) = race(&world, &[("root/d", "root/l")], kernel, cases() / 2, look);
+        assert_eq!(leaked, 0);
+        assert!(inside > 0);
+    }
+}
+
+#[test]
+fn a_file_that_is_at_hand_is_opened_without_the_disk() {
+    let world = World::new(&[
+        "file root/f in",
+        "link root/l f",
+        "dir root/d",
+        "file root/secrets/key out",
+        "link root/k secrets/key",
+    ]);
+    let opened = |asked: &str| file_at_hand(&world.lens(), &path(asked));
+    assert!(text(&world.lens(), "/r/f").is_ok());
+    assert_eq!(opened("/r/f").map(|opened| opened.meta.len), Some(2));
+    for asked in ["/r/l", "/r/d", "/r/none", "/r/k", "/elsewhere"] {
+        assert!(opened(asked).is_none(), "{asked}");
+    }
+}
+
+#[test]
+fn a_link_swapped_for_a_device_tree_is_not_walked() {
+    let world = World::new(&["dir root/d"]);
+    symlink("/dev", world.host("root/dev")).unwrap();
+    for kernel in Kernel::ALL {
+        let got = kernel.run(|| world.run(|view| text(view, "/r/dev/zero")));
+        assert_eq!(got, Err(Code::NotFound));
+    }
+}

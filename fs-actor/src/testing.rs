@@ -1,0 +1,242 @@
+//! A few lines that describe files in, a directory with them and a lens on it out; for the tests of this crate.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use crate::lens::{Lens, Place};
+
+/// How many cases a law or race runs: `BAILIWICK_CASES`, else 20,000. A full run has 1,000,000.
+pub(crate) fn cases() -> usize {
+    let asked = std::env::var("BAILIWICK_CASES").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(20_000)
+}
+
+pub(crate) fn path(text: &str) -> VirtualPath {
+    VirtualPath::parse(text, None).unwrap()
+}
+
+/// A temporary directory: `root` stands at `/r`, `second` at `/s`, and `outside` nowhere.
+pub(crate) struct World {
+    temp: tempfile::TempDir,
+    mounts: Vec<(VirtualPath, PathBuf, Dir)>,
+    pub(crate) crosses_mounts: bool,
+    pub(crate) denied: fn(&str) -> bool,
+    pub(crate) max_bytes: u64,
+    pub(crate) max_results: u64,
+}
+
+impl World {
+    /// Makes what each line says, relative to the temporary directory (`@` in a link stands for it):
+    /// `dir a/b`, `file a/b text`, `link a/b target`.
+    pub(crate) fn new(lines: &[&str]) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().canonicalize().unwrap();
+        for name in ["root", "second", "outside"] {
+            fs::create_dir(base.join(name)).unwrap();
+        }
+        for line in lines {
+            let mut parts = line.splitn(3, ' ');
+            let (kind, name) = (parts.next().unwrap(), base.join(parts.next().unwrap()));
+            fs::create_dir_all(name.parent().unwrap()).unwrap();
+            let rest = parts.next().unwrap_or_default();
+            match kind {
+                "dir" => fs::create_dir_all(name).unwrap(),
+                "file" => fs::write(name, rest).unwrap(),
+                "link" => symlink(rest.replace('@', base.to_str().unwrap()), name).unwrap(),
+                kind => panic!("{kind}"),
+            }
+        }
+        let mounts = [("/r", "root"), ("/s", "second")].map(|(mount, name)| {
+            let host = base.join(name);
+            let dir = Dir::open_ambient_dir(&host, ambient_authority()).unwrap();
+            (path(mount), host, dir)
+        });
+        Self {
+            temp,
+            mounts: mounts.into(),
+            crosses_mounts: false,
+            denied: |path| path.split('/').any(|name| name == "secrets"),
+            max_bytes: 1 << 20,
+            max_results: 1000,
+        }
+    }
+
+    pub(crate) fn host(&self, name: &str) -> PathBuf {
+        self.temp.path().canonicalize().unwrap().join(name)
+    }
+
+    pub(crate) fn lens(&self) -> View<'_> {
+        View {
+            world: self,
+            moved: Vec::new(),
+        }
+    }
+
+    /// Does `work` as the pipeline would: what it moved to is judged, then it begins anew.
+    pub(crate) fn run<T>(&self, work: impl Fn(&View<'_>) -> Result<T, Halt>) -> Result<T, Code> {
+        let mut view = self.lens();
+        for _ in 0..50 {
+            match work(&view) {
+                Err(Halt::Moved { from, to }) if view.judge(&to) == Verdict::Allow => {
+                    view.moved.retain(|(old, _)| *old != from);
+                    view.moved.push((from, to));
+                }
+                Err(Halt::Moved { from, .. }) => return Err(not_yours(&from).code()),
+                Err(Halt::Failed(error)) => return Err(error.code()),
+                Err(Halt::Needs(_)) => return Err(Code::ScopeRequired),
+                Ok(done) => return Ok(done),
+            }
+        }
+        Err(Code::Conflict)
+    }
+}
+
+/// What one call sees of a [`World`].
+pub(crate) struct View<'w> {
+    world: &'w World,
+    moved: Vec<(VirtualPath, VirtualPath)>,
+}
+
+impl View<'_> {
+    fn place<'l>(&'l self, (mount, _, dir): &'l (VirtualPath, PathBuf, Dir)) -> Place<'l> {
+        Place {
+            mount,
+            dir,
+            crosses_mounts: self.world.crosses_mounts,
+        }
+    }
+}
+
+impl Lens for View<'_> {
+    fn judge(&self, path: &VirtualPath) -> Verdict {
+        let inside = self
+            .world
+            .mounts
+            .iter()
+            .any(|(mount, ..)| path.starts_with(mount));
+        if !inside || (self.world.denied)(path.as_str()) {
+            Verdict::Deny
+        } else if path.as_str().contains("asked") {
+            Verdict::Ask
+        } else {
+            Verdict::Allow
+        }
+    }
+
+    fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
+        let found = self.moved.iter().find(|(from, _)| from == asked);
+        found.map_or(asked, |(_, to)| to)
+    }
+
+    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)> {
+        let mut mounts = self.world.mounts.iter();
+        mounts.find_map(|mount| Some((self.place(mount), path.beneath(&mount.0)?)))
+    }
+
+    fn places(&self) -> Vec<Place<'_>> {
+        self.world
+            .mounts
+            .iter()
+            .map(|mount| self.place(mount))
+            .collect()
+    }
+
+    fn of_host(&self, target: &Path) -> Option<VirtualPath> {
+        self.world.mounts.iter().find_map(|(mount, host, _)| {
+            let rest = target.strip_prefix(host).ok()?.to_str()?;
+            VirtualPath::parse(if rest.is_empty() { "." } else { rest }, Some(mount)).ok()
+        })
+    }
+
+    fn checkpoint(&self) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    fn max_bytes(&self) -> u64 {
+        self.world.max_bytes
+    }
+
+    fn max_results(&self) -> u64 {
+        self.world.max_results
+    }
+}
+
+/// What the kernel is made to answer to `openat2`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kernel {
+    /// What it would.
+    Whole,
+    /// That it has no such call.
+    Old,
+    /// That it is forbidden.
+    Filtered,
+}
+
+impl Kernel {
+    pub(crate) const ALL: [Self; 3] = [Self::Whole, Self::Old, Self::Filtered];
+
+    /// Runs `work` on a thread of this kernel.
+    pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                self.filter();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// Forbids `openat2` to this thread and those it starts.
+    pub(crate) fn filter(self) {
+        use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+        let errno = match self {
+            Self::Whole => return,
+            Self::Old => rustix::io::Errno::NOSYS,
+            Self::Filtered => rustix::io::Errno::PERM,
+        };
+        let openat2 = 437;
+        let filter = SeccompFilter::new(
+            [(openat2, vec![])].into(),
+            SeccompAction::Allow,
+            SeccompAction::Errno(errno.raw_os_error().unsigned_abs()),
+            std::env::consts::ARCH.try_into().unwrap(),
+        );
+        let program: BpfProgram = filter.unwrap().try_into().unwrap();
+        seccompiler::apply_filter(&program).unwrap();
+    }
+}
+
+/// Runs the test `name` of this binary alone, in a process whose mounts and limits are its own, after `prelude`.
+/// Returns true in that process.
+pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
+    if std::env::var_os("BAILIWICK_CHILD").is_some() {
+        return true;
+    }
+    let script = format!("{prelude}\nexec \"$0\" --exact \"$1\" --nocapture --test-threads=1");
+    let me = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new("unshare");
+    child.args(["-m", "--propagation", "private", "sh", "-ec", &script]);
+    let output = child
+        .arg(me)
+        .arg(name)
+        .env("BAILIWICK_CHILD", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    false
+}
+
+/// How often each law is tried: as [`cases`].
+pub(crate) fn laws() -> proptest::test_runner::Config {
+    proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
+}
