@@ -1,5 +1,6 @@
 //! Judged calls in, files read, searched and changed out: the tools that a worker offers.
 
+mod change;
 mod diff;
 mod edit;
 mod lens;

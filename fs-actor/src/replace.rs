@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::resolve::{self, Meta};
 
 pub(crate) use lock::Lock;
-pub(crate) use sweep::{Sweeper, is_temporary};
+pub(crate) use sweep::{Sweeper, is_temporary, temporary_name};
 
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
