@@ -4,8 +4,13 @@ mod change;
 mod diff;
 mod edit;
 mod lens;
+mod page;
 mod replace;
 mod resolve;
 #[cfg(test)]
 mod testing;
 mod text;
+mod tools;
+mod walk;
+
+pub use tools::tools;

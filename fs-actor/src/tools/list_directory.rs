@@ -1,0 +1,394 @@
+//! A directory in, a page of what it holds, or of the tree beneath it, out.
+
+use std::fmt::Write as _;
+
+use bailiwick::{
+    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
+    VirtualPath, escape,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::suggest;
+use crate::lens::Lens;
+use crate::page::{self, Cursor, Page};
+use crate::resolve::Kind;
+use crate::walk::{self, Found, MAX_DEPTH, Onward};
+
+/// Lists a directory.
+#[derive(Debug)]
+pub(crate) struct ListDirectory;
+
+/// What to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListDirectoryArgs {
+    /// The directory; the default root if left out.
+    #[serde(default = "here")]
+    pub path: String,
+    /// How deep to go: 1 lists the directory itself, 2 also what its directories hold, and so on.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 256))]
+    pub depth: u32,
+    /// The most entries in this answer.
+    #[serde(default = "page_length")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub limit: u32,
+    /// Goes on where an earlier answer ended: its `next_cursor`.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn page_length() -> u32 {
+    500
+}
+
+/// One page of a listing.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Listing {
+    /// The directory, links followed.
+    pub path: String,
+    /// The entries of this page, in path order.
+    pub entries: Vec<Listed>,
+    /// How many entries there are on all pages.
+    pub total: u64,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Directories that could not be entered.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unreadable: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// One entry.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Listed {
+    /// Its path beneath the directory.
+    pub name: String,
+    /// What it is. Where a link leads is not told: read or `stat` it to follow it.
+    pub kind: Kind,
+    /// The length of a file, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The bytes of the name, in base64, if `name` does not show it as it is. Names that are not UTF-8 or
+    /// hold control characters are listed, but no tool opens them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+}
+
+/// A listing once understood.
+#[derive(Debug)]
+pub struct Job {
+    path: VirtualPath,
+    depth: usize,
+    limit: u32,
+    cursor: Option<Cursor>,
+}
+
+impl ReadTool for ListDirectory {
+    type Args = ListDirectoryArgs;
+    type Output = Listing;
+    type Job = Job;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "list_directory",
+            "List directory",
+            "Lists a directory, or with `depth` the tree beneath it, in path order, with the sizes of files. Long listings come in pages.",
+        )
+        .intent("List what is in {path}")
+        .scopes(&["read:file"])
+        .idempotent()
+    }
+
+    fn prepare(
+        &self,
+        args: ListDirectoryArgs,
+        names: &Namespace,
+    ) -> Result<Prepared<Job>, CallError> {
+        let path = names.path(&args.path)?;
+        let job = Job {
+            path: path.clone(),
+            depth: usize::try_from(args.depth.max(1))
+                .map_or(MAX_DEPTH, |depth| depth.min(MAX_DEPTH)),
+            limit: args.limit.max(1),
+            cursor: args.cursor.as_deref().map(Cursor::parse).transpose()?,
+        };
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Read, path)],
+            job,
+        })
+    }
+
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+        list(permit, job)
+    }
+}
+
+fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+    let (dir, at) =
+        walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
+    let limit = u64::from(job.limit).min(lens.max_results());
+    let mut page = Page::new(
+        usize::try_from(limit).unwrap_or(usize::MAX),
+        job.cursor.clone(),
+    );
+    let left_out = walk::walk(lens, dir, &at, None, &mut |found| {
+        page.offer(page::key(&found.path, found.raw), || listed(found, &at));
+        Ok(if found.depth < job.depth {
+            Onward::Enter
+        } else {
+            Onward::Pass
+        })
+    })?;
+    let page = page.finish();
+    let listing = Listing {
+        path: at.to_string(),
+        entries: page.entries,
+        total: page.total,
+        next_cursor: page.next,
+        unreadable: left_out.directories,
+    };
+    Ok(Reply::text(text(&listing), listing))
+}
+
+fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
+    let name = match found.raw {
+        None => found.path.beneath(at).unwrap_or_default().to_owned(),
+        Some(raw) => {
+            let holder = found.path.parent();
+            let above = holder
+                .as_ref()
+                .and_then(|holder| holder.beneath(at))
+                .unwrap_or_default();
+            let slash = if above.is_empty() { "" } else { "/" };
+            format!("{above}{slash}{}", String::from_utf8_lossy(raw))
+        }
+    };
+    let shown = escape(&name);
+    // Whoever needs the name as it is gets its bytes wherever it is not shown as it is.
+    let plain = found.raw.is_none() && shown == name;
+    let raw = found.raw.unwrap_or(name.as_bytes());
+    Listed {
+        kind: found.kind,
+        bytes: (found.kind == Kind::File)
+            .then(|| found.meta().map(|meta| meta.len))
+            .flatten(),
+        raw: (!plain).then(|| STANDARD.encode(raw)),
+        name: shown.into_owned(),
+    }
+}
+
+fn text(listing: &Listing) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    for Listed {
+        name, kind, bytes, ..
+    } in &listing.entries
+    {
+        let _ = match (kind, bytes) {
+            (Kind::Directory, _) => writeln!(text, "{name}/"),
+            (Kind::Link, _) => writeln!(text, "{name} (link)"),
+            (Kind::Special, _) => writeln!(text, "{name} (special file)"),
+            (Kind::File, Some(bytes)) => writeln!(text, "{name} {bytes}"),
+            (Kind::File, None) => writeln!(text, "{name}"),
+        };
+    }
+    if listing.total == 0 {
+        text.push_str("(empty)\n");
+    }
+    if listing.unreadable > 0 {
+        let _ = writeln!(
+            text,
+            "[{} directories could not be entered]",
+            listing.unreadable
+        );
+    }
+    if let Some(cursor) = &listing.next_cursor {
+        let shown = listing.entries.len();
+        let _ = writeln!(
+            text,
+            "[{shown} of {} entries; go on with cursor {cursor}]",
+            listing.total
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiwick::Code;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+    use crate::testing::{Kernel, World, in_child, path};
+
+    fn job(asked: &str, depth: usize) -> Job {
+        Job {
+            path: path(asked),
+            depth,
+            limit: 500,
+            cursor: None,
+        }
+    }
+
+    fn listing(world: &World, job: &Job) -> serde_json::Value {
+        let reply = world.run(|view| list(view, job)).unwrap();
+        reply.output.to_json().unwrap()
+    }
+
+    fn names(listing: &serde_json::Value) -> Vec<String> {
+        let entries = listing["entries"].as_array().unwrap().iter();
+        entries
+            .map(|entry| entry["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_tree_is_listed_to_its_depth_without_what_is_denied() {
+        let world = World::new(&[
+            "file root/a/b/c x",
+            "file root/a-b xx",
+            "file root/secrets/key x",
+            "link root/l secrets",
+            "file root/a/secrets x",
+        ]);
+        for kernel in Kernel::ALL {
+            let listed = |depth| kernel.run(|| names(&listing(&world, &job("/r", depth))));
+            assert_eq!(listed(1), ["a", "a-b", "l"]);
+            assert_eq!(listed(2), ["a", "a/b", "a-b", "l"]);
+            assert_eq!(listed(9), ["a", "a/b", "a/b/c", "a-b", "l"]);
+        }
+        assert_eq!(listing(&world, &job("/r", 9))["total"], 5);
+        assert_eq!(
+            world.run(|view| list(view, &job("/r/l", 1))).unwrap_err(),
+            Code::NotFound
+        );
+        assert_eq!(
+            world.run(|view| list(view, &job("/r/a-b", 1))).unwrap_err(),
+            Code::NotDirectory
+        );
+    }
+
+    #[test]
+    fn a_listing_begins_anew_behind_a_link_that_stays_inside() {
+        let world = World::new(&["file root/d/f x", "link root/l d"]);
+        let got = listing(&world, &job("/r/l", 1));
+        assert_eq!(
+            (&got["path"], names(&got)),
+            (&"/r/d".into(), vec!["f".to_owned()])
+        );
+    }
+
+    #[test]
+    fn odd_names_are_listed_escaped_with_their_bytes() {
+        let world = World::new(&[]);
+        for name in [&b"a\nb"[..], b"\xff\xfe", "\u{202e}txt".as_bytes()] {
+            fs::write(world.host("root").join(OsStr::from_bytes(name)), "x").unwrap();
+        }
+        let reply = world.run(|view| list(view, &job("/r", 2))).unwrap();
+        let got = reply.output.to_json().unwrap();
+        assert_eq!(
+            names(&got),
+            ["a\\u{a}b", "\\u{202e}txt", "\u{fffd}\u{fffd}"]
+        );
+        let raw: Vec<&str> = got["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["raw"].as_str().unwrap())
+            .collect();
+        assert_eq!(raw, ["YQpi", "4oCudHh0", "//4="]);
+    }
+
+    #[test]
+    fn pages_follow_each_other_to_the_end() {
+        let lines: Vec<String> = (0..25).map(|n| format!("file root/f{n:02} x")).collect();
+        let world = World::new(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let asked = Job {
+                limit: 10,
+                cursor,
+                ..job("/r", 1)
+            };
+            let got = listing(&world, &asked);
+            assert_eq!(got["total"], 25);
+            seen.extend(names(&got));
+            match got["next_cursor"].as_str() {
+                Some(next) => cursor = Some(Cursor::parse(next).unwrap()),
+                None => break,
+            }
+        }
+        assert_eq!(
+            seen,
+            (0..25).map(|n| format!("f{n:02}")).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn thousands_of_entries_are_listed_with_few_descriptors() {
+        const NAME: &str =
+            "tools::list_directory::tests::thousands_of_entries_are_listed_with_few_descriptors";
+        if !in_child(NAME, "ulimit -n 128") {
+            return;
+        }
+        let world = World::new(&[]);
+        for n in 0..5000 {
+            fs::create_dir(world.host("root").join(format!("d{n:04}"))).unwrap();
+        }
+        for kernel in Kernel::ALL {
+            let got = kernel.run(|| listing(&world, &job("/r", 3)));
+            assert_eq!((&got["total"], names(&got).len()), (&5000.into(), 500));
+            assert_eq!(got["unreadable"], serde_json::Value::Null);
+        }
+    }
+
+    #[test]
+    fn a_tree_deeper_than_the_walk_is_cut_and_said_so() {
+        let world = World::new(&[]);
+        let mut dir = world.host("root");
+        let deepest = rustix::fs::openat(
+            rustix::fs::CWD,
+            &dir,
+            rustix::fs::OFlags::RDONLY,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap();
+        let mut deepest = deepest;
+        for _ in 0..300 {
+            rustix::fs::mkdirat(&deepest, "d", rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
+            deepest = rustix::fs::openat(
+                &deepest,
+                "d",
+                rustix::fs::OFlags::RDONLY,
+                rustix::fs::Mode::empty(),
+            )
+            .unwrap();
+        }
+        dir.push("d");
+        let got = listing(&world, &job("/r", MAX_DEPTH));
+        assert!(got["total"].as_u64().unwrap() >= 254);
+        assert!(got["total"].as_u64().unwrap() <= 256);
+    }
+}

@@ -1,0 +1,274 @@
+//! Files of every kind in, what the model and the program are told out.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+use crate::testing::{Kernel, World, path};
+
+fn job(asked: &str) -> Job {
+    Job {
+        paths: vec![path(asked)],
+        want: Want {
+            offset: 1,
+            limit: None,
+            max_bytes: u64::MAX,
+            line_numbers: false,
+        },
+        known_hash: None,
+        binary: false,
+    }
+}
+
+fn range(asked: &str, offset: i64, limit: Option<u64>) -> Job {
+    let want = Want {
+        offset,
+        limit,
+        ..job(asked).want
+    };
+    Job { want, ..job(asked) }
+}
+
+fn texts(reply: &Reply) -> Vec<&str> {
+    let texts = reply.content.iter().map(|content| match content {
+        Content::Text(text) => text.as_str(),
+        other => panic!("{other:?}"),
+    });
+    texts.collect()
+}
+
+fn first(reply: &Reply) -> serde_json::Value {
+    reply.output.to_json().unwrap()["files"][0].clone()
+}
+
+fn read(world: &World, job: &Job) -> Result<Reply, Code> {
+    world.run(|view| read_files(view, job))
+}
+
+#[track_caller]
+fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: serde_json::Value) {
+    let world = World::new(&[]);
+    fs::write(world.host("root/f"), bytes).unwrap();
+    let slow = read(&world, job).unwrap();
+    assert_eq!(texts(&slow), expected);
+    let mut got = first(&slow);
+    let hash = got.as_object_mut().unwrap().remove("hash").unwrap();
+    assert_eq!(hash, json!(ContentHash::of(bytes).to_string()));
+    assert_eq!(got, facts);
+    if bytes.len() <= AT_HAND {
+        let lens = world.lens();
+        let fast = read_at_hand(&lens, job).expect("a small file that was just written is at hand");
+        let fast = fast.unwrap();
+        assert_eq!(texts(&fast), expected);
+    }
+}
+
+#[test]
+fn a_text_is_returned_as_it_is() {
+    let facts = json!({"path": "/r/f", "bytes": 6, "lines": 2, "first_line": 1, "last_line": 2});
+    check(b"a\r\nb\r\n", &job("/r/f"), &["a\r\nb\r\n"], facts);
+    let facts = json!({"path": "/r/f", "bytes": 3, "lines": 2, "first_line": 1, "last_line": 2});
+    check(b"a\nb", &job("/r/f"), &["a\nb"], facts);
+    check(
+        b"",
+        &job("/r/f"),
+        &[""],
+        json!({"path": "/r/f", "bytes": 0, "lines": 0}),
+    );
+}
+
+#[test]
+fn a_byte_order_mark_is_told_and_not_shown() {
+    let facts = json!({"path": "/r/f", "bytes": 4, "lines": 1, "first_line": 1, "last_line": 1, "bom": true});
+    check(b"\xef\xbb\xbfa", &job("/r/f"), &["a"], facts);
+}
+
+#[test]
+fn a_range_tells_the_totals_and_where_to_go_on() {
+    let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 2, "last_line": 3, "next_offset": 4});
+    check(
+        b"1\n2\n3\n4\n",
+        &range("/r/f", 2, Some(2)),
+        &["2\n3\n", "[lines 2-3 of 4; go on with offset 4]"],
+        facts,
+    );
+    let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 3, "last_line": 4});
+    check(
+        b"1\n2\n3\n4\n",
+        &range("/r/f", -2, None),
+        &["3\n4\n"],
+        facts,
+    );
+    let mut numbered = range("/r/f", 3, None);
+    numbered.want.line_numbers = true;
+    let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 3, "last_line": 4});
+    check(b"1\n2\n3\n4\n", &numbered, &["3\t3\n4\t4\n"], facts);
+}
+
+#[test]
+fn a_range_beyond_the_end_is_refused_with_the_total() {
+    let world = World::new(&["file root/f one"]);
+    let halt = read_files(&world.lens(), &range("/r/f", 5, None)).unwrap_err();
+    assert!(halt.to_string().contains("the file has 1 lines"), "{halt}");
+}
+
+#[test]
+fn the_limit_of_bytes_is_kept_at_the_end_of_a_line() {
+    let mut world = World::new(&[]);
+    world.max_bytes = 5;
+    fs::write(world.host("root/f"), "aaa\nbbb\n").unwrap();
+    let reply = read(&world, &job("/r/f")).unwrap();
+    assert_eq!(
+        texts(&reply),
+        ["aaa\n", "[lines 1-1 of 2; go on with offset 2]"]
+    );
+    fs::write(world.host("root/f"), "ééééé\nb\n").unwrap();
+    let reply = read(&world, &job("/r/f")).unwrap();
+    assert_eq!(texts(&reply)[0], "éé");
+    assert_eq!(first(&reply)["line_cut"], true);
+}
+
+#[test]
+fn a_file_that_is_known_is_not_returned_again() {
+    let world = World::new(&["file root/f text"]);
+    let known = |text: &[u8]| Job {
+        known_hash: Some(ContentHash::of(text)),
+        ..job("/r/f")
+    };
+    let same = read(&world, &known(b"text")).unwrap();
+    assert_eq!(texts(&same), ["[unchanged since it was read]"]);
+    assert_eq!(first(&same)["unchanged"], true);
+    let other = read(&world, &known(b"other")).unwrap();
+    assert_eq!(texts(&other), ["text"]);
+}
+
+#[test]
+fn pictures_and_sounds_come_as_such_and_other_bytes_only_on_request() {
+    let world = World::new(&[]);
+    let write = |bytes: &[u8]| fs::write(world.host("root/f"), bytes).unwrap();
+    let only = |binary: bool| {
+        let reply = read(
+            &world,
+            &Job {
+                binary,
+                ..job("/r/f")
+            },
+        );
+        reply.map(|mut reply| reply.content.remove(0))
+    };
+    write(b"\x89PNG\r\n\x1a\n\0rest");
+    assert!(matches!(
+        only(false),
+        Ok(Content::Image {
+            mime: "image/png",
+            ..
+        })
+    ));
+    write(b"RIFF\0\0\0\0WAVEfmt ");
+    assert!(matches!(
+        only(false),
+        Ok(Content::Audio {
+            mime: "audio/wav",
+            ..
+        })
+    ));
+    write(b"a\0b");
+    assert_eq!(only(false), Err(Code::NotText));
+    assert_eq!(
+        only(true),
+        Ok(Content::Blob {
+            bytes: Bytes::from_static(b"a\0b")
+        })
+    );
+    write(b"caf\xe9");
+    assert_eq!(only(false), Err(Code::NotText));
+}
+
+#[test]
+fn many_files_are_read_and_one_that_is_missing_does_not_spoil_the_rest() {
+    let world = World::new(&[
+        "file root/a one",
+        "file root/b two",
+        "file root/secrets/key x",
+    ]);
+    let paths = ["/r/a", "/r/none", "/r/b"].map(path).into();
+    let reply = read(
+        &world,
+        &Job {
+            paths,
+            ..job("/r/a")
+        },
+    )
+    .unwrap();
+    let got = texts(&reply);
+    assert_eq!((got[0], got[1]), ("== /r/a", "one"));
+    assert!(got[2].starts_with("== /r/none NOT_FOUND"));
+    assert_eq!((got[3], got[4]), ("== /r/b", "two"));
+    let files = reply.output.to_json().unwrap();
+    assert!(files["files"][1]["error"].is_string() && files["files"][2]["error"].is_null());
+}
+
+#[test]
+fn a_large_text_is_read_through_for_its_lines_and_totals() {
+    let mut world = World::new(&[]);
+    let text: String = (1..=300_000).map(|n| format!("line {n}\n")).collect();
+    assert!(text.len() as u64 > WHOLE);
+    fs::write(world.host("root/f"), &text).unwrap();
+    for (offset, expected) in [(299_999, 299_999), (-2, 299_999), (150_000, 150_000)] {
+        let reply = read(&world, &range("/r/f", offset, Some(2))).unwrap();
+        assert_eq!(
+            texts(&reply)[0],
+            format!("line {expected}\nline {}\n", expected + 1)
+        );
+        let facts = first(&reply);
+        assert_eq!(
+            (&facts["lines"], &facts["first_line"]),
+            (&json!(300_000), &json!(expected))
+        );
+        assert_eq!(
+            facts["hash"],
+            json!(ContentHash::of(text.as_bytes()).to_string())
+        );
+    }
+    world.max_bytes = 100;
+    let reply = read(&world, &job("/r/f")).unwrap();
+    assert!(texts(&reply)[0].len() <= 100);
+    assert_eq!(first(&reply)["next_offset"], json!(12));
+}
+
+#[test]
+fn a_sparse_file_of_a_tebibyte_costs_nothing() {
+    let world = World::new(&[]);
+    let file = fs::File::create(world.host("root/zeros")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let text = fs::File::create(world.host("root/text")).unwrap();
+    std::io::Write::write_all(&mut &text, "head\n".repeat(4000).as_bytes()).unwrap();
+    text.set_len(1 << 40).unwrap();
+    for kernel in Kernel::ALL {
+        kernel.run(|| {
+            assert_eq!(read(&world, &job("/r/zeros")).unwrap_err(), Code::NotText);
+            let binary = Job {
+                binary: true,
+                ..job("/r/zeros")
+            };
+            assert_eq!(read(&world, &binary).unwrap_err(), Code::TooLarge);
+            let reply = read(&world, &range("/r/text", 1, Some(2))).unwrap();
+            assert_eq!(texts(&reply)[0], "head\nhead\n");
+            assert_eq!(first(&reply)["lines"], serde_json::Value::Null);
+            let beyond = read(&world, &range("/r/text", 1_000_000, Some(2)));
+            assert_eq!(beyond.unwrap_err(), Code::TooLarge);
+        });
+    }
+}
+
+#[test]
+fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
+    let world = World::new(&["file root/f x", "link root/l f"]);
+    fs::write(world.host("root/large"), vec![b'x'; AT_HAND + 1]).unwrap();
+    let lens = world.lens();
+    assert!(read_at_hand(&lens, &job("/r/f")).is_some());
+    for asked in ["/r/l", "/r/large", "/r", "/r/none"] {
+        assert!(read_at_hand(&lens, &job(asked)).is_none(), "{asked}");
+    }
+}

@@ -1,0 +1,95 @@
+//! `.gitignore` and `.ignore` files on the way in, whether an entry is to be passed over out.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use bailiwick::VirtualPath;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::Found;
+use crate::lens::Lens;
+use crate::resolve::{self, Kind, OpenDir, OpenFile};
+
+/// In which files patterns stand; a later one beats an earlier one.
+const NAMES: [&str; 2] = [".gitignore", ".ignore"];
+/// How much of such a file is heeded. The rest, and odd patterns, are passed over: they come from whoever
+/// wrote the files that are searched, and must not cost more than the search.
+const MAX_BYTES: u64 = 64 * 1024;
+const MAX_LINES: usize = 1000;
+const MAX_LINE: usize = 512;
+const MAX_BRACES: usize = 4;
+
+/// The patterns that hold where the walk stands.
+#[derive(Debug, Default)]
+pub(crate) struct Ignoring {
+    /// One for each directory from the root down, where there is any.
+    levels: Vec<Option<Gitignore>>,
+}
+
+impl Ignoring {
+    /// The patterns that directories above `at` set for it.
+    pub(crate) fn above(lens: &dyn Lens, at: &VirtualPath) -> Self {
+        let mut levels = Vec::new();
+        let mut next = at.parent();
+        while let Some(dir) = next.filter(|dir| lens.place_of(dir).is_some()) {
+            let read = |name: &str| {
+                let path = dir.join(name).ok().filter(|path| lens.shows(path))?;
+                // A link is not followed here, so where it leads need not be judged.
+                resolve::file(lens, &path).ok()
+            };
+            levels.push(patterns(&dir, read));
+            next = dir.parent();
+        }
+        levels.reverse();
+        Self { levels }
+    }
+
+    pub(super) fn enter(&mut self, lens: &dyn Lens, dir: &OpenDir, path: &VirtualPath) {
+        let read = |name: &str| {
+            path.join(name).ok().filter(|path| lens.shows(path))?;
+            dir.read(name).ok()
+        };
+        self.levels.push(patterns(path, read));
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.levels.pop();
+    }
+
+    /// Whether the deepest pattern that matches says to ignore; git's own directory always is.
+    pub(super) fn ignores(&self, found: &Found<'_>) -> bool {
+        let is_dir = found.kind == Kind::Directory;
+        if found.path.name() == Some(".git") {
+            return true;
+        }
+        let path = Path::new(found.path.as_str());
+        for level in self.levels.iter().rev().flatten() {
+            match level.matched(path, is_dir) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+fn patterns(dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new(dir.as_str());
+    let mut any = false;
+    for opened in NAMES.into_iter().filter_map(read) {
+        let mut bytes = Vec::new();
+        if opened.file.take(MAX_BYTES).read_to_end(&mut bytes).is_err() {
+            continue;
+        }
+        for line in String::from_utf8_lossy(&bytes).lines().take(MAX_LINES) {
+            let braces = line.bytes().filter(|byte| *byte == b'{').count();
+            if line.len() <= MAX_LINE && braces <= MAX_BRACES {
+                // A pattern that is none ignores nothing, as in git.
+                any |= builder.add_line(None, line).is_ok();
+            }
+        }
+    }
+    if any { builder.build().ok() } else { None }
+}
