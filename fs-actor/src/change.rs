@@ -1,7 +1,8 @@
 //! Steps in, the changes made out, each only if everything is still as the plan found it; and steps that take them back.
 
 mod carry;
-mod state;
+pub(crate) mod state;
+pub(crate) mod target;
 pub(crate) mod tree;
 
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use crate::lens::Lens;
 use crate::replace::{Durability, Sweeper};
 
-pub(crate) use state::{Seen, State, see};
+pub(crate) use state::{State, see};
 
 /// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,16 @@
 //! The table of tools, one line a tool.
 
+mod copy;
+mod delete;
+mod edit_file;
 mod list_directory;
 mod list_roots;
+mod make_directory;
+mod move_entry;
 mod read_file;
 mod stat;
 mod suggest;
+mod write_file;
 
 use bailiwick::ToolSet;
 
@@ -20,4 +26,10 @@ pub fn tools() -> ToolSet {
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
         .reader(read_file::ReadFile)
+        .writer(write_file::WriteFile::default())
+        .writer(edit_file::EditFile::default())
+        .writer(make_directory::MakeDirectory::default())
+        .writer(move_entry::Move::default())
+        .writer(copy::Copy::default())
+        .writer(delete::Delete::default())
 }

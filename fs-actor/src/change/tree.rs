@@ -18,6 +18,9 @@ pub(crate) const MAX_ENTRIES: u64 = 100_000;
 /// Up to this many bytes the mark of a tree is made of its files' content; what is beyond it, of their identity and time.
 const MAX_HASHED: u64 = 64 << 20;
 
+/// Bytes read at once.
+const PIECE: usize = 256 << 10;
+
 /// Asked between pieces of work whether to go on.
 pub(crate) type Pause<'p> = &'p dyn Fn() -> Result<(), CallError>;
 
@@ -154,14 +157,41 @@ pub(crate) fn hash_of(
     path: &VirtualPath,
     pause: Pause<'_>,
 ) -> Result<(ContentHash, u64), CallError> {
-    let mut buffer = vec![0; 256 << 10];
-    let (mut hash, mut at) = (Sha256::new(), 0);
+    let mut hash = Sha256::new();
+    let bytes = read(file, limit, path, pause, |piece| hash.update(piece))?;
+    Ok((ContentHash::from_bytes(hash.finalize().into()), bytes))
+}
+
+/// What `file` holds, up to `limit` bytes.
+pub(crate) fn bytes_of(
+    file: &File,
+    limit: u64,
+    path: &VirtualPath,
+    pause: Pause<'_>,
+) -> Result<Vec<u8>, CallError> {
+    let mut bytes = Vec::new();
+    read(file, limit, path, pause, |piece| {
+        bytes.extend_from_slice(piece)
+    })?;
+    Ok(bytes)
+}
+
+/// Gives what `file` holds to `take`, piece by piece. Returns how much it was.
+fn read(
+    file: &File,
+    limit: u64,
+    path: &VirtualPath,
+    pause: Pause<'_>,
+    mut take: impl FnMut(&[u8]),
+) -> Result<u64, CallError> {
+    let mut buffer = vec![0; PIECE];
+    let mut at = 0;
     loop {
         pause()?;
         match rustix::io::pread(file, &mut buffer, at) {
-            Ok(0) => break,
+            Ok(0) => return Ok(at),
             Ok(read) => {
-                hash.update(buffer.get(..read).unwrap_or_default());
+                take(buffer.get(..read).unwrap_or_default());
                 at += read as u64;
             }
             Err(Errno::INTR) => {}
@@ -171,7 +201,6 @@ pub(crate) fn hash_of(
             return Err(too_large(path));
         }
     }
-    Ok((ContentHash::from_bytes(hash.finalize().into()), at))
 }
 
 /// Removes everything beneath `dir`, which stands at `path`. Returns how many names went, and why not all of them if so.
