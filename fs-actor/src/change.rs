@@ -3,6 +3,8 @@
 mod carry;
 pub(crate) mod state;
 pub(crate) mod target;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tree;
 
 use std::sync::OnceLock;

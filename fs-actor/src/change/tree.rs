@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 
-use bailiwick::{CallError, Code, ContentHash, VirtualPath};
+use bailiwick::{CallError, Code, ContentHash, PathError, VirtualPath};
 use rustix::fs::{self as sys, AtFlags, Dir, Mode};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
@@ -358,15 +358,10 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        // What no path can name no rule can speak of, so nothing is done to it.
-        let name = name.to_str().ok().filter(|name| path.join(name).is_ok());
-        let name = name.ok_or_else(|| {
-            CallError::new(
-                Code::PermissionDenied,
-                format!(
-                    "`{path}` holds a name that no path can express, so the call cannot be judged"
-                ),
-            )
+        let name = name.to_str().map_err(|_| unspeakable(path))?;
+        path.join(name).map_err(|error| match error {
+            PathError::TooLong => too_large(path),
+            _ => unspeakable(path),
         })?;
         if names.len() as u64 >= budget {
             return Err(too_large(path));
@@ -375,4 +370,12 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// What no path can name no rule can speak of, so nothing is done to it.
+fn unspeakable(path: &VirtualPath) -> CallError {
+    CallError::new(
+        Code::PermissionDenied,
+        format!("`{path}` holds a name that no path can express, so the call cannot be judged"),
+    )
 }
