@@ -1,6 +1,13 @@
 //! Changes in, by-products for people out, each behind a `ui://` address.
 
+mod render;
+mod store;
+
 use serde::Serialize;
+
+pub(crate) use render::{diff, json};
+pub use store::Artifact;
+pub(crate) use store::{ArtifactStore, Kind, Reader};
 
 /// Where people find an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

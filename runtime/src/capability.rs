@@ -3,6 +3,7 @@
 mod gate;
 mod meter;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,11 +12,10 @@ use crate::path::VirtualPath;
 use crate::policy::{Authority, Limits, Verdict};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
-use crate::tool::Halt;
 
 pub(crate) use gate::{Gate, Pass};
 pub use meter::Budget;
-pub(crate) use meter::{Meter, Spent};
+pub(crate) use meter::Meter;
 
 /// Why a call in flight must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,38 @@ pub(crate) fn revoked() -> CallError {
     )
 }
 
+/// Why a tool stopped before its end.
+#[derive(Debug)]
+pub enum Halt {
+    /// It failed, and this is the answer.
+    Failed(CallError),
+    /// It found that it needs more than was judged; the pipeline judges that too, then begins anew.
+    Needs(Vec<Scope>),
+    /// A link stands in the way: what was called `from` really is `to`. The pipeline judges `to`, then begins anew.
+    Moved {
+        /// The path as it was judged.
+        from: VirtualPath,
+        /// The path without links.
+        to: VirtualPath,
+    },
+}
+
+impl From<CallError> for Halt {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Needs(needs) => write!(f, "needs {needs:?}"),
+            Self::Moved { from, to } => write!(f, "{from} is {to}"),
+        }
+    }
+}
+
 /// Proof that a call was judged and may look; made by the pipeline alone.
 ///
 /// It is also the lens through which a tool sees the worker's authority: an entry of a listing, a link
@@ -139,7 +171,7 @@ impl ReadPermit {
             match self.judge(verb, path) {
                 Verdict::Allow => {}
                 Verdict::Ask => needs.push(Scope::file(verb, path.clone())),
-                Verdict::Deny => return Err(Halt::Failed(not_yours(path))),
+                Verdict::Deny => return Err(Halt::Failed(hidden_in_the_way())),
             }
         }
         if needs.is_empty() {
@@ -239,6 +271,14 @@ impl WritePermit {
 #[derive(Debug)]
 pub struct Commit<'p> {
     _passes: Vec<Pass<'p>>,
+}
+
+/// A denied entry found beneath what was asked for; it is not named, so that nothing is told of it.
+fn hidden_in_the_way() -> CallError {
+    CallError::new(
+        Code::PermissionDenied,
+        "something beneath that path is not this worker's; name smaller parts",
+    )
 }
 
 /// The one answer for what does not exist and what is not this worker's.

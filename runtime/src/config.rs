@@ -1,7 +1,11 @@
 //! What a person configures in, the namespace and the outermost policy layer out.
 
+mod parse;
+
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
+use crate::policy::{Access, Policy};
+use crate::scope::ScopePattern;
 
 /// How the paths that models write become virtual paths.
 #[derive(Clone, Debug, Default)]
@@ -27,5 +31,105 @@ impl Namespace {
     #[must_use]
     pub fn default_root(&self) -> Option<&VirtualPath> {
         self.default_root.as_ref()
+    }
+}
+
+/// A directory that a person opened to workers, by the name under which they see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootConfig {
+    /// Where it stands in the namespace.
+    pub mount: VirtualPath,
+    /// Whether relative paths begin here.
+    pub default: bool,
+    /// `Read` to look only; anything above to change files, too.
+    pub access: Access,
+    /// What of it is open; everything if empty.
+    pub allow: Vec<String>,
+    /// What nobody may touch, whatever is granted.
+    pub deny: Vec<String>,
+    /// What nobody may change, whatever is granted.
+    pub immutable: Vec<String>,
+    /// Whether the whole subtree is closed.
+    pub blocked: bool,
+}
+
+impl RootConfig {
+    /// A root whose files may be read and written.
+    #[must_use]
+    pub fn new(mount: VirtualPath) -> Self {
+        Self {
+            mount,
+            default: false,
+            access: Access::Full,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            immutable: Vec::new(),
+            blocked: false,
+        }
+    }
+
+    /// A root whose files may be read.
+    #[must_use]
+    pub fn read_only(mount: VirtualPath) -> Self {
+        Self {
+            access: Access::Read,
+            ..Self::new(mount)
+        }
+    }
+}
+
+/// What people configured: the only layer that gives anything. Host paths are no part of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// The directories that workers may see.
+    pub roots: Vec<RootConfig>,
+    /// What a person may grant beyond that.
+    pub grantable: Vec<ScopePattern>,
+    /// What is allowed of resources other than files.
+    pub allow: Vec<ScopePattern>,
+    /// Files that only a grant naming them lets change, beyond those always protected.
+    pub protect: Vec<String>,
+    /// Whether a policy is refused if its allow globs name more than its issuer's.
+    pub strict: bool,
+    /// Where traces are sent.
+    pub otel_endpoint: Option<String>,
+    /// Everything else that a policy could say.
+    pub policy: Policy,
+}
+
+impl Config {
+    /// Nothing is open and nothing can be granted.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a root.
+    #[must_use]
+    pub fn root(mut self, root: RootConfig) -> Self {
+        self.roots.push(root);
+        self
+    }
+
+    /// Adds what a person may grant.
+    #[must_use]
+    pub fn grantable(mut self, pattern: ScopePattern) -> Self {
+        self.grantable.push(pattern);
+        self
+    }
+
+    /// Sets what a policy could say, too.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How the paths that models write are read: the default root, else the only one.
+    #[must_use]
+    pub fn namespace(&self) -> Namespace {
+        let default = self.roots.iter().find(|root| root.default);
+        let only = self.roots.first().filter(|_| self.roots.len() == 1);
+        Namespace::new(default.or(only).map(|root| root.mount.clone()))
     }
 }

@@ -264,6 +264,25 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// How many bytes of content it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.0.len(),
+            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes } => {
+                bytes.len()
+            }
+        }
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Bytes that were checked to be UTF-8; cloning shares them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Utf8(Bytes);
@@ -319,7 +338,7 @@ impl Reply {
 }
 
 /// Stands for one computed plan; the same files and arguments give the same token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PreviewToken(pub(crate) ContentHash);
 

@@ -47,3 +47,56 @@ fn escape_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     Cow::Owned(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(text: &str, line: &str, lines: &str) {
+        assert_eq!(
+            (escape(text).as_ref(), escape_lines(text).as_ref()),
+            (line, lines)
+        );
+    }
+
+    #[test]
+    fn every_control_character_is_written_out() {
+        for code in (0..0x20).chain(0x7f..0xa0) {
+            let c = char::from_u32(code).unwrap();
+            assert_eq!(escape(&c.to_string()), format!("\\u{{{code:x}}}"));
+        }
+    }
+
+    #[test]
+    fn bidirectional_and_zero_width_characters_are_written_out() {
+        for c in "\u{ad}\u{61c}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2060}\u{2066}\u{2067}\u{2068}\u{2069}\u{feff}\u{fff9}\u{fe0f}\u{e0001}\u{e0041}".chars() {
+            assert_eq!(escape(&c.to_string()), format!("\\u{{{:x}}}", u32::from(c)));
+        }
+    }
+
+    #[test]
+    fn ordinary_text_of_any_script_stays_and_is_not_copied() {
+        for text in ["", "plain", "naïve é", "日本語", "עברית", "🦀", "a\u{a0}b"] {
+            assert!(matches!(escape(text), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    #[test]
+    fn only_text_of_several_lines_keeps_line_breaks_and_tabs() {
+        check("a\n\tb", "a\\u{a}\\u{9}b", "a\n\tb");
+        check("a\r\nb", "a\\u{d}\\u{a}b", "a\\u{d}\nb");
+        check("\u{1b}[2J", "\\u{1b}[2J", "\\u{1b}[2J");
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn what_comes_out_deceives_nobody(text in "\\PC{0,20}[\u{0}-\u{9f}\u{200b}-\u{202e}\u{e0000}-\u{e0080}]{0,20}") {
+            prop_assert!(!escape(&text).chars().any(is_deceptive));
+            prop_assert!(!escape_lines(&text).chars().any(|c| is_deceptive(c) && c != '\n' && c != '\t'));
+        }
+    }
+}

@@ -1,32 +1,110 @@
-//! bailiwick: every sub-agent gets its own bailiwick, and no more.
+//! Every LLM sub-agent gets its own bailiwick: the sphere in which it has authority, and no more.
+//!
+//! A host links this crate, spawns one [`Worker`] per task of a sub-agent and hands it a [`Policy`]. Whatever the
+//! model asks for, the worker can do only what its policy leaves of its parent's authority; people see what a call
+//! would do before it is done, and may widen authority by a grant that no model can forge.
+//!
+//! # The way of a call
+//! ```text
+//!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
+//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ mint permit ─▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
+//!         args     policy +     verdict is     (capability)          (effect)                       every step,
+//!                  grants       Ask                                                                 refusals too,
+//!                                                                                                   is audited
+//! ```
+//!
+//! # Words
+//! | word | meaning |
+//! |---|---|
+//! | host | the program that links this crate |
+//! | runtime | the one door: configuration, tools, approver, audit; spawns workers |
+//! | worker | the actor that serves one sub-agent's task, under the policy layers above it |
+//! | root | a directory that a person configured, opened once with ambient authority |
+//! | policy | data that may only restrict; a worker's authority is a conjunction of policy layers |
+//! | scope | `verb:resource[:detail]`, what one call needs; a *pattern* covers scopes |
+//! | grant | a pattern that a person added, with a lifetime |
+//! | verdict | `Allow < Ask < Deny` |
+//! | permit | proof, minted by the pipeline alone, that a call was judged; effects take it by value |
+//! | plan | what a call would do, computed from the present state; nothing has changed yet |
+//! | preview | a plan rendered for people and programs; apply is the plan carried out |
+//! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json` |
+//! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
+//!
+//! # Example
+//! ```
+//! use bailiwick::{Policy, Runtime, ToolSet, WorkerSpec};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let repo = tempfile::tempdir()?;
+//! let (runtime, _grants) = Runtime::builder().root("repo", repo.path()).tools(ToolSet::new()).build().await?;
+//! let policy = Policy::new().allow("read:file").allow("write:file:/repo/src").deny_glob("**/.env");
+//! let worker = runtime.spawn(WorkerSpec::new("fix the parser").policy(policy)).await?;
+//!
+//! let wider = Policy::new().allow("write:file:/repo");
+//! let refused = worker.spawn(WorkerSpec::new("too much").policy(wider)).await;
+//! assert!(refused.is_err());
+//!
+//! worker.revoke().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-mod artifact;
+// In reading order: what a call is, what may be done, how it is done, who moves it.
 mod call;
-mod capability;
-mod config;
 mod effect;
 mod error;
 mod escape;
 mod id;
 mod path;
+mod scope;
+
+mod capability;
+#[cfg(test)]
+mod cases;
+mod config;
 mod policy;
 mod root;
-mod scope;
+
+mod artifact;
+mod audit;
+mod permission;
+mod pipeline;
 mod tool;
 
-pub use artifact::ArtifactRef;
+mod host;
+mod supervisor;
+mod worker;
+
+pub use artifact::{Artifact, ArtifactRef};
+pub use audit::{
+    AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditSink, BreakReason,
+    ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine, Verified,
+    verify,
+};
 pub use call::{Call, CallMeta, Origin};
-pub use capability::{Budget, Commit, ReadPermit, WritePermit, not_yours};
-pub use config::Namespace;
+pub use capability::{Budget, Commit, Halt, ReadPermit, WritePermit, not_yours};
+pub use config::{Config, Namespace, RootConfig};
 pub use effect::{
     Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op, Outcome,
     Output, Plan, Preview, PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};
+pub use host::{BuildError, Runtime, RuntimeBuilder};
 pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use path::{PathError, VirtualPath};
-pub use policy::{Authority, Limits, Verdict};
+pub use permission::{
+    Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
+    GrantAuthority, GrantHolder, GrantView, Lifetime, NewGrant, Question, QuestionState, Request,
+    Scripted, Terminal,
+};
+pub use policy::{
+    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,
+    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, Verdict, WriteMode, glob_builds,
+};
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};
-pub use tool::{Halt, Prepared, ReadTool, RegistryError, ToolSet, ToolSpec, WriteTool};
+pub use supervisor::{Revoked, SpawnError};
+pub use tool::{Prepared, ReadTool, RegistryError, ToolSet, ToolSpec, WriteTool};
+pub use worker::{Admission, Status, ToolInfo, Worker, WorkerSpec};

@@ -1,64 +1,204 @@
-//! Policy stub until the algebra lands.
+//! What a policy says in, one layer of an authority out: fields are judged, admitted and narrowed one by one.
+
+mod access;
+mod authority;
+mod base;
+mod braces;
+mod build;
+mod error;
+mod explain;
+mod fields;
+mod flags;
+mod fold;
+mod globs;
+mod limits;
+mod need;
+mod parse;
+mod protect;
+mod roots;
+mod scopes;
+mod sets;
+mod strict;
+#[cfg(test)]
+mod tests;
+mod verdict;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::scope::{Scope, ScopePattern};
+use crate::call::Origin;
+use need::{Need, Place};
 
-/// The answer to "may it?", from open to closed, so that combining is `max`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Go on.
-    Allow,
-    /// A person must say.
-    Ask,
-    /// No.
-    #[default]
-    Deny,
+pub use access::Access;
+pub use authority::Authority;
+pub use error::{PolicyError, PolicyErrorKind};
+pub use explain::{Explanation, LayerName};
+pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict};
+pub use globs::glob_builds;
+pub use limits::Limits;
+pub use roots::PolicyRoot;
+pub use sets::WriteMode;
+pub use verdict::Verdict;
+
+pub(crate) use globs::Reading;
+pub(crate) use parse::At;
+
+/// What a worker or a call shall be kept to: data that can only restrict what its issuer holds.
+///
+/// A key that is absent says nothing; the empty policy keeps to everything the issuer holds.
+///
+/// ```
+/// use bailiwick::{Policy, Verdict};
+/// let policy = Policy::new()
+///     .allow("read:file")
+///     .ask("write:file:/repo/src")
+///     .deny_glob("**/.env")
+///     .otherwise(Verdict::Deny);
+/// let same = Policy::parse(&serde_json::json!({
+///     "allow_scopes": ["read:file"],
+///     "ask_scopes": ["write:file:/repo/src"],
+///     "deny": ["**/.env"],
+///     "otherwise": "deny",
+/// }))?;
+/// assert_eq!(policy, same);
+/// # Ok::<(), bailiwick::PolicyError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Policy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    roots: Option<Vec<PolicyRoot>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deny: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    immutable: Vec<String>,
+    #[serde(flatten)]
+    scopes: scopes::ScopeLists,
+    #[serde(flatten)]
+    sets: sets::Sets,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access: Option<Access>,
+    #[serde(flatten)]
+    flags: flags::FlagFields,
+    #[serde(flatten)]
+    limits: limits::LimitFields,
+    /// What a builder method could not read; told when the policy is admitted.
+    #[serde(skip)]
+    faults: Vec<PolicyError>,
 }
 
-/// The limits of a call, each the tightest of all layers.
+/// One compiled policy; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Limits {
-    /// The largest file or piece of a file returned, in bytes.
-    pub read_max_bytes: u64,
-    /// The largest file written, in bytes.
-    pub write_max_bytes: u64,
-    /// The most entries, names or matches in one answer.
-    pub max_results: u64,
+pub struct Layer(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    roots: roots::Roots,
+    everywhere: globs::Everywhere,
+    scopes: scopes::Scopes,
+    sets: sets::Sets,
+    access: Access,
+    flags: flags::Flags,
+    limits: Limits,
 }
 
-/// Everything above a call, as a conjunction of layers.
-#[derive(Clone, Debug)]
-pub struct Authority {
-    limits: Arc<Limits>,
-}
-
-impl Authority {
-    /// The verdict on one need.
-    #[must_use]
-    pub fn judge(&self, _need: &Scope, _granted: &[ScopePattern]) -> Verdict {
-        Verdict::Allow
+impl Policy {
+    /// Compiles every field; `defaults` are the limits where the policy names none.
+    fn compile(&self, defaults: Limits) -> Result<Layer, PolicyError> {
+        let Self {
+            roots,
+            deny,
+            immutable,
+            scopes,
+            sets,
+            access,
+            flags,
+            limits,
+            faults,
+        } = self;
+        if let Some(fault) = faults.first() {
+            return Err(fault.clone());
+        }
+        Ok(Layer(Arc::new(Compiled {
+            roots: roots::Roots::compile(roots.as_deref())?,
+            everywhere: globs::Everywhere::compile(deny, immutable)?,
+            scopes: scopes::Scopes::compile(scopes),
+            sets: sets.clone(),
+            access: access.unwrap_or_default(),
+            flags: flags.compile(),
+            limits: limits.compile(defaults),
+        })))
     }
 
-    /// The limits.
-    #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.limits
+    /// Refuses to ask for more than `issuer` holds, field by field.
+    fn admit(&self, issuer: &Authority, origin: Origin) -> Result<(), PolicyError> {
+        let Self {
+            roots,
+            deny: _,
+            immutable: _,
+            scopes,
+            sets,
+            access,
+            flags,
+            limits,
+            faults: _,
+        } = self;
+        fields::admit_audience(self, origin)?;
+        roots::admit(roots.as_deref(), issuer)?;
+        scopes::admit(scopes, issuer)?;
+        sets.admit(issuer)?;
+        access::admit(*access, issuer)?;
+        flags.admit(&issuer.flags())?;
+        limits.admit(issuer.limits())
+    }
+
+    /// This policy with what an unset field means in configuration.
+    fn configured(&self) -> Self {
+        Self {
+            flags: self.flags.configured(),
+            ..self.clone()
+        }
+    }
+}
+
+impl Layer {
+    fn roots(&self) -> &roots::Roots {
+        &self.0.roots
+    }
+}
+
+impl Compiled {
+    /// The tightest ruling of all fields.
+    fn judge(&self, need: &Need<'_>, mounts: &[Place], inherited: bool) -> verdict::Ruling {
+        let Self {
+            roots,
+            everywhere,
+            scopes,
+            sets,
+            access,
+            flags,
+            limits: _,
+        } = self;
+        scopes
+            .judge(need, inherited)
+            .tighter(roots.judge(need))
+            .tighter(sets.judge(need))
+            .tighter(access.judge(need))
+            .tighter(flags.judge(need))
+            .tighter(everywhere.judge(need, mounts))
+    }
+
+    /// Whether something at or beneath `prefix` may be left.
+    fn reaches(&self, prefix: &crate::path::VirtualPath, inherited: bool) -> bool {
+        let Self {
+            roots,
+            everywhere: _,
+            scopes,
+            sets,
+            access: _,
+            flags: _,
+            limits: _,
+        } = self;
+        roots.reaches(prefix) && scopes.reaches(prefix, inherited) && sets.reaches()
     }
 }

@@ -12,6 +12,7 @@ use rustix::fs::{fstat, fstatfs};
 use rustix::io::Errno;
 
 use crate::path::VirtualPath;
+use crate::policy::Authority;
 
 /// Why a directory cannot be a root.
 #[derive(Debug, thiserror::Error)]
@@ -178,6 +179,17 @@ pub(crate) struct RootTable {
 impl RootTable {
     pub(crate) fn new(roots: Vec<Arc<Root>>) -> Self {
         Self { roots }
+    }
+
+    /// The roots of which `authority` may leave something.
+    pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
+        let reached = self
+            .roots
+            .iter()
+            .filter(|root| authority.reaches(&root.mount));
+        Self {
+            roots: reached.cloned().collect(),
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Root> {

@@ -414,3 +414,109 @@ macro_rules! text_form {
 }
 text_form!(Scope);
 text_form!(ScopePattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> ScopePattern {
+        text.parse().unwrap()
+    }
+
+    #[track_caller]
+    fn check(rule: &str, need: &str, covered: bool) {
+        let (rule, need) = (pattern(rule), need.parse::<Scope>().unwrap());
+        assert_eq!(rule.covers(&need), covered, "{rule} {need}");
+        assert_eq!(
+            rule.covers_pattern(&ScopePattern::of(&need)),
+            covered,
+            "{rule} {need}"
+        );
+    }
+
+    #[test]
+    fn every_spelling_of_a_wildcard_means_the_same() {
+        for text in ["read", "read:*", "read:*:*"] {
+            assert_eq!(pattern(text), pattern("read"));
+        }
+        for text in ["*", "*:*", "*:*:*"] {
+            assert_eq!(pattern(text), ScopePattern::ANY);
+        }
+        assert_eq!(pattern("execute:cli:git:*"), pattern("execute:cli:git"));
+        assert_eq!(pattern("write:file:/p/"), pattern("write:file:/p"));
+        assert_eq!(pattern("*:file:/p").to_string(), "*:file:/p");
+    }
+
+    #[test]
+    fn a_path_is_covered_by_itself_and_by_folders_above_it() {
+        check("write:file:/p/to", "write:file:/p/to", true);
+        check("write:file:/p/to", "write:file:/p/to/x", true);
+        check("write:file:/p/to", "write:file:/p/tox", false);
+        check("write:file:/p/to", "write:file:/p", false);
+        check("write:file:/", "write:file:/p", true);
+        check("write:file:/p", "write:file", false);
+        check("write:file:/P", "write:file:/p", false);
+    }
+
+    #[test]
+    fn neither_verb_nor_resource_implies_another() {
+        check("write", "read:file:/p", false);
+        check("write", "write:database:t", true);
+        check("write:file", "write:database:t", false);
+        check("*:database", "write:database:t", true);
+        check("*:database", "write:file:/t", false);
+    }
+
+    #[test]
+    fn segments_are_compared_whole() {
+        check("execute:cli:safe", "execute:cli:safe:ls", true);
+        check("execute:cli:safe", "execute:cli:safest:ls", false);
+        check("execute:cli:safe:ls", "execute:cli:safe", false);
+    }
+
+    #[test]
+    fn a_wider_pattern_is_not_covered_by_a_narrower_one() {
+        assert!(pattern("*").covers_pattern(&pattern("read")));
+        assert!(!pattern("read").covers_pattern(&pattern("*")));
+        assert!(!pattern("read:file").covers_pattern(&pattern("read")));
+        assert!(!pattern("read:file:/p").covers_pattern(&pattern("read:file")));
+        assert!(pattern("read:file").covers_pattern(&pattern("read:file:/p")));
+    }
+
+    #[test]
+    fn what_is_no_scope_is_refused() {
+        let refused = |text: &str| text.parse::<ScopePattern>().is_err();
+        for text in [
+            "",
+            "fly",
+            "read:File",
+            "read:",
+            "write:file:p",
+            "write:file:/p/../q",
+            "write:file:/p/*",
+        ] {
+            assert!(refused(text), "{text}");
+        }
+        for text in [
+            "execute:cli::x",
+            "execute:cli:*:x",
+            "*:*:/p",
+            "read:file:/a\0b",
+            "read:file:/a\nb",
+            "rea*",
+        ] {
+            assert!(refused(text), "{text}");
+        }
+        for text in ["read", "read:*", "*:file", "read:file:*", "execute:cli:*"] {
+            assert!(
+                text.parse::<Scope>().is_err() || !text.contains('*'),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            "read".parse::<Scope>(),
+            Err(ScopeError::Incomplete("read".to_owned()))
+        );
+        assert!("read:file:/a:b".parse::<Scope>().is_ok());
+    }
+}

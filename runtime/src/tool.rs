@@ -7,14 +7,13 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::capability::{ReadPermit, WritePermit};
+use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
 use crate::effect::{Output, Plan, Reply};
 use crate::error::CallError;
-use crate::path::VirtualPath;
 use crate::scope::Scope;
 
-pub(crate) use registry::{AnyPlan, Arguments, Entry, Job};
+pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
 
 /// What a tool says of itself, apart from its schemas, which come from its types.
@@ -91,38 +90,6 @@ pub struct Prepared<J> {
     pub needs: Vec<Scope>,
     /// What [`ReadTool::read`] or [`WriteTool::plan`] works from, paths already parsed.
     pub job: J,
-}
-
-/// Why a tool stopped before its end.
-#[derive(Debug)]
-pub enum Halt {
-    /// It failed, and this is the answer.
-    Failed(CallError),
-    /// It found that it needs more than was judged; the pipeline judges that too, then begins anew.
-    Needs(Vec<Scope>),
-    /// A link stands in the way: what was called `from` really is `to`. The pipeline judges `to`, then begins anew.
-    Moved {
-        /// The path as it was judged.
-        from: VirtualPath,
-        /// The path without links.
-        to: VirtualPath,
-    },
-}
-
-impl From<CallError> for Halt {
-    fn from(error: CallError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl fmt::Display for Halt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(error) => error.fmt(f),
-            Self::Needs(needs) => write!(f, "needs {needs:?}"),
-            Self::Moved { from, to } => write!(f, "{from} is {to}"),
-        }
-    }
 }
 
 /// A tool that changes nothing.

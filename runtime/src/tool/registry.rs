@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Halt, ReadTool, ToolSpec, WriteTool};
-use crate::capability::{ReadPermit, WritePermit};
+use super::{ReadTool, ToolSpec, WriteTool};
+use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
 use crate::effect::{Plan, Reply};
 use crate::error::{CallError, Code};
@@ -20,8 +21,8 @@ pub(crate) type AnyPlan = Plan<Box<dyn Any + Send>>;
 
 /// Arguments as they reach a tool: JSON from outside, or the tool's own type from this process.
 #[derive(Debug)]
-pub(crate) enum Arguments {
-    Json(Value),
+pub(crate) enum Arguments<'c> {
+    Json(&'c Value),
     Typed(Box<dyn Any + Send>),
 }
 
@@ -51,8 +52,9 @@ pub(crate) struct Entry {
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     pub(crate) mutates: bool,
-    prepare:
-        Box<dyn Fn(Arguments, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync>,
+    prepare: Box<
+        dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync,
+    >,
 }
 
 impl Entry {
@@ -109,7 +111,7 @@ impl ToolSet {
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let prepare = move |arguments, names: &Namespace| {
+        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
             let prepared = tool.prepare(understand::<T::Args>(arguments)?, names)?;
             let job = Reading {
                 tool: Arc::clone(&tool),
@@ -132,7 +134,7 @@ impl ToolSet {
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let prepare = move |arguments, names: &Namespace| {
+        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
             let prepared = tool.prepare(understand::<T::Args>(arguments)?, names)?;
             let job = Writing {
                 tool: Arc::clone(&tool),
@@ -190,11 +192,10 @@ impl ToolSet {
     }
 }
 
-fn understand<A: serde::de::DeserializeOwned + 'static>(
-    arguments: Arguments,
-) -> Result<A, CallError> {
+fn understand<A: DeserializeOwned + 'static>(arguments: Arguments<'_>) -> Result<A, CallError> {
     match arguments {
-        Arguments::Json(Value::Null) => read_json(Value::Object(serde_json::Map::new())),
+        // A call without arguments may leave them out.
+        Arguments::Json(Value::Null) => read_json(&Value::Object(serde_json::Map::new())),
         Arguments::Json(value) => read_json(value),
         Arguments::Typed(value) => match value.downcast() {
             Ok(args) => Ok(*args),
@@ -206,9 +207,8 @@ fn understand<A: serde::de::DeserializeOwned + 'static>(
     }
 }
 
-fn read_json<A: serde::de::DeserializeOwned>(value: Value) -> Result<A, CallError> {
-    serde_json::from_value(value)
-        .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+fn read_json<A: DeserializeOwned>(value: &Value) -> Result<A, CallError> {
+    A::deserialize(value).map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
 }
 
 struct Reading<T: ReadTool> {

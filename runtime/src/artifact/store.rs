@@ -1,0 +1,420 @@
+//! The by-products of a call in, unguessable addresses out; and an address and a reader in, the bytes out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::ArtifactRef;
+use crate::error::{CallError, Code};
+use crate::id::{ToolName, WorkerId};
+
+/// How many calls' artifacts are kept.
+pub(crate) const DEFAULT_COUNT: usize = 256;
+/// How many bytes of artifacts are kept.
+pub(crate) const DEFAULT_BYTES: usize = 64 << 20;
+
+/// What kind of by-product it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The page on which a person reviews the call.
+    Review,
+    /// A unified diff.
+    Diff,
+    /// The changes for programs.
+    Json,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Review, Self::Diff, Self::Json];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Review => "review",
+            Self::Diff => "diff",
+            Self::Json => "json",
+        }
+    }
+
+    const fn mime(self) -> &'static str {
+        match self {
+            Self::Review => "text/html;profile=mcp-app",
+            Self::Diff => "text/x-diff",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// What follows the id in the address.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Review => "",
+            Self::Diff => ".diff",
+            Self::Json => ".json",
+        }
+    }
+}
+
+/// Who wants to read an artifact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// The host, for a person.
+    Host,
+    /// A worker: it reads its own artifacts and those of its subtree.
+    Worker(WorkerId),
+}
+
+/// One artifact as it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// Its media type.
+    pub mime: &'static str,
+    /// Its content.
+    pub bytes: Bytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Id([u8; 16]);
+
+impl Id {
+    fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Reads exactly what [`fmt::Display`] writes.
+    fn parse(text: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != 32 || !text.bytes().all(plain) {
+            return None;
+        }
+        u128::from_str_radix(text, 16)
+            .ok()
+            .map(|id| Self(id.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+struct Set {
+    tool: ToolName,
+    owner: WorkerId,
+    /// The owner's ancestors.
+    lineage: Arc<[WorkerId]>,
+    parts: Vec<(Kind, Bytes)>,
+    size: usize,
+    touched: u64,
+}
+
+#[derive(Default)]
+struct Shelf {
+    sets: HashMap<Id, Set>,
+    /// From the least to the most recently used.
+    order: BTreeMap<u64, Id>,
+    size: usize,
+    clock: u64,
+}
+
+/// Keeps the artifacts used last, up to a count and a size.
+///
+/// A lock inside a plain struct, and no actor: every use is a look-up or a move of a few shared pointers,
+/// made from pool threads and from the gateway alike, and none waits for anything else while it holds the lock.
+#[derive(Clone)]
+pub(crate) struct ArtifactStore {
+    count: usize,
+    bytes: usize,
+    shelf: Arc<Mutex<Shelf>>,
+}
+
+impl ArtifactStore {
+    /// Keeps at most `count` calls' artifacts and `bytes` in all; 0 is no limit.
+    pub(crate) fn new(count: usize, bytes: usize) -> Self {
+        let unlimited = |limit| if limit == 0 { usize::MAX } else { limit };
+        Self {
+            count: unlimited(count),
+            bytes: unlimited(bytes),
+            shelf: Arc::default(),
+        }
+    }
+
+    /// Keeps the by-products of one call of `owner`, whose ancestors are `lineage`, under one id.
+    ///
+    /// # Errors
+    /// `TOO_LARGE` if they cannot be kept, and `INTERNAL` if the system gives no random bits. The call
+    /// itself does not fail by that; its reply says that there is no artifact, and why.
+    pub(crate) fn put(
+        &self,
+        tool: &ToolName,
+        owner: WorkerId,
+        lineage: Arc<[WorkerId]>,
+        parts: Vec<(Kind, Bytes)>,
+    ) -> Result<Vec<ArtifactRef>, CallError> {
+        let size = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        if size > self.bytes {
+            return Err(CallError::new(
+                Code::TooLarge,
+                format!(
+                    "the diff is not kept: it has {size} bytes, and at most {} are kept",
+                    self.bytes
+                ),
+            )
+            .with("bytes", size)
+            .with("limit", self.bytes));
+        }
+        let id = Id::random().map_err(|_| {
+            CallError::new(
+                Code::Internal,
+                "the diff is not kept: no random id can be made",
+            )
+        })?;
+        let refs = parts
+            .iter()
+            .map(|(kind, _)| address(tool, id, *kind))
+            .collect();
+        self.with(|shelf| {
+            shelf.make_room(self.count.saturating_sub(1), self.bytes - size);
+            shelf.size += size;
+            shelf.clock += 1;
+            shelf.order.insert(shelf.clock, id);
+            let set = Set {
+                tool: tool.clone(),
+                owner,
+                lineage,
+                parts,
+                size,
+                touched: shelf.clock,
+            };
+            shelf.sets.insert(id, set);
+        });
+        Ok(refs)
+    }
+
+    /// Returns the artifact at `uri`.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, the same for an address that was never given out, one that is no longer kept and one
+    /// that is not the reader's.
+    pub(crate) fn get(&self, uri: &str, reader: Reader) -> Result<Artifact, CallError> {
+        let absent = || {
+            CallError::new(
+                Code::NotFound,
+                "there is no such artifact; it may no longer be kept",
+            )
+        };
+        let (tool, id, kind) = parse(uri).ok_or_else(absent)?;
+        self.with(|shelf| {
+            let bytes = shelf.sets.get(&id)?.part(tool, kind, reader)?;
+            shelf.touch(id);
+            Some(Artifact {
+                mime: kind.mime(),
+                bytes,
+            })
+        })
+        .ok_or_else(absent)
+    }
+
+    /// Forgets every artifact of `owner`.
+    pub(crate) fn remove_worker(&self, owner: WorkerId) {
+        self.with(|shelf| {
+            let ids: Vec<Id> = shelf
+                .sets
+                .iter()
+                .filter(|(_, set)| set.owner == owner)
+                .map(|(id, _)| *id)
+                .collect();
+            for id in ids {
+                shelf.remove(id);
+            }
+        });
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Shelf) -> T) -> T {
+        act(&mut self.shelf.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for ArtifactStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArtifactStore")
+            .field("count", &self.count)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Set {
+    fn part(&self, tool: &str, kind: Kind, reader: Reader) -> Option<Bytes> {
+        let may = match reader {
+            Reader::Host => true,
+            Reader::Worker(worker) => worker == self.owner || self.lineage.contains(&worker),
+        };
+        let (_, bytes) = self.parts.iter().find(|(part, _)| *part == kind)?;
+        (may && self.tool.as_str() == tool).then(|| bytes.clone())
+    }
+}
+
+impl Shelf {
+    fn touch(&mut self, id: Id) {
+        if let Some(set) = self.sets.get_mut(&id) {
+            self.clock += 1;
+            self.order.remove(&set.touched);
+            self.order.insert(self.clock, id);
+            set.touched = self.clock;
+        }
+    }
+
+    fn remove(&mut self, id: Id) {
+        if let Some(set) = self.sets.remove(&id) {
+            self.order.remove(&set.touched);
+            self.size -= set.size;
+        }
+    }
+
+    fn make_room(&mut self, count: usize, bytes: usize) {
+        while self.sets.len() > count || self.size > bytes {
+            let Some((_, oldest)) = self.order.first_key_value() else {
+                return;
+            };
+            self.remove(*oldest);
+        }
+    }
+}
+
+fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
+    ArtifactRef {
+        uri: format!("ui://{tool}/{id}{}", kind.suffix()),
+        name: kind.name(),
+        mime: kind.mime(),
+    }
+}
+
+fn parse(uri: &str) -> Option<(&str, Id, Kind)> {
+    let (tool, rest) = uri.strip_prefix("ui://")?.split_once('/')?;
+    let (id, suffix) = rest.split_at_checked(32)?;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.suffix() == suffix)?;
+    Some((tool, Id::parse(id)?, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: WorkerId = WorkerId(3);
+    const PARENT: WorkerId = WorkerId(2);
+    const SIBLING: WorkerId = WorkerId(4);
+
+    fn put(store: &ArtifactStore, text: &str) -> Vec<ArtifactRef> {
+        let parts = vec![
+            (Kind::Diff, Bytes::copy_from_slice(text.as_bytes())),
+            (Kind::Json, Bytes::from_static(b"{}")),
+        ];
+        let lineage = [PARENT, WorkerId(1)].into();
+        store
+            .put(&ToolName::new("edit_file"), OWNER, lineage, parts)
+            .unwrap()
+    }
+
+    fn uri(store: &ArtifactStore, text: &str) -> String {
+        put(store, text).swap_remove(0).uri
+    }
+
+    #[test]
+    fn the_owner_its_ancestors_and_the_host_read_it() {
+        let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
+        let refs = put(&store, "the diff");
+        let readers = [OWNER, PARENT, WorkerId(1)].map(Reader::Worker);
+        for reader in readers.into_iter().chain([Reader::Host]) {
+            let diff = store.get(&refs[0].uri, reader).unwrap();
+            assert_eq!((diff.mime, &*diff.bytes), ("text/x-diff", &b"the diff"[..]));
+            assert_eq!(&*store.get(&refs[1].uri, reader).unwrap().bytes, b"{}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_hears_the_same_as_for_what_does_not_exist() {
+        let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
+        let theirs = uri(&store, "x");
+        let unknown = format!("ui://edit_file/{}.diff", "0".repeat(32));
+        let refused = store.get(&theirs, Reader::Worker(SIBLING)).unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound);
+        assert_eq!(
+            store.get(&unknown, Reader::Worker(SIBLING)).unwrap_err(),
+            refused
+        );
+        assert_eq!(store.get(&unknown, Reader::Host).unwrap_err(), refused);
+    }
+
+    #[test]
+    fn no_changed_address_leads_anywhere() {
+        let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
+        let uri = uri(&store, "x");
+        for at in 0..uri.len() {
+            for with in ["0", "g", "A", "/", ""] {
+                let mut other = uri.clone();
+                other.replace_range(at..=at, with);
+                assert!(
+                    other == uri || store.get(&other, Reader::Host).is_err(),
+                    "{other}"
+                );
+            }
+        }
+        assert!(store.get(&uri, Reader::Host).is_ok());
+    }
+
+    #[test]
+    fn addresses_are_lower_case_and_never_the_same() {
+        let store = ArtifactStore::new(0, 0);
+        let uris: std::collections::HashSet<String> = (0..2000).map(|_| uri(&store, "x")).collect();
+        assert_eq!(uris.len(), 2000);
+        for uri in uris {
+            let id = uri
+                .strip_prefix("ui://edit_file/")
+                .unwrap()
+                .strip_suffix(".diff")
+                .unwrap();
+            assert!(id.len() == 32 && !id.contains(|c: char| !matches!(c, '0'..='9' | 'a'..='f')));
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let store = ArtifactStore::new(2, 0);
+        let (first, second) = (uri(&store, "1"), uri(&store, "2"));
+        store.get(&first, Reader::Host).unwrap();
+        let third = uri(&store, "3");
+        assert!(store.get(&second, Reader::Host).is_err());
+        assert!(store.get(&first, Reader::Host).is_ok());
+        assert!(store.get(&third, Reader::Host).is_ok());
+    }
+
+    #[test]
+    fn the_size_is_bounded_and_what_is_too_large_is_refused_with_the_reason() {
+        let store = ArtifactStore::new(0, 10);
+        let first = uri(&store, "12345678");
+        let second = uri(&store, "1234567");
+        assert!(store.get(&first, Reader::Host).is_err());
+        let parts = vec![(Kind::Diff, Bytes::from_static(b"12345678901"))];
+        let refused = store
+            .put(&ToolName::new("edit_file"), OWNER, [].into(), parts)
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::TooLarge);
+        assert_eq!(refused.details().get("limit"), Some(&10.into()));
+        assert!(store.get(&second, Reader::Host).is_ok());
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_leaves_nothing() {
+        let store = ArtifactStore::new(0, 0);
+        let gone = uri(&store, "x");
+        store.remove_worker(SIBLING);
+        assert!(store.get(&gone, Reader::Host).is_ok());
+        store.remove_worker(OWNER);
+        assert!(store.get(&gone, Reader::Host).is_err());
+        assert_eq!(store.with(|shelf| (shelf.size, shelf.order.len())), (0, 0));
+    }
+}

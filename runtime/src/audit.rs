@@ -1,0 +1,252 @@
+//! What happened in, one line of a hash-chained record out.
+//!
+//! One event a step, refusals included. An event is cheap to build: it becomes JSON, gets its time and
+//! its place in the chain on the thread that writes it.
+
+mod chain;
+mod recorder;
+mod sink;
+mod verify;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::call::Origin;
+use crate::effect::{Change, ContentHash, Entry, Op, PreviewToken};
+use crate::error::Code;
+use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+use crate::path::VirtualPath;
+use crate::permission::{Decision, GrantHolder, Lifetime};
+use crate::policy::Verdict;
+use crate::scope::{Scope, ScopePattern};
+
+pub use chain::{Head, Record};
+pub(crate) use recorder::Audit;
+pub use recorder::AuditError;
+pub use sink::{AuditFileError, AuditSink, JsonLines, MemoryAudit, TornLine};
+pub use verify::{AuditBroken, BreakReason, Verified, verify};
+
+/// One step of one call, or of a worker's life.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AuditEvent {
+    /// Whose; none for what a person does to no worker in particular, such as a grant to an agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerId>,
+    /// The worker's place in the delegation tree, such as `main/tests`.
+    pub agent: Arc<str>,
+    /// The call, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// The tool, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+    /// Who caused it.
+    pub origin: Origin,
+    /// What happened.
+    #[serde(flatten)]
+    pub step: Step,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Step {
+    /// A worker came into being.
+    Spawned {
+        /// The worker that delegated to it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent: Option<WorkerId>,
+        /// Its own policy layer, as text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        policy: Option<Arc<str>>,
+    },
+    /// Policy and grants gave a verdict.
+    Judged {
+        /// The verdict on all needs together.
+        verdict: Verdict,
+        /// What the call needs.
+        needs: Arc<[Scope]>,
+        /// The rule that decided.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<Arc<str>>,
+    },
+    /// Live grants were used in place of asking.
+    Redeemed {
+        /// Which, one use of each.
+        grants: Arc<[GrantId]>,
+    },
+    /// A person is asked.
+    Asked {
+        /// The question; calls that ask the same share it.
+        question: QuestionId,
+        /// What they are asked to allow.
+        needs: Arc<[Scope]>,
+    },
+    /// A question ended.
+    Answered(Box<AnsweredStep>),
+    /// What the call would do is known; nothing has changed yet.
+    Planned {
+        /// Stands for the plan.
+        token: PreviewToken,
+        /// What would change.
+        changes: Arc<[ChangeSummary]>,
+    },
+    /// The plan was shown, and nothing changed.
+    Previewed {
+        /// Stands for the plan.
+        token: PreviewToken,
+    },
+    /// The effect begins after this is written.
+    Applying {
+        /// The plan that is carried out.
+        token: PreviewToken,
+        /// Bytes it will write.
+        bytes: u64,
+        /// Files and directories it will touch.
+        files: u64,
+    },
+    /// The effect is complete.
+    Applied {
+        /// The plan that was carried out.
+        token: PreviewToken,
+    },
+    /// A by-product for people was stored.
+    Artifact {
+        /// Where they find it.
+        uri: Box<str>,
+    },
+    /// The call was refused or failed.
+    Refused {
+        /// The stable code.
+        code: Code,
+        /// What the caller was told.
+        message: Box<str>,
+    },
+    /// The call was answered.
+    Finished {
+        /// The code if it failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<Code>,
+        /// Bytes of the answer.
+        bytes: u64,
+    },
+    /// A person granted something that outlives one call.
+    Granted(Box<GrantedStep>),
+    /// A person took a grant back.
+    GrantRevoked {
+        /// Which.
+        grant: GrantId,
+    },
+    /// The worker and its subtree lost their authority.
+    Revoked,
+    /// The worker died and was started anew with the same authority.
+    Restarted,
+    /// The worker ended.
+    Stopped,
+}
+
+/// How a question ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AnsweredStep {
+    /// Which question.
+    pub question: QuestionId,
+    /// How it ended.
+    pub decision: Decision,
+    /// What was allowed; empty if that is exactly what was asked, or nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<ScopePattern>,
+    /// For how long, if it was allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Lifetime>,
+    /// What the person said to a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A grant as it was given.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GrantedStep {
+    /// Which.
+    pub grant: GrantId,
+    /// What it covers.
+    pub pattern: ScopePattern,
+    /// To whom.
+    pub holder: GrantHolder,
+    /// For how long.
+    pub lifetime: Lifetime,
+    /// Whether it reaches the holder's sub-agents.
+    pub descendants: bool,
+}
+
+/// What a plan does to one path, without the content.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChangeSummary {
+    /// Where.
+    pub path: VirtualPath,
+    /// What.
+    pub op: Op,
+    /// Where to, for a move or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<VirtualPath>,
+    /// Hash of the file as it is.
+    pub before_sha256: Option<ContentHash>,
+    /// Hash of the file as it will be.
+    pub after_sha256: Option<ContentHash>,
+    /// Lines added.
+    pub added: usize,
+    /// Lines removed.
+    pub removed: usize,
+}
+
+impl From<&Change> for ChangeSummary {
+    fn from(change: &Change) -> Self {
+        Self {
+            path: change.path.clone(),
+            op: change.op,
+            to: change.to.clone(),
+            before_sha256: file_hash(change.before),
+            after_sha256: file_hash(change.after),
+            added: change.diff.added,
+            removed: change.diff.removed,
+        }
+    }
+}
+
+/// The hash of what stands there, if it is a file.
+pub(crate) fn file_hash(entry: Entry) -> Option<ContentHash> {
+    match entry {
+        Entry::File { hash, .. } => Some(hash),
+        Entry::Absent | Entry::Directory { .. } => None,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An event with every field.
+    pub(crate) fn refused(message: &str) -> AuditEvent {
+        AuditEvent {
+            worker: Some(WorkerId(1)),
+            agent: "main".into(),
+            call: Some(CallId(2)),
+            tool: Some(ToolName::new("edit_file")),
+            origin: Origin::Model,
+            step: Step::Refused {
+                code: Code::NotFound,
+                message: message.into(),
+            },
+        }
+    }
+
+    #[test]
+    fn an_event_is_small_enough_to_hand_over_by_value() {
+        assert!(
+            size_of::<AuditEvent>() <= 160,
+            "{}",
+            size_of::<AuditEvent>()
+        );
+    }
+}

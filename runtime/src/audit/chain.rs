@@ -1,0 +1,254 @@
+//! An event and the head of a chain in, the line that continues the chain out; and a line in, its place out.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use serde_json::ser::Formatter;
+use sha2::{Digest as _, Sha256};
+
+use super::AuditEvent;
+use super::verify::BreakReason;
+use crate::effect::ContentHash;
+use crate::escape::is_deceptive;
+
+/// Where a chain stands: what the next record must continue. The default is an empty chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the next record; the first is 0.
+    pub next: u64,
+    /// The hash of the last record; zeros before the first.
+    pub hash: ContentHash,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            hash: ContentHash::from_bytes([0; 32]),
+        }
+    }
+}
+
+/// One event with its time and its place in the chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    seq: u64,
+    at: u64,
+    missed: u64,
+    event: AuditEvent,
+    hash: ContentHash,
+    line: String,
+}
+
+impl Record {
+    /// Its number in the chain.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// When it was written, in milliseconds since 1970.
+    #[must_use]
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// How many events before this one found the audit full or failing; their calls were refused.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn event(&self) -> &AuditEvent {
+        &self.event
+    }
+
+    /// Hash over the previous record's hash and this record.
+    #[must_use]
+    pub fn hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    /// The record as one line of JSON, without a line break and without a raw deceptive character.
+    #[must_use]
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'e> {
+    seq: u64,
+    at: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    missed: u64,
+    prev: ContentHash,
+    event: &'e AuditEvent,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+const HASH_OPENS: &str = ",\"hash\":\"";
+const HASH_CLOSES: &str = "\"}";
+/// Bytes from the comma before `"hash"` to the end of the line.
+const SEAL: usize = HASH_OPENS.len() + 64 + HASH_CLOSES.len();
+
+impl Head {
+    /// Seals `event` as the next record and moves on to it.
+    pub(super) fn seal(
+        &mut self,
+        at: u64,
+        missed: u64,
+        event: AuditEvent,
+    ) -> Result<Record, serde_json::Error> {
+        let body = Body {
+            seq: self.next,
+            at,
+            missed,
+            prev: self.hash,
+            event: &event,
+        };
+        let mut json = Vec::with_capacity(512);
+        body.serialize(&mut serde_json::Serializer::with_formatter(
+            &mut json, Inert,
+        ))?;
+        let hash = link(&self.hash, &json);
+        let mut line = String::from_utf8(json).map_err(serde::ser::Error::custom)?;
+        line.pop();
+        line.push_str(HASH_OPENS);
+        line.push_str(&hash.to_string());
+        line.push_str(HASH_CLOSES);
+        let record = Record {
+            seq: self.next,
+            at,
+            missed,
+            event,
+            hash,
+            line,
+        };
+        *self = Self {
+            next: self.next + 1,
+            hash,
+        };
+        Ok(record)
+    }
+}
+
+/// The hash of a record whose JSON, without its own hash, is `body`.
+fn link(prev: &ContentHash, body: &[u8]) -> ContentHash {
+    let mut hasher = Sha256::new();
+    hasher.update(prev.as_bytes());
+    hasher.update(body);
+    ContentHash::from_bytes(hasher.finalize().into())
+}
+
+/// What a line says of its place in the chain.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) seq: u64,
+    pub(super) prev: ContentHash,
+    pub(super) hash: ContentHash,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    seq: u64,
+    prev: ContentHash,
+    hash: ContentHash,
+}
+
+/// Reads a line without its line break; its hash is checked against its content.
+pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
+    let place: Place = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+    let (body, seal) = line
+        .len()
+        .checked_sub(SEAL)
+        .and_then(|at| line.split_at_checked(at))
+        .ok_or(BreakReason::Changed)?;
+    let mut sealed = body.to_vec();
+    sealed.push(b'}');
+    let hash = link(&place.prev, &sealed);
+    let expected = format!("{HASH_OPENS}{hash}{HASH_CLOSES}");
+    if expected.as_bytes() != seal || hash != place.hash {
+        return Err(BreakReason::Changed);
+    }
+    Ok(Link {
+        seq: place.seq,
+        prev: place.prev,
+        hash,
+    })
+}
+
+/// Writes JSON in which every deceptive character is a `\u` escape, so that a raw look at the file is safe.
+struct Inert;
+
+impl Formatter for Inert {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        for piece in fragment.split_inclusive(is_deceptive) {
+            let Some(last) = piece.chars().next_back().filter(|c| is_deceptive(*c)) else {
+                writer.write_all(piece.as_bytes())?;
+                continue;
+            };
+            writer.write_all(piece.trim_end_matches(last).as_bytes())?;
+            for unit in last.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::tests::refused;
+
+    #[test]
+    fn no_deceptive_character_is_raw_and_none_is_lost() {
+        let hostile: String = (0..0xa0)
+            .chain([
+                0xad, 0x200b, 0x200f, 0x2028, 0x202e, 0x2066, 0xfeff, 0xe0041,
+            ])
+            .filter_map(char::from_u32)
+            .chain("é日🦀\"\\".chars())
+            .collect();
+        let record = Head::default().seal(0, 0, refused(&hostile)).unwrap();
+        assert!(!record.line().chars().any(is_deceptive));
+        let json: serde_json::Value = serde_json::from_str(record.line()).unwrap();
+        assert_eq!(json["event"]["message"], hostile);
+    }
+
+    #[test]
+    fn a_line_says_what_happened_where_it_stands_and_what_came_before() {
+        let mut head = Head::default();
+        let first = head.seal(7, 0, refused("a")).unwrap();
+        let second = head.seal(8, 2, refused("b")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(second.line()).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "seq": 1, "at": 8, "missed": 2, "prev": first.hash(),
+                "event": {
+                    "worker": 1, "agent": "main", "call": 2, "tool": "edit_file", "origin": "model",
+                    "step": "refused", "code": "NOT_FOUND", "message": "b",
+                },
+                "hash": second.hash(),
+            })
+        );
+        assert_eq!(
+            head,
+            Head {
+                next: 2,
+                hash: second.hash()
+            }
+        );
+    }
+}

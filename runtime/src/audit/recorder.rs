@@ -1,0 +1,455 @@
+//! Events from any thread in, records in one order out to the sink; full or failing is said, never passed over.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::thread::{self, Thread};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use super::chain::{Head, Record};
+use super::sink::AuditSink;
+use super::{AuditEvent, Step};
+use crate::error::{CallError, Code};
+
+/// How many events may wait for the sink.
+pub(crate) const DEFAULT_CAPACITY: usize = 8192;
+/// How long the writer lets events gather after a batch: waking it costs the caller more than handing over.
+const GATHER: Duration = Duration::from_millis(1);
+/// How long the writer waits before it tries a failing sink again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Why an event is not in the audit. The step it tells of must not happen.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// Too many events wait to be written.
+    #[error("the audit is full")]
+    Full,
+    /// The last write failed, and none has succeeded since.
+    #[error("the audit cannot be written at present")]
+    Failing,
+    /// Writing this event failed.
+    #[error("cannot write the audit")]
+    Write(#[source] Arc<io::Error>),
+    /// The writer is gone.
+    #[error("the audit is closed")]
+    Closed,
+}
+
+impl From<AuditError> for CallError {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::Full => Self::new(
+                Code::Busy,
+                "too many calls wait to be recorded; try again shortly",
+            )
+            .with("retry_after_ms", 50),
+            AuditError::Failing | AuditError::Write(_) | AuditError::Closed => Self::new(
+                Code::Io,
+                "the call cannot be recorded, so it is not carried out; the host must look after its audit",
+            ),
+        }
+    }
+}
+
+enum Message {
+    Record(AuditEvent),
+    Commit(AuditEvent, SyncSender<Result<(), AuditError>>),
+    Flush(oneshot::Sender<Result<(), AuditError>>),
+}
+
+/// What callers and the writer tell each other beside the channel.
+#[derive(Debug, Default)]
+struct Status {
+    failing: AtomicBool,
+    /// Events refused since the last record.
+    missed: AtomicU64,
+}
+
+/// The way into the audit; clones share it.
+///
+/// The writer ends once the last clone is gone and everything handed over is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Audit {
+    sender: SyncSender<Message>,
+    writer: Thread,
+    status: Arc<Status>,
+}
+
+impl Audit {
+    /// Starts the writer over `sink`; at most `capacity` events wait for it.
+    pub(crate) fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::sync_channel(capacity);
+        let status = Arc::new(Status::default());
+        let writer = Writer {
+            head: sink.head(),
+            sink,
+            unwritten: Vec::new(),
+            most_unwritten: capacity,
+            status: Arc::clone(&status),
+        };
+        let thread = thread::Builder::new()
+            .name("bailiwick-audit".to_owned())
+            .spawn(move || writer.run(&receiver))?;
+        Ok(Self {
+            sender,
+            writer: thread.thread().clone(),
+            status,
+        })
+    }
+
+    /// Hands `event` over without waiting; on an error the step must be refused.
+    pub(crate) fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
+        let refused = if self.status.failing.load(Ordering::Acquire) {
+            AuditError::Failing
+        } else {
+            match self.sender.try_send(Message::Record(event)) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(_)) => AuditError::Full,
+                Err(TrySendError::Disconnected(_)) => AuditError::Closed,
+            }
+        };
+        self.status.missed.fetch_add(1, Ordering::AcqRel);
+        Err(refused)
+    }
+
+    /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread.
+    ///
+    /// What was written survives the end of this process; whether it survives the end of the machine
+    /// is up to the sink.
+    pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.sender
+            .send(Message::Commit(event, reply))
+            .map_err(|_| AuditError::Closed)?;
+        self.writer.unpark();
+        answer.recv().map_err(|_| AuditError::Closed)?
+    }
+
+    /// Returns once everything handed over before is written.
+    pub(crate) async fn flush(&self) -> Result<(), AuditError> {
+        let (reply, answer) = oneshot::channel();
+        match self.sender.try_send(Message::Flush(reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
+            Err(TrySendError::Full(flush)) => {
+                let sender = self.sender.clone();
+                tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
+                    .await
+                    .map_err(|_| AuditError::Closed)?
+                    .map_err(|()| AuditError::Closed)?;
+            }
+        }
+        self.writer.unpark();
+        answer.await.map_err(|_| AuditError::Closed)?
+    }
+}
+
+/// The one that seals and writes; lives on its own thread.
+struct Writer<S> {
+    sink: S,
+    head: Head,
+    /// Handed over, but the sink failed: tried again with the next batch.
+    unwritten: Vec<AuditEvent>,
+    most_unwritten: usize,
+    status: Arc<Status>,
+}
+
+impl<S: AuditSink> Writer<S> {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        loop {
+            let first = if self.unwritten.is_empty() {
+                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                receiver.recv_timeout(RETRY)
+            };
+            match first {
+                Ok(first) => self.take(std::iter::once(first).chain(receiver.try_iter())),
+                Err(RecvTimeoutError::Timeout) => self.take(std::iter::empty()),
+                Err(RecvTimeoutError::Disconnected) => return self.take(std::iter::empty()),
+            }
+            thread::park_timeout(GATHER);
+        }
+    }
+
+    /// Writes one batch and tells everyone who waits for it.
+    fn take(&mut self, messages: impl Iterator<Item = Message>) {
+        let (mut commits, mut flushes) = (Vec::new(), Vec::new());
+        for message in messages.take(self.most_unwritten.max(1)) {
+            match message {
+                Message::Record(event) => self.unwritten.push(event),
+                Message::Commit(event, reply) => {
+                    commits.push((self.unwritten.len(), reply));
+                    self.unwritten.push(event);
+                }
+                Message::Flush(reply) => flushes.push(reply),
+            }
+        }
+        let result = self.write();
+        self.status
+            .failing
+            .store(result.is_err(), Ordering::Release);
+        if result.is_err() {
+            self.keep_refused(commits.iter().map(|(index, _)| *index));
+        }
+        // A caller that is gone needs no answer.
+        for (_, reply) in commits {
+            let _ = reply.send(result.clone());
+        }
+        for reply in flushes {
+            let _ = reply.send(result.clone());
+        }
+    }
+
+    /// Writes everything unwritten, or nothing.
+    fn write(&mut self) -> Result<(), AuditError> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let missed = self.status.missed.swap(0, Ordering::AcqRel);
+        let mut head = self.head;
+        let written = seal_all(&mut head, missed, &self.unwritten)
+            .and_then(|records| self.sink.keep(&records));
+        match written {
+            Ok(()) => {
+                self.head = head;
+                self.unwritten.clear();
+                Ok(())
+            }
+            Err(error) => {
+                self.status.missed.fetch_add(missed, Ordering::AcqRel);
+                Err(AuditError::Write(Arc::new(error)))
+            }
+        }
+    }
+
+    /// After a failure: what was to be committed did not happen, and that is what the record will say.
+    ///
+    /// Events that were only handed over are all kept. Refused commits beyond the bound are counted instead.
+    fn keep_refused(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
+        for index in commits.rev() {
+            if self.unwritten.len() > self.most_unwritten {
+                self.unwritten.remove(index);
+                self.status.missed.fetch_add(1, Ordering::AcqRel);
+            } else if let Some(event) = self.unwritten.get_mut(index) {
+                event.step = Step::Refused {
+                    code: Code::Io,
+                    message: "the audit could not be written".into(),
+                };
+            }
+        }
+    }
+}
+
+fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let at = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let mut missed = Some(missed);
+    events
+        .iter()
+        .map(|event| {
+            let missed = missed.take().unwrap_or_default();
+            head.seal(at, missed, event.clone())
+                .map_err(io::Error::other)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::sink::MemoryAudit;
+    use crate::audit::tests::refused;
+    use std::sync::{Condvar, Mutex};
+
+    /// A sink that waits or fails when told to.
+    #[derive(Clone)]
+    struct Moody {
+        memory: MemoryAudit,
+        mood: Arc<(Mutex<Mood>, Condvar)>,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mood {
+        Well,
+        Asleep,
+        Full,
+    }
+
+    impl Moody {
+        fn new() -> Self {
+            Self {
+                memory: MemoryAudit::new(1000),
+                mood: Arc::new((Mutex::new(Mood::Well), Condvar::new())),
+            }
+        }
+
+        fn set(&self, mood: Mood) {
+            *self.mood.0.lock().unwrap() = mood;
+            self.mood.1.notify_all();
+        }
+
+        /// Returns once `records` are kept.
+        fn wait_for(&self, records: u64) {
+            let mood = self.mood.0.lock().unwrap();
+            let missing = |_: &mut Mood| self.memory.head().next < records;
+            drop(self.mood.1.wait_while(mood, missing).unwrap());
+        }
+
+        fn messages(&self) -> Vec<String> {
+            let said = |record: &Record| match &record.event().step {
+                Step::Refused { code, message } => format!("{code}: {message}"),
+                other => format!("{other:?}"),
+            };
+            self.memory.records().iter().map(said).collect()
+        }
+    }
+
+    impl AuditSink for Moody {
+        fn head(&self) -> Head {
+            self.memory.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            let mood = self.mood.0.lock().unwrap();
+            let mood = self
+                .mood
+                .1
+                .wait_while(mood, |mood| *mood == Mood::Asleep)
+                .unwrap();
+            match *mood {
+                Mood::Full => Err(io::ErrorKind::StorageFull.into()),
+                Mood::Well | Mood::Asleep => {
+                    self.memory.keep(records)?;
+                    self.mood.1.notify_all();
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_kept_in_the_order_they_came() {
+        let sink = MemoryAudit::new(10);
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        for n in 0..20 {
+            audit.record(refused(&n.to_string())).unwrap();
+        }
+        audit.flush().await.unwrap();
+        let kept: Vec<u64> = sink.records().iter().map(Record::seq).collect();
+        assert_eq!(kept, (10..20).collect::<Vec<_>>());
+        assert_eq!(sink.head().next, 20);
+    }
+
+    #[test]
+    fn a_committed_event_is_kept_when_commit_returns_and_so_is_what_came_before() {
+        let sink = MemoryAudit::new(10);
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        audit.record(refused("before")).unwrap();
+        audit.commit(refused("effect")).unwrap();
+        assert_eq!(sink.records().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_full_audit_refuses_without_waiting_and_the_next_record_counts_it() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 4).unwrap();
+        sink.set(Mood::Asleep);
+        let taken = (0..100)
+            .filter(|n| audit.record(refused(&n.to_string())).is_ok())
+            .count();
+        assert!((4..=9).contains(&taken), "{taken}");
+        assert!(matches!(
+            audit.record(refused("late")),
+            Err(AuditError::Full)
+        ));
+        sink.set(Mood::Well);
+        audit.flush().await.unwrap();
+        audit.commit(refused("after")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len(), taken + 1);
+        let missed: u64 = records.iter().map(Record::missed).sum();
+        assert_eq!(missed, 101 - taken as u64);
+    }
+
+    #[test]
+    fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        audit.commit(refused("first")).unwrap();
+        sink.set(Mood::Full);
+        assert!(matches!(
+            audit.commit(refused("never happened")),
+            Err(AuditError::Write(_))
+        ));
+        assert!(matches!(
+            audit.record(refused("refused")),
+            Err(AuditError::Failing)
+        ));
+        sink.set(Mood::Well);
+        audit.commit(refused("last")).unwrap();
+        audit.record(refused("handed over")).unwrap();
+        assert_eq!(
+            sink.messages(),
+            [
+                "NOT_FOUND: first",
+                "IO: the audit could not be written",
+                "NOT_FOUND: last"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failing_sink_is_tried_again_without_being_asked() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        sink.set(Mood::Full);
+        audit.record(refused("kept")).unwrap();
+        assert!(audit.flush().await.is_err());
+        sink.set(Mood::Well);
+        sink.wait_for(1);
+        assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
+    }
+
+    #[test]
+    fn refused_commits_do_not_pile_up_while_the_sink_fails() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 3).unwrap();
+        sink.set(Mood::Full);
+        for _ in 0..10 {
+            assert!(audit.commit(refused("never happened")).is_err());
+        }
+        sink.set(Mood::Well);
+        audit.commit(refused("last")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len(), 4);
+        assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
+    }
+
+    #[test]
+    fn a_sink_that_panics_closes_the_audit() {
+        struct Broken;
+        impl AuditSink for Broken {
+            fn head(&self) -> Head {
+                Head::default()
+            }
+            fn keep(&mut self, _: &[Record]) -> io::Result<()> {
+                panic!("a fault of the sink")
+            }
+        }
+        let audit = Audit::start(Broken, 10).unwrap();
+        assert!(matches!(
+            audit.commit(refused("x")),
+            Err(AuditError::Closed)
+        ));
+        assert!(matches!(
+            audit.commit(refused("y")),
+            Err(AuditError::Closed)
+        ));
+    }
+}

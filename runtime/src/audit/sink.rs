@@ -1,0 +1,503 @@
+//! Sealed records in, a place that keeps them out: memory for tests and hosts, a file of JSON lines for the record.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::chain::{Head, Record, read_line};
+use super::verify::{BreakReason, MAX_LINE};
+
+/// Where records go. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with a store of their own.
+///
+/// It is called on one thread and may block. It promises that [`keep`](Self::keep) keeps all records
+/// or none, and that what was kept outlives this process if the sink does.
+pub trait AuditSink: Send + 'static {
+    /// Where the chain stands that the next record continues.
+    fn head(&self) -> Head;
+
+    /// Keeps `records`, all or none.
+    ///
+    /// # Errors
+    /// The system's. The runtime refuses calls until a later one succeeds.
+    fn keep(&mut self, records: &[Record]) -> io::Result<()>;
+}
+
+impl AuditSink for Box<dyn AuditSink> {
+    fn head(&self) -> Head {
+        (**self).head()
+    }
+
+    fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+        (**self).keep(records)
+    }
+}
+
+/// Keeps the latest records in memory; clones share them.
+#[derive(Clone, Debug)]
+pub struct MemoryAudit {
+    ring: Arc<Mutex<Ring>>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    records: VecDeque<Record>,
+    capacity: usize,
+    head: Head,
+}
+
+impl MemoryAudit {
+    /// Keeps at most `capacity` records; older ones go, and the head of the chain stays.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let ring = Ring {
+            records: VecDeque::new(),
+            capacity,
+            head: Head::default(),
+        };
+        Self {
+            ring: Arc::new(Mutex::new(ring)),
+        }
+    }
+
+    /// The records that are still kept, oldest first.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        self.with(|ring| ring.records.iter().cloned().collect())
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Ring) -> T) -> T {
+        look(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl AuditSink for MemoryAudit {
+    fn head(&self) -> Head {
+        self.with(|ring| ring.head)
+    }
+
+    fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+        self.with(|ring| {
+            for record in records {
+                if ring.records.len() >= ring.capacity {
+                    ring.records.pop_front();
+                }
+                if ring.capacity > 0 {
+                    ring.records.push_back(record.clone());
+                }
+                ring.head = Head {
+                    next: record.seq() + 1,
+                    hash: record.hash(),
+                };
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Why a file cannot keep the audit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditFileError {
+    /// It cannot be opened: it is there already, is a link, or the system refuses.
+    #[error("cannot open the audit file")]
+    Open(#[source] io::Error),
+    /// It is not a regular file.
+    #[error("the audit file is not a regular file")]
+    NotRegular,
+    /// Another process writes to it.
+    #[error("the audit file is in use")]
+    InUse,
+    /// Its last record is not intact, so there is nothing to continue.
+    #[error("the audit file does not end in an intact record")]
+    Broken(#[source] BreakReason),
+    /// A torn last line could not be set aside.
+    #[error("cannot set the torn last line aside")]
+    SetAside(#[source] io::Error),
+}
+
+/// The rest of a line that a crash cut off. It is kept, beside the audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornLine {
+    /// How many bytes.
+    pub bytes: usize,
+    /// The file they were moved to.
+    pub kept_in: PathBuf,
+}
+
+/// Keeps records as JSON lines in a file that only its owner may read.
+///
+/// A record survives the end of the process as soon as it was handed to the system; the file is not synced to
+/// the disk. One process at a time writes to a file.
+#[derive(Debug)]
+pub struct JsonLines {
+    file: File,
+    /// Length of the intact records.
+    length: u64,
+    /// A write failed and may have left a part.
+    unclean: bool,
+    head: Head,
+    torn: Option<TornLine>,
+}
+
+impl JsonLines {
+    /// Begins a chain in a new file.
+    ///
+    /// # Errors
+    /// [`AuditFileError::Open`] if anything stands at `path` already.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
+        let file = open(path.as_ref(), OpenOptions::new().create_new(true))?;
+        Self::over(file)
+    }
+
+    /// Continues the chain in a file, or begins one if there is no file.
+    ///
+    /// The last record is checked; [`verify`](super::verify) checks them all. A torn last line is moved
+    /// to a file beside it, which [`torn`](Self::torn) names.
+    ///
+    /// # Errors
+    /// [`AuditFileError`] if it cannot be opened, is in use or does not end in an intact record.
+    pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
+        let path = path.as_ref();
+        let mut this = Self::over(open(path, OpenOptions::new().create(true))?)?;
+        let tail = Tail::read(&mut this.file).map_err(AuditFileError::Open)?;
+        if let Some(line) = tail.last {
+            let link = read_line(&line).map_err(AuditFileError::Broken)?;
+            this.head = Head {
+                next: link.seq + 1,
+                hash: link.hash,
+            };
+        }
+        this.length = tail.intact;
+        if !tail.torn.is_empty() {
+            this.torn =
+                Some(set_aside(path, this.head, &tail.torn).map_err(AuditFileError::SetAside)?);
+            this.file
+                .set_len(this.length)
+                .map_err(AuditFileError::SetAside)?;
+        }
+        Ok(this)
+    }
+
+    /// The torn last line that [`append`](Self::append) found, if it found one.
+    #[must_use]
+    pub fn torn(&self) -> Option<&TornLine> {
+        self.torn.as_ref()
+    }
+
+    fn over(file: File) -> Result<Self, AuditFileError> {
+        if !file.metadata().map_err(AuditFileError::Open)?.is_file() {
+            return Err(AuditFileError::NotRegular);
+        }
+        file.try_lock().map_err(|error| match error {
+            std::fs::TryLockError::WouldBlock => AuditFileError::InUse,
+            std::fs::TryLockError::Error(error) => AuditFileError::Open(error),
+        })?;
+        Ok(Self {
+            file,
+            length: 0,
+            unclean: false,
+            head: Head::default(),
+            torn: None,
+        })
+    }
+}
+
+impl AuditSink for JsonLines {
+    fn head(&self) -> Head {
+        self.head
+    }
+
+    fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+        let Some(last) = records.last() else {
+            return Ok(());
+        };
+        let mut bytes = Vec::with_capacity(records.iter().map(|r| r.line().len() + 1).sum());
+        for record in records {
+            bytes.extend_from_slice(record.line().as_bytes());
+            bytes.push(b'\n');
+        }
+        if self.unclean {
+            self.file.set_len(self.length)?;
+        } else if self.file.metadata()?.len() != self.length {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the audit file was changed by someone else",
+            ));
+        }
+        self.unclean = true;
+        self.file.write_all(&bytes)?;
+        self.unclean = false;
+        self.length += bytes.len() as u64;
+        self.head = Head {
+            next: last.seq() + 1,
+            hash: last.hash(),
+        };
+        Ok(())
+    }
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> Result<File, AuditFileError> {
+    options.read(true).append(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // Not blocking: a FIFO must be refused, not waited for.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        options.mode(0o600).custom_flags(flags.bits().cast_signed());
+    }
+    options.open(path).map_err(AuditFileError::Open)
+}
+
+/// The end of a file of lines.
+#[derive(Default)]
+struct Tail {
+    /// The last whole line, without its line break.
+    last: Option<Vec<u8>>,
+    /// Length of all whole lines.
+    intact: u64,
+    /// What follows them.
+    torn: Vec<u8>,
+}
+
+impl Tail {
+    fn read(file: &mut File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let mut window = 64 << 10;
+        loop {
+            let start = length.saturating_sub(window);
+            file.seek(SeekFrom::Start(start))?;
+            let mut bytes = Vec::new();
+            io::Read::take(&mut *file, length - start).read_to_end(&mut bytes)?;
+            if let Some(tail) = Self::within(bytes, start) {
+                return Ok(tail);
+            }
+            if window > 2 * MAX_LINE {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the last line is longer than any record",
+                ));
+            }
+            window *= 4;
+        }
+    }
+
+    /// The tail, if `bytes`, which stand at `start`, hold the whole last line.
+    fn within(mut bytes: Vec<u8>, start: u64) -> Option<Self> {
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
+            return (start == 0).then(|| Self {
+                torn: bytes,
+                ..Self::default()
+            });
+        };
+        let torn = bytes.split_off(end + 1);
+        bytes.pop();
+        let begin = match bytes.iter().rposition(|byte| *byte == b'\n') {
+            Some(before) => before + 1,
+            None if start == 0 => 0,
+            None => return None,
+        };
+        Some(Self {
+            last: Some(bytes.split_off(begin)),
+            intact: start + end as u64 + 1,
+            torn,
+        })
+    }
+}
+
+/// Moves a torn line to a new file named after the record that it would have been.
+fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
+    for attempt in 0..1000 {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".torn-{}-{attempt}", head.next));
+        let kept_in = PathBuf::from(name);
+        match open(&kept_in, OpenOptions::new().create_new(true)) {
+            Ok(mut file) => {
+                file.write_all(torn)?;
+                return Ok(TornLine {
+                    bytes: torn.len(),
+                    kept_in,
+                });
+            }
+            Err(AuditFileError::Open(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(AuditFileError::Open(error)) => return Err(error),
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verify::verify;
+    use super::*;
+    use crate::audit::tests::refused;
+
+    fn write(sink: &mut JsonLines, messages: &[&str]) {
+        let mut head = sink.head();
+        let records: Vec<Record> = messages
+            .iter()
+            .map(|message| head.seal(0, 0, refused(message)).unwrap())
+            .collect();
+        sink.keep(&records).unwrap();
+        assert_eq!(sink.head(), head);
+    }
+
+    fn records_in(path: &Path) -> u64 {
+        let file = io::BufReader::new(File::open(path).unwrap());
+        verify(file).unwrap().records
+    }
+
+    #[test]
+    fn an_appended_file_continues_the_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
+        let mut again = JsonLines::append(&path).unwrap();
+        assert_eq!(again.torn(), None);
+        write(&mut again, &["c"]);
+        assert_eq!(records_in(&path), 3);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_created_and_a_missing_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        write(&mut JsonLines::append(&path).unwrap(), &["a"]);
+        assert!(matches!(
+            JsonLines::create(&path),
+            Err(AuditFileError::Open(_))
+        ));
+        assert_eq!(records_in(&path), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        JsonLines::create(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_and_a_fifo_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link, fifo) = (
+            dir.path().join("target"),
+            dir.path().join("link"),
+            dir.path().join("fifo"),
+        );
+        std::fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(matches!(
+            JsonLines::append(&link),
+            Err(AuditFileError::Open(_))
+        ));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+        assert!(matches!(
+            JsonLines::append(&fifo),
+            Err(AuditFileError::NotRegular)
+        ));
+        assert!(JsonLines::append(&target).is_ok());
+    }
+
+    #[test]
+    fn two_writers_do_not_share_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let first = JsonLines::create(&path).unwrap();
+        assert!(matches!(
+            JsonLines::append(&path),
+            Err(AuditFileError::InUse)
+        ));
+        drop(first);
+        assert!(JsonLines::append(&path).is_ok());
+    }
+
+    #[test]
+    fn a_changed_last_record_is_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("\"b\"", "\"x\"")).unwrap();
+        assert!(matches!(
+            JsonLines::append(&path),
+            Err(AuditFileError::Broken(BreakReason::Changed))
+        ));
+    }
+
+    #[test]
+    fn a_crash_at_any_byte_loses_no_whole_record_and_no_torn_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = dir.path().join("whole");
+        write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
+        let bytes = std::fs::read(&whole).unwrap();
+        for (number, end) in (0..bytes.len()).step_by(7).enumerate() {
+            let path = dir.path().join(format!("cut-{number}"));
+            let (kept, _) = bytes.split_at(end);
+            std::fs::write(&path, kept).unwrap();
+            let intact = kept
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+            let mut sink = JsonLines::append(&path).unwrap();
+            let torn = sink
+                .torn()
+                .map(|torn| std::fs::read(&torn.kept_in).unwrap());
+            assert_eq!(torn.unwrap_or_default(), kept[intact..]);
+            write(&mut sink, &["after"]);
+            let lines = kept.iter().filter(|byte| **byte == b'\n').count() as u64;
+            assert_eq!(records_in(&path), lines + 1);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_before_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut sink = JsonLines::create(&path).unwrap();
+        write(&mut sink, &["a"]);
+        sink.file.write_all(b"{\"seq\":1,\"at").unwrap();
+        sink.unclean = true;
+        write(&mut sink, &["b"]);
+        assert_eq!(records_in(&path), 2);
+    }
+
+    #[test]
+    fn what_someone_else_wrote_stops_the_audit_and_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut sink = JsonLines::create(&path).unwrap();
+        write(&mut sink, &["a"]);
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(b"forged\n").unwrap();
+        let record = sink.head().seal(0, 0, refused("b")).unwrap();
+        assert!(sink.keep(&[record]).is_err());
+        assert!(
+            std::fs::read_to_string(&path)
+                .unwrap()
+                .ends_with("forged\n")
+        );
+    }
+
+    #[test]
+    fn a_ring_forgets_records_and_keeps_the_head() {
+        let mut ring = MemoryAudit::new(2);
+        let mut head = Head::default();
+        for _ in 0..5 {
+            let record = head.seal(0, 0, refused("x")).unwrap();
+            ring.keep(&[record]).unwrap();
+        }
+        let kept: Vec<u64> = ring.records().iter().map(Record::seq).collect();
+        assert_eq!((kept, ring.head()), (vec![3, 4], head));
+    }
+}

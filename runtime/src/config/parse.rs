@@ -1,0 +1,59 @@
+//! JSON in, a configuration out; or the JSON pointer of the member that cannot be read.
+
+use serde_json::Value;
+
+use super::{Config, RootConfig};
+use crate::path::VirtualPath;
+use crate::policy::{Access, At, Field, FieldScope, PolicyError, Reading};
+
+impl Config {
+    /// Reads a configuration; `roots[].path` is where a root stands in the namespace.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
+    pub fn parse(value: &Value) -> Result<Self, PolicyError> {
+        let mut config = Self::new();
+        for (key, at) in At::top(value).members()? {
+            Field::check(key, FieldScope::Configuration, at.pointer())?;
+            match key {
+                "roots" => {
+                    config.roots = at
+                        .items()?
+                        .map(|item| root(&item))
+                        .collect::<Result<_, _>>()?
+                }
+                "grantable" => config.grantable = at.patterns()?,
+                "allow" => config.allow = at.patterns()?,
+                "protect" => config.protect = at.globs(Reading::Deny)?,
+                "strict" => config.strict = at.flag()?,
+                "otel_endpoint" => config.otel_endpoint = Some(at.text()?.to_owned()),
+                _ => config.policy.set(key, &at)?,
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn root(at: &At<'_>) -> Result<RootConfig, PolicyError> {
+    let mut root = RootConfig::new(VirtualPath::top());
+    let mut mount = None;
+    for (key, at) in at.members()? {
+        Field::check(
+            &format!("roots/{key}"),
+            FieldScope::Configuration,
+            at.pointer(),
+        )?;
+        match key {
+            "path" => mount = Some(at.path()?),
+            "default" => root.default = at.flag()?,
+            "access" => root.access = at.one_of(&Access::ALL, Access::as_str)?,
+            "blocked" => root.blocked = at.flag()?,
+            "allow" => root.allow = at.globs(Reading::Allow)?,
+            "deny" => root.deny = at.globs(Reading::Deny)?,
+            "immutable" => root.immutable = at.globs(Reading::Deny)?,
+            _ => return Err(at.invalid("is no known key")),
+        }
+    }
+    root.mount = mount.ok_or_else(|| at.invalid("must have a `path`"))?;
+    Ok(root)
+}

@@ -1,0 +1,419 @@
+//! Directories, tools, an approver and a log in, one runtime that spawns workers out: the one door.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ractor::Actor;
+
+use crate::artifact::{Artifact, ArtifactStore, Reader};
+use crate::audit::{Audit, AuditSink, MemoryAudit};
+use crate::config::{Config, RootConfig};
+use crate::error::CallError;
+use crate::path::{PathError, VirtualPath};
+use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
+use crate::policy::{Authority, Policy, PolicyError};
+use crate::root::{Root, RootError, RootTable};
+use crate::scope::{ScopeError, ScopePattern};
+use crate::supervisor::{Core, Revoked, SpawnError, Supervisor};
+use crate::tool::{RegistryError, ToolSet};
+use crate::worker::{Admission, Deadlines, Pool, PoolSize, Turns, Worker, WorkerSpec};
+
+/// Why a runtime was not built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A mount is no path.
+    #[error("`{0}` cannot be a mount")]
+    Mount(String, #[source] PathError),
+    /// A grantable pattern is none.
+    #[error(transparent)]
+    Grantable(#[from] ScopeError),
+    /// A directory cannot be a root.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The tools cannot be served.
+    #[error(transparent)]
+    Tools(#[from] RegistryError),
+    /// A thread or actor did not start.
+    #[error("a part of the runtime did not start")]
+    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A root as it was configured: what workers see, and where it is.
+#[derive(Debug)]
+struct Place {
+    config: RootConfig,
+    host: PathBuf,
+    cross_mounts: bool,
+}
+
+/// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
+pub struct RuntimeBuilder {
+    places: Vec<Result<Place, BuildError>>,
+    config: Config,
+    tools: ToolSet,
+    approver: Option<Arc<dyn Approver>>,
+    sink: Box<dyn AuditSink>,
+    audit_capacity: usize,
+    asks: AskLimits,
+    patience: Duration,
+    artifacts: (usize, usize),
+    admission: Admission,
+    call_limit: Duration,
+    max_depth: usize,
+    io_threads: usize,
+    fault: Option<BuildError>,
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("places", &self.places)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            config: Config::new(),
+            tools: ToolSet::new(),
+            approver: None,
+            sink: Box::new(MemoryAudit::new(4096)),
+            audit_capacity: 8192,
+            asks: AskLimits::default(),
+            patience: Duration::from_secs(600),
+            artifacts: (256, 64 << 20),
+            admission: Admission::default(),
+            call_limit: Duration::from_secs(30),
+            max_depth: 8,
+            io_threads: 8,
+            fault: None,
+        }
+    }
+
+    /// Opens the directory `host` to workers, for reading and writing, as `/name`. The first root is where relative paths begin.
+    ///
+    /// Ambient authority is used for roots and nowhere else.
+    #[must_use]
+    pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
+        self.mounted(name, host.as_ref(), RootConfig::new)
+    }
+
+    /// Like [`RuntimeBuilder::root`], for reading only.
+    #[must_use]
+    pub fn root_read_only(self, name: &str, host: impl AsRef<Path>) -> Self {
+        self.mounted(name, host.as_ref(), RootConfig::read_only)
+    }
+
+    /// Opens the directory `host` as `root` says; file systems mounted inside it belong to it only if `cross_mounts`.
+    #[must_use]
+    pub fn root_with(
+        mut self,
+        root: RootConfig,
+        host: impl AsRef<Path>,
+        cross_mounts: bool,
+    ) -> Self {
+        self.places.push(Ok(Place {
+            config: root,
+            host: host.as_ref().to_path_buf(),
+            cross_mounts,
+        }));
+        self
+    }
+
+    fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
+        let mount = VirtualPath::top()
+            .join(name)
+            .map_err(|source| BuildError::Mount(crate::escape(name).into(), source));
+        let default = self.places.is_empty();
+        let place = |mount| Place {
+            config: RootConfig {
+                default,
+                ..root(mount)
+            },
+            host: host.to_path_buf(),
+            cross_mounts: false,
+        };
+        self.places.push(mount.map(place));
+        self
+    }
+
+    /// Sets everything else that a person configures; roots given here have no directory behind them.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Keeps every worker to `policy`, whatever its own allows.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.config = self.config.policy(policy);
+        self
+    }
+
+    /// Lets people grant what `pattern` covers beyond the roots.
+    #[must_use]
+    pub fn grantable(mut self, pattern: &str) -> Self {
+        match pattern.parse::<ScopePattern>() {
+            Ok(pattern) => self.config = self.config.grantable(pattern),
+            Err(error) => self.fault = self.fault.or(Some(error.into())),
+        }
+        self
+    }
+
+    /// Adds tools.
+    #[must_use]
+    pub fn tools(mut self, tools: ToolSet) -> Self {
+        self.tools = self.tools.and(tools);
+        self
+    }
+
+    /// Sets who answers when a call must ask. Without one, such a call is refused with `SCOPE_REQUIRED`.
+    #[must_use]
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Sets where the audit goes; else the last 4,096 records are kept in memory.
+    #[must_use]
+    pub fn audit(mut self, sink: impl AuditSink) -> Self {
+        self.sink = Box::new(sink);
+        self
+    }
+
+    /// Sets how many audit events may wait to be written; beyond that calls are refused with `BUSY`.
+    #[must_use]
+    pub fn audit_capacity(mut self, events: usize) -> Self {
+        self.audit_capacity = events;
+        self
+    }
+
+    /// Sets how often people are asked, and how long a question waits (10 minutes by default).
+    #[must_use]
+    pub fn asks(mut self, limits: AskLimits, patience: Duration) -> Self {
+        (self.asks, self.patience) = (limits, patience);
+        self
+    }
+
+    /// Sets of how many calls the artifacts are kept, and how many bytes of them (256 and 64 MiB by default; 0 is no limit).
+    #[must_use]
+    pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
+        self.artifacts = (calls, bytes);
+        self
+    }
+
+    /// Sets how much one worker may have under way.
+    #[must_use]
+    pub fn admission(mut self, bounds: Admission) -> Self {
+        self.admission = bounds;
+        self
+    }
+
+    /// Sets the longest a call may work, waiting for people not counted (30 seconds by default).
+    #[must_use]
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// Sets how deep a delegation may go (8 by default).
+    #[must_use]
+    pub fn max_depth(mut self, depth: usize) -> Self {
+        self.max_depth = depth;
+        self
+    }
+
+    /// Sets how many threads do file work (8 by default; twice as many while some hang).
+    #[must_use]
+    pub fn io_threads(mut self, threads: usize) -> Self {
+        self.io_threads = threads.max(1);
+        self
+    }
+
+    /// Opens the roots, starts the supervisors, and hands out the one [`GrantAuthority`].
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`BuildError`]
+    pub async fn build(self) -> Result<(Runtime, GrantAuthority), BuildError> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        self.tools.check()?;
+        let mut config = self.config;
+        let mut roots = Vec::new();
+        for place in self.places {
+            let Place {
+                config: root,
+                host,
+                cross_mounts,
+            } = place?;
+            roots.push(Arc::new(Root::open(
+                root.mount.clone(),
+                &host,
+                cross_mounts,
+            )?));
+            config = config.root(root);
+        }
+        let authority = Authority::configured(&config)?;
+        let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
+        let began = Instant::now();
+        let clock = Arc::new(move || began.elapsed());
+        let broker = BrokerConfig {
+            limits: self.asks,
+            patience: self.patience,
+            clock,
+            ..BrokerConfig::default()
+        };
+        let asks = self.approver.is_some();
+        let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
+        let broker = Broker::start(broker, audit.clone(), approver)
+            .await
+            .map_err(started)?;
+        let core = Arc::new(Core {
+            tools: self.tools,
+            names: config.namespace(),
+            authority,
+            roots: RootTable::new(roots),
+            audit,
+            broker: broker.clone(),
+            artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
+            asks,
+            admission: self.admission,
+            call_limit: self.call_limit,
+            max_depth: self.max_depth,
+            io: Pool::new("io", io_size(self.io_threads)),
+            cpu: Pool::new("cpu", cpu_size()),
+            deadlines: Deadlines::default(),
+            turns: Turns::default(),
+            calls: 0.into(),
+            workers: 0.into(),
+            registry: dashmap::DashMap::default(),
+            actors: dashmap::DashMap::default(),
+            tree: crate::supervisor::TreeLock::default(),
+            supervisors: OnceLock::new(),
+        });
+        let mut supervisors = Vec::new();
+        for _ in 0..cores() {
+            let started_one = Actor::spawn(None, Supervisor, Arc::downgrade(&core))
+                .await
+                .map_err(started)?;
+            supervisors.push(started_one.0);
+        }
+        // Nobody else has the core yet, so it is set once.
+        let _ = core.supervisors.set(supervisors);
+        Ok((
+            Runtime {
+                house: Arc::new(House { core }),
+            },
+            GrantAuthority::new(broker),
+        ))
+    }
+}
+
+fn started(error: impl std::error::Error + Send + Sync + 'static) -> BuildError {
+    BuildError::Start(Box::new(error))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn io_size(threads: usize) -> PoolSize {
+    PoolSize {
+        threads,
+        hard_cap: threads * 2,
+        queue: 4096,
+        per_root: (threads * 3 / 4).max(1),
+    }
+}
+
+fn cpu_size() -> PoolSize {
+    PoolSize {
+        threads: cores(),
+        hard_cap: cores(),
+        queue: 4096,
+        per_root: cores(),
+    }
+}
+
+/// What the handles on one runtime share; the last one to go takes all authority along.
+#[derive(Debug)]
+struct House {
+    core: Arc<Core>,
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+/// The one door: it spawns workers, and reads what they made.
+///
+/// Cloning it is cheap. When the last clone is dropped every worker loses its authority.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    house: Arc<House>,
+}
+
+impl Runtime {
+    /// Begins to put a runtime together.
+    #[must_use]
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::new()
+    }
+
+    /// Starts a worker beneath the configuration.
+    ///
+    /// # Errors
+    /// [`SpawnError::Policy`] if it asks for more than is configured, and the other reasons of [`SpawnError`].
+    pub async fn spawn(&self, spec: WorkerSpec) -> Result<Worker, SpawnError> {
+        self.house.core.spawn(None, spec).await.map(Worker::new)
+    }
+
+    /// Reads any artifact, for people.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it does not exist, or no longer.
+    pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
+        self.house.core.artifacts.get(uri, Reader::Host)
+    }
+
+    /// Waits until every audit event so far is written.
+    ///
+    /// # Errors
+    /// The log's, if it cannot be written.
+    pub async fn flush_audit(&self) -> Result<(), crate::audit::AuditError> {
+        self.house.core.audit.flush().await
+    }
+
+    /// Takes all authority from every worker, ends them, and waits until the audit is written.
+    pub async fn shutdown(&self) -> Revoked {
+        let mut all = Revoked {
+            workers: 0,
+            unfinished: 0,
+        };
+        for top in self.house.core.tops() {
+            let revoked = self.house.core.revoke(top).await;
+            all = Revoked {
+                workers: all.workers + revoked.workers,
+                unfinished: all.unfinished + revoked.unfinished,
+            };
+        }
+        // A log that cannot be written has told every caller so already.
+        let _ = self.flush_audit().await;
+        all
+    }
+}

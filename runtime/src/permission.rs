@@ -1,0 +1,330 @@
+//! A need that only a person can allow in, the question they are asked and the answer they give out.
+
+mod approver;
+mod authority;
+mod broker;
+mod desk;
+mod grants;
+mod ladder;
+mod ledger;
+mod record;
+mod terminal;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::call::Origin;
+use crate::effect::{ContentHash, Preview, PreviewToken};
+use crate::id::{CallId, QuestionId, ToolName, WorkerId};
+use crate::scope::{Scope, ScopePattern};
+
+pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
+pub use authority::{AuthorityError, GrantAuthority};
+pub(crate) use broker::{Answered, Broker, BrokerConfig, Ruling};
+pub use grants::GrantView;
+pub(crate) use grants::{Claimant, Redeemed};
+pub(crate) use ladder::ladder;
+pub use ledger::AskLimits;
+pub use terminal::Terminal;
+
+/// What one call asks of a person.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// Whose call it is.
+    pub worker: WorkerId,
+    /// The call.
+    pub call: CallId,
+    /// Who wrote the call.
+    pub origin: Origin,
+    /// The names from the outermost agent down to the one that asks.
+    pub agent_path: Vec<String>,
+    /// The session that the worker belongs to.
+    pub session: Arc<str>,
+    /// The tool.
+    pub tool: ToolName,
+    /// Its arguments, canonical: keys sorted at every level.
+    pub arguments: Value,
+    /// Hash of the canonical arguments.
+    pub arguments_hash: ContentHash,
+    /// One sentence for people, made by the runtime from the tool's template. It quotes the agent's words.
+    pub intent: String,
+    /// Exactly what has to be allowed.
+    pub needs: Vec<Scope>,
+    /// What the call would do, where the worker may look.
+    pub preview: Option<Preview>,
+    /// Wider and wider patterns a person may choose from; each rung covers all needs, the first exactly them.
+    pub ladder: Vec<Vec<ScopePattern>>,
+    /// The widest that may be granted here.
+    pub ceiling: Vec<ScopePattern>,
+    /// A protected name is among the needs: only exactly them can be allowed.
+    pub sensitive: bool,
+    /// The state of the files that the question was made from.
+    pub before: Option<PreviewToken>,
+}
+
+impl Request {
+    /// Whether a person may allow this call by `patterns`: they cover every need and nothing above the ceiling.
+    ///
+    /// No patterns at all means exactly the needs.
+    #[must_use]
+    pub fn fits(&self, patterns: &[ScopePattern]) -> bool {
+        let exact = |pattern: &ScopePattern| {
+            self.needs
+                .iter()
+                .any(|need| ScopePattern::of(need) == *pattern)
+        };
+        let may = |pattern: &ScopePattern| {
+            if self.sensitive {
+                exact(pattern)
+            } else {
+                exact(pattern) || self.ceiling.iter().any(|top| top.covers_pattern(pattern))
+            }
+        };
+        patterns.is_empty()
+            || self
+                .needs
+                .iter()
+                .all(|need| patterns.iter().any(|pattern| pattern.covers(need)))
+                && patterns.iter().all(may)
+    }
+
+    /// What `patterns` stands for: itself, or exactly the needs if it is empty.
+    pub(crate) fn meant(&self, patterns: Vec<ScopePattern>) -> Vec<ScopePattern> {
+        if patterns.is_empty() {
+            self.needs.iter().map(ScopePattern::of).collect()
+        } else {
+            patterns
+        }
+    }
+}
+
+/// A request as it is put to a person.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Question {
+    /// Names it in answers.
+    pub id: QuestionId,
+    /// When it was asked, since the runtime began.
+    pub asked_at: Duration,
+    /// When it ends unanswered, since the runtime began.
+    pub expires_at: Duration,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What a person says to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It may.
+    Allow {
+        /// What may be done; empty for exactly what was asked.
+        #[serde(default)]
+        patterns: Vec<ScopePattern>,
+        /// For how long.
+        lifetime: Lifetime,
+        /// Whether the worker's sub-agents may use it too.
+        #[serde(default)]
+        descendants: bool,
+    },
+    /// It may not.
+    Deny {
+        /// What the agent is told.
+        #[serde(default)]
+        note: Option<String>,
+    },
+}
+
+impl Answer {
+    /// Exactly what was asked, this once.
+    pub const ONCE: Self = Self::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Once,
+        descendants: false,
+    };
+    /// No, without a word.
+    pub const DENY: Self = Self::Deny { note: None };
+}
+
+/// How long a person's yes holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifetime {
+    /// For the call that asked, and no other.
+    Once,
+    /// For this many calls of the worker, the one that asked among them.
+    Uses(NonZeroU32),
+    /// For this long, for the worker.
+    #[serde(rename = "for_ms", with = "millis")]
+    For(Duration),
+    /// Until the session ends, for the agent that asked.
+    Session,
+    /// For the agent that asked, in later sessions too.
+    Agent,
+}
+
+/// Who may use a grant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantHolder {
+    /// One worker; the grant ends with it.
+    Worker(WorkerId),
+    /// The agent of this path, in one session.
+    Session {
+        /// The session.
+        session: Arc<str>,
+        /// The agent's path, such as `main/tests`.
+        agent: Arc<str>,
+    },
+    /// The agent of this path, in every session.
+    Agent(Arc<str>),
+}
+
+/// How a question ended. None of these ever becomes another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// A person allowed it.
+    Granted,
+    /// A person, or whoever stands for one, refused it.
+    Denied,
+    /// Nobody answered in time.
+    Expired,
+    /// Nobody waits for the answer any more.
+    Cancelled,
+}
+
+/// How a question stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionState {
+    /// It waits for an answer.
+    Pending,
+    /// It ended.
+    Settled(Decision),
+}
+
+/// A grant that a person gives without being asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewGrant {
+    /// What it covers.
+    pub pattern: ScopePattern,
+    /// Who may use it.
+    pub holder: GrantHolder,
+    /// How long it holds; [`Lifetime::Once`] means one use.
+    pub lifetime: Lifetime,
+    /// Whether the holder's sub-agents may use it too.
+    pub descendants: bool,
+}
+
+mod millis {
+    use super::Duration;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::scope::Scope;
+
+    /// A request of worker `worker` that differs from others by `argument`.
+    pub(crate) fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
+        let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let ceiling = vec![ScopePattern::ANY];
+        let arguments = serde_json::json!({ "argument": argument });
+        Request {
+            worker: WorkerId(worker),
+            call: CallId(argument),
+            origin: Origin::Model,
+            agent_path: vec!["main".to_owned(), format!("agent{worker}")],
+            session: "session".into(),
+            tool: ToolName::new("edit_file"),
+            arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
+            arguments,
+            intent: "Edit a file".to_owned(),
+            preview: None,
+            ladder: ladder(&needs, &ceiling, false),
+            needs,
+            ceiling,
+            sensitive: false,
+            before: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(request: &Request, patterns: &[&str], fits: bool) {
+        let patterns: Vec<ScopePattern> =
+            patterns.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(request.fits(&patterns), fits, "{patterns:?}");
+    }
+
+    #[test]
+    fn an_answer_must_cover_every_need_and_stay_below_the_ceiling() {
+        let mut request = request(1, 1, &["write:file:/r/a/x", "write:file:/r/b"]);
+        request.ceiling = vec!["write:file:/r".parse().unwrap()];
+        check(&request, &[], true);
+        check(&request, &["write:file:/r/a/x", "write:file:/r/b"], true);
+        check(&request, &["write:file:/r"], true);
+        check(&request, &["write:file:/r/a"], false);
+        check(&request, &["write:file"], false);
+        check(&request, &["write:file:/r", "read"], false);
+    }
+
+    #[test]
+    fn a_sensitive_need_is_allowed_by_its_very_name_alone() {
+        let mut request = request(1, 1, &["write:file:/r/.mcp.json"]);
+        check(&request, &["write:file:/r"], true);
+        request.sensitive = true;
+        check(&request, &["write:file:/r"], false);
+        check(&request, &["write:file:/r/.mcp.json"], true);
+        check(&request, &[], true);
+    }
+
+    #[test]
+    fn the_exact_needs_fit_even_where_the_ceiling_does_not_reach() {
+        let mut request = request(1, 1, &["write:file:/r/x"]);
+        request.ceiling.clear();
+        check(&request, &["write:file:/r/x"], true);
+        check(&request, &["write:file:/r"], false);
+    }
+
+    #[test]
+    fn lifetimes_and_answers_survive_json() {
+        for (lifetime, text) in [
+            (Lifetime::Once, "\"once\""),
+            (
+                Lifetime::Uses(NonZeroU32::new(10).unwrap()),
+                "{\"uses\":10}",
+            ),
+            (
+                Lifetime::For(Duration::from_secs(3600)),
+                "{\"for_ms\":3600000}",
+            ),
+            (Lifetime::Session, "\"session\""),
+            (Lifetime::Agent, "\"agent\""),
+        ] {
+            assert_eq!(serde_json::to_string(&lifetime).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Lifetime>(text).unwrap(), lifetime);
+        }
+        let once: Answer = serde_json::from_str("{\"allow\":{\"lifetime\":\"once\"}}").unwrap();
+        assert_eq!(once, Answer::ONCE);
+    }
+}

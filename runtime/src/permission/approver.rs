@@ -1,0 +1,108 @@
+//! A question in, an answer out: whoever stands for the person.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use super::{Answer, Lifetime, Question};
+use crate::scope::ScopePattern;
+
+/// An answer on its way.
+pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
+
+/// Whoever answers questions. Implemented by [`DenyAll`], [`Scripted`], [`Terminal`](super::Terminal),
+/// [`Deferred`] and hosts with a user interface of their own.
+///
+/// Each question is decided on a task of its own, so a slow answer delays nobody else. The future is
+/// dropped once the question ended another way. One that panics is taken as a no.
+pub trait Approver: Send + Sync + 'static {
+    /// Decides on `question`. What it says is ignored if the question ended meanwhile.
+    fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;
+}
+
+/// Refuses everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DenyAll;
+
+impl Approver for DenyAll {
+    fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+        Box::pin(std::future::ready(Answer::DENY))
+    }
+}
+
+/// Says nothing: questions wait until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deferred;
+
+impl Approver for Deferred {
+    fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+        Box::pin(std::future::pending())
+    }
+}
+
+type Rule = Box<dyn Fn(&Question) -> Option<Answer> + Send + Sync>;
+
+/// Answers by rules, for tests and for hosts without a person; the first rule that speaks decides, and silence is a no.
+///
+/// ```
+/// use bailiwick::{Lifetime, Scripted};
+/// let docs_may_change = Scripted::new().allow("write:file:/repo/docs".parse()?, Lifetime::Session);
+/// # Ok::<(), bailiwick::ScopeError>(())
+/// ```
+#[derive(Default)]
+pub struct Scripted {
+    rules: Vec<Rule>,
+}
+
+impl Scripted {
+    /// No rules: refuses everything.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allows exactly what is asked, for `lifetime`, where `pattern` covers all of it.
+    #[must_use]
+    pub fn allow(self, pattern: ScopePattern, lifetime: Lifetime) -> Self {
+        self.rule(move |question| {
+            let needs = &question.request.needs;
+            needs
+                .iter()
+                .all(|need| pattern.covers(need))
+                .then_some(Answer::Allow {
+                    patterns: Vec::new(),
+                    lifetime,
+                    descendants: false,
+                })
+        })
+    }
+
+    /// Adds a rule that answers, or leaves it to the next.
+    #[must_use]
+    pub fn rule(
+        mut self,
+        rule: impl Fn(&Question) -> Option<Answer> + Send + Sync + 'static,
+    ) -> Self {
+        self.rules.push(Box::new(rule));
+        self
+    }
+}
+
+impl Approver for Scripted {
+    fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
+        Box::pin(async move {
+            self.rules
+                .iter()
+                .find_map(|rule| rule(question))
+                .unwrap_or(Answer::DENY)
+        })
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted")
+            .field("rules", &self.rules.len())
+            .finish()
+    }
+}

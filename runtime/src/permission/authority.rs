@@ -1,0 +1,108 @@
+//! A person's word in, grants and answers out: the one handle that can widen what workers may do.
+
+use super::broker::Broker;
+use super::{Answer, Decision, GrantView, NewGrant, Question};
+use crate::audit::AuditError;
+use crate::id::{GrantId, QuestionId, WorkerId};
+
+/// Why a person's word had no effect.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// There is no such question, or it ended long ago.
+    #[error("there is no such question")]
+    NoQuestion,
+    /// The question ended before, and an end is an end.
+    #[error("the question has ended already")]
+    Ended(Decision),
+    /// The answer leaves a need uncovered or reaches above what may be granted here.
+    #[error("the answer does not cover what is asked, or covers more than may be granted")]
+    DoesNotFit,
+    /// There is no such grant, or it ended.
+    #[error("there is no such grant")]
+    NoGrant,
+    /// Too many grants are live.
+    #[error("too many grants are live; revoke some")]
+    TooMany,
+    /// It cannot be recorded, so it is not done.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// The runtime is shut down.
+    #[error("the runtime is shut down")]
+    Closed,
+}
+
+/// Answers questions, grants and revokes: whoever holds it speaks for the person.
+///
+/// It is handed out once, when the runtime is built, and never reaches a model-facing path. It cannot be
+/// made, and there is no second one:
+/// ```compile_fail
+/// fn second(authority: &bailiwick::GrantAuthority) -> bailiwick::GrantAuthority {
+///     authority.clone()
+/// }
+/// ```
+/// ```compile_fail
+/// fn forged(broker: bailiwick::Broker) -> bailiwick::GrantAuthority {
+///     bailiwick::GrantAuthority { broker }
+/// }
+/// ```
+/// Its holder lends it:
+/// ```
+/// fn lent(authority: &bailiwick::GrantAuthority) -> &bailiwick::GrantAuthority {
+///     authority
+/// }
+/// ```
+#[derive(Debug)]
+pub struct GrantAuthority {
+    broker: Broker,
+}
+
+impl GrantAuthority {
+    pub(crate) fn new(broker: Broker) -> Self {
+        Self { broker }
+    }
+
+    /// The questions that wait for an answer, in the order they were asked.
+    pub async fn questions(&self) -> Vec<Question> {
+        self.broker.open_questions().await
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// [`AuthorityError`] if it ended, or the answer does not fit it. A second answer changes nothing.
+    pub async fn answer(&self, question: QuestionId, answer: Answer) -> Result<(), AuthorityError> {
+        self.broker.answer(question, answer).await
+    }
+
+    /// Grants without being asked. It never beats a deny, a protected name or a worker's own policy.
+    ///
+    /// # Errors
+    /// [`AuthorityError`] if there are too many grants or it cannot be recorded.
+    pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
+        self.broker.grant(grant).await
+    }
+
+    /// The live grants, in the order they were given.
+    pub async fn grants(&self) -> Vec<GrantView> {
+        self.broker.grants().await
+    }
+
+    /// Takes a grant back. When this returns, no effect that used it is under way and none will begin.
+    ///
+    /// # Errors
+    /// [`AuthorityError::NoGrant`] if it is gone already.
+    pub async fn revoke(&self, grant: GrantId) -> Result<(), AuthorityError> {
+        self.broker.revoke_grant(grant).await
+    }
+
+    /// Hears a worker again after a person refused it too often.
+    pub async fn unblock(&self, worker: WorkerId) {
+        self.broker.unblock(worker).await;
+    }
+
+    /// Ends a session: every grant that was to last as long as it is revoked.
+    pub async fn end_session(&self, session: &str) {
+        self.broker.end_session(session).await;
+    }
+}

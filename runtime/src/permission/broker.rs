@@ -1,0 +1,722 @@
+//! Requests of workers and the word of people in, rulings out: the actor that owns every question and grant.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::rpc::CallResult;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
+
+use super::desk::Desk;
+use super::grants::{Claimant, GrantView, Redeemed};
+use super::ledger::AskLimits;
+use super::{Answer, Approver, AuthorityError, Decision, NewGrant, Question, Request};
+use crate::audit::Audit;
+use crate::capability::Gate;
+use crate::error::{CallError, Code};
+use crate::id::{GrantId, QuestionId, WorkerId};
+use crate::scope::Scope;
+
+/// Tells the time since the runtime began; it never goes back.
+pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// How the broker treats people and workers.
+#[derive(Clone)]
+pub(crate) struct BrokerConfig {
+    pub(crate) limits: AskLimits,
+    /// How long a question waits for an answer.
+    pub(crate) patience: Duration,
+    /// How many grants may be live.
+    pub(crate) max_grants: usize,
+    /// How often questions and grants are looked through for what is over.
+    pub(crate) tick: Duration,
+    pub(crate) clock: TimeSource,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        let start = std::time::Instant::now();
+        Self {
+            limits: AskLimits::default(),
+            patience: Duration::from_secs(600),
+            max_grants: 10_000,
+            tick: Duration::from_secs(1),
+            clock: Arc::new(move || start.elapsed()),
+        }
+    }
+}
+
+impl fmt::Debug for BrokerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerConfig")
+            .field("limits", &self.limits)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) question: QuestionId,
+    pub(crate) ruling: Ruling,
+}
+
+/// What was said to a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Ruling {
+    /// It may, by these patterns.
+    Allowed(Redeemed),
+    /// It may not.
+    Refused {
+        /// Denied, expired or cancelled.
+        decision: Decision,
+        /// What the agent is told.
+        note: Option<String>,
+    },
+}
+
+pub(super) type AskPort = RpcReplyPort<Result<Answered, CallError>>;
+
+/// What the broker is told and asked.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A call wants to use grants.
+    Redeem(Claimant, Arc<[Scope]>, RpcReplyPort<Option<Redeemed>>),
+    /// A call needs a person's word.
+    Ask(Box<Request>, Claimant, AskPort),
+    /// A person answers.
+    Answer(QuestionId, Answer, RpcReplyPort<Result<(), AuthorityError>>),
+    /// The approver answers.
+    Decided(QuestionId, Answer),
+    /// A person wants to see what is open.
+    Questions(RpcReplyPort<Vec<Question>>),
+    /// A person wants to see what is granted.
+    Grants(RpcReplyPort<Vec<GrantView>>),
+    /// A person grants.
+    Grant(NewGrant, RpcReplyPort<Result<GrantId, AuthorityError>>),
+    /// A person takes a grant back.
+    Revoke(GrantId, RpcReplyPort<Option<Arc<Gate>>>),
+    /// A worker is no more.
+    ForgetWorker(WorkerId, RpcReplyPort<Vec<Arc<Gate>>>),
+    /// A session is over.
+    EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
+    /// A person hears a worker again.
+    Unblock(WorkerId, RpcReplyPort<()>),
+    /// Time has gone by.
+    Tick,
+}
+
+struct BrokerActor;
+
+/// What the actor starts from.
+struct Start {
+    config: BrokerConfig,
+    audit: Audit,
+    approver: Arc<dyn Approver>,
+}
+
+impl Actor for BrokerActor {
+    type Msg = Message;
+    type State = Desk;
+    type Arguments = Start;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Message>,
+        start: Start,
+    ) -> Result<Desk, ActorProcessingErr> {
+        me.send_interval(start.config.tick, || Message::Tick);
+        let approver = start.approver;
+        let show = Box::new(move |question| {
+            tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
+        });
+        Ok(Desk::new(&start.config, start.audit, show))
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        desk: &mut Desk,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Redeem(claimant, needs, port) => tell(port, desk.redeem(&claimant, &needs)),
+            Message::Ask(request, claimant, port) => desk.ask(*request, claimant, port),
+            Message::Answer(id, answer, port) => tell(port, desk.answer(id, answer)),
+            Message::Decided(id, answer) => desk.decide(id, answer),
+            Message::Questions(port) => tell(port, desk.questions()),
+            Message::Grants(port) => tell(port, desk.grants()),
+            Message::Grant(new, port) => tell(port, desk.grant(new)),
+            Message::Revoke(id, port) => tell(port, desk.revoke(id)),
+            Message::ForgetWorker(worker, port) => tell(port, desk.forget_worker(worker)),
+            Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
+            Message::Unblock(worker, port) => {
+                desk.unblock(worker);
+                tell(port, ());
+            }
+            Message::Tick => desk.tick(),
+        }
+        Ok(())
+    }
+}
+
+fn tell<T: Send + 'static>(port: RpcReplyPort<T>, reply: T) {
+    // Whoever asked may have gone meanwhile.
+    let _ = port.send(reply);
+}
+
+/// Lets the approver decide; if it panics, that is a no.
+async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRef<Message>) {
+    let mut reply = Reply {
+        broker,
+        id: question.id,
+        answer: Answer::Deny {
+            note: Some("nobody could be asked".to_owned()),
+        },
+    };
+    reply.answer = approver.decide(&question).await;
+}
+
+/// Tells the broker the answer when dropped, also while a panic unwinds.
+struct Reply {
+    broker: ActorRef<Message>,
+    id: QuestionId,
+    answer: Answer,
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        let answer = std::mem::replace(&mut self.answer, Answer::DENY);
+        // A broker that is gone has told everyone who waited.
+        let _ = self.broker.cast(Message::Decided(self.id, answer));
+    }
+}
+
+/// The way to the broker; clones share it. Once the broker is gone, every call returns an error at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Broker(ActorRef<Message>);
+
+impl Broker {
+    /// Starts the broker.
+    pub(crate) async fn start(
+        config: BrokerConfig,
+        audit: Audit,
+        approver: Arc<dyn Approver>,
+    ) -> Result<Self, SpawnErr> {
+        let start = Start {
+            config,
+            audit,
+            approver,
+        };
+        let (actor, _) = Actor::spawn(None, BrokerActor, start).await?;
+        Ok(Self(actor))
+    }
+
+    /// Spends one use of each grant needed, if live grants cover all `needs`.
+    pub(crate) async fn redeem(
+        &self,
+        claimant: Claimant,
+        needs: Arc<[Scope]>,
+    ) -> Result<Option<Redeemed>, CallError> {
+        self.call(|port| Message::Redeem(claimant, needs, port))
+            .await
+            .ok_or_else(closed)
+    }
+
+    /// Asks a person and waits for the ruling. Dropping the future withdraws the question.
+    pub(crate) async fn ask(
+        &self,
+        request: Request,
+        claimant: Claimant,
+    ) -> Result<Answered, CallError> {
+        self.call(|port| Message::Ask(Box::new(request), claimant, port))
+            .await
+            .ok_or_else(closed)?
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        id: QuestionId,
+        answer: Answer,
+    ) -> Result<(), AuthorityError> {
+        self.call(|port| Message::Answer(id, answer, port))
+            .await
+            .ok_or(AuthorityError::Closed)?
+    }
+
+    pub(crate) async fn open_questions(&self) -> Vec<Question> {
+        self.call(Message::Questions).await.unwrap_or_default()
+    }
+
+    pub(crate) async fn grants(&self) -> Vec<GrantView> {
+        self.call(Message::Grants).await.unwrap_or_default()
+    }
+
+    pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
+        self.call(|port| Message::Grant(new, port))
+            .await
+            .ok_or(AuthorityError::Closed)?
+    }
+
+    /// Takes a grant back and returns once no effect that used it is under way.
+    pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<(), AuthorityError> {
+        let gate = self
+            .call(|port| Message::Revoke(id, port))
+            .await
+            .ok_or(AuthorityError::Closed)?
+            .ok_or(AuthorityError::NoGrant)?;
+        gate.idle().await;
+        Ok(())
+    }
+
+    /// Cancels a worker's questions and ends its grants; returns once no effect that used them is under way.
+    pub(crate) async fn forget_worker(&self, worker: WorkerId) {
+        let gates = self.call(|port| Message::ForgetWorker(worker, port)).await;
+        idle(gates).await;
+    }
+
+    pub(crate) async fn end_session(&self, session: &str) {
+        let gates = self
+            .call(|port| Message::EndSession(session.into(), port))
+            .await;
+        idle(gates).await;
+    }
+
+    pub(crate) async fn unblock(&self, worker: WorkerId) {
+        self.call(|port| Message::Unblock(worker, port)).await;
+    }
+
+    /// Ends the broker; everyone who waits gets an error.
+    pub(crate) fn stop(&self) {
+        self.0.stop(None);
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> Message,
+    ) -> Option<T> {
+        match self.0.call(message, None).await {
+            Ok(CallResult::Success(reply)) => Some(reply),
+            Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => None,
+        }
+    }
+}
+
+async fn idle(gates: Option<Vec<Arc<Gate>>>) {
+    for gate in gates.into_iter().flatten() {
+        gate.idle().await;
+    }
+}
+
+fn closed() -> CallError {
+    CallError::new(Code::Cancelled, "the runtime is shut down")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{MemoryAudit, Step};
+    use crate::permission::tests::request;
+    use crate::permission::{Deciding, Deferred, DenyAll, GrantHolder, Lifetime, Ruling, Scripted};
+    use std::num::NonZeroU32;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    const NEED: &[&str] = &["write:file:/r/x"];
+
+    struct Stage {
+        broker: Broker,
+        seconds: Arc<AtomicU64>,
+        audit: Audit,
+        log: MemoryAudit,
+    }
+
+    async fn stage(approver: impl Approver) -> Stage {
+        let seconds = Arc::new(AtomicU64::new(0));
+        let now = Arc::clone(&seconds);
+        let config = BrokerConfig {
+            clock: Arc::new(move || Duration::from_secs(now.load(Ordering::SeqCst))),
+            ..BrokerConfig::default()
+        };
+        let log = MemoryAudit::new(100_000);
+        let audit = Audit::start(log.clone(), 100_000).unwrap();
+        let broker = Broker::start(config, audit.clone(), Arc::new(approver))
+            .await
+            .unwrap();
+        Stage {
+            broker,
+            seconds,
+            audit,
+            log,
+        }
+    }
+
+    impl Stage {
+        /// Asks on a task of its own; the question is in the broker's mailbox when this returns.
+        async fn asking(
+            &self,
+            request: Request,
+        ) -> tokio::task::JoinHandle<Result<Answered, CallError>> {
+            let (broker, claimant) = (self.broker.clone(), claimant(&request));
+            let asking = tokio::spawn(async move { broker.ask(request, claimant).await });
+            tokio::task::yield_now().await;
+            asking
+        }
+
+        async fn ask(&self, request: Request) -> Result<Answered, CallError> {
+            let claimant = claimant(&request);
+            self.broker.ask(request, claimant).await
+        }
+
+        /// The one question that is open, as soon as there is one.
+        async fn question(&self) -> QuestionId {
+            loop {
+                if let [question] = self.broker.open_questions().await.as_slice() {
+                    return question.id;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+
+        async fn steps(&self) -> Vec<Step> {
+            self.audit.flush().await.unwrap();
+            self.log
+                .records()
+                .iter()
+                .map(|record| record.event().step.clone())
+                .collect()
+        }
+    }
+
+    fn claimant(request: &Request) -> Claimant {
+        Claimant {
+            worker: request.worker,
+            ancestors: [].into(),
+            session: Arc::clone(&request.session),
+            agent: request.agent_path.join("/").into(),
+        }
+    }
+
+    fn uses(count: u32) -> Lifetime {
+        Lifetime::Uses(NonZeroU32::new(count).unwrap())
+    }
+
+    fn allow(lifetime: Lifetime) -> Answer {
+        Answer::Allow {
+            patterns: Vec::new(),
+            lifetime,
+            descendants: false,
+        }
+    }
+
+    fn refusal(answered: Result<Answered, CallError>) -> Decision {
+        match answered.unwrap().ruling {
+            Ruling::Refused { decision, .. } => decision,
+            Ruling::Allowed(redeemed) => panic!("{redeemed:?}"),
+        }
+    }
+
+    fn allowed(answered: Result<Answered, CallError>) -> Redeemed {
+        match answered.unwrap().ruling {
+            Ruling::Allowed(redeemed) => redeemed,
+            refused @ Ruling::Refused { .. } => panic!("{refused:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_yes_for_once_serves_the_call_that_asked_and_enters_no_book() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
+        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        assert_eq!(redeemed.patterns, ["write:file:/r/x".parse().unwrap()]);
+        assert_eq!(stage.broker.grants().await, []);
+        assert_eq!(
+            refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),
+            Decision::Denied
+        );
+    }
+
+    #[tokio::test]
+    async fn a_two_use_answer_makes_the_third_call_ask() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
+        let first = request(1, 1, NEED);
+        let (claimant, needs): (_, Arc<[Scope]>) = (claimant(&first), first.needs.clone().into());
+        assert_eq!(allowed(stage.ask(first).await).ids.len(), 1);
+        for expected in [true, false] {
+            let again = stage
+                .broker
+                .redeem(claimant.clone(), Arc::clone(&needs))
+                .await
+                .unwrap();
+            assert_eq!(again.is_some(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_beyond_the_uses_that_were_given_ask_anew() {
+        let stage = stage(Deferred).await;
+        let (first, second) = (
+            stage.asking(request(1, 1, NEED)).await,
+            stage.asking(request(1, 1, NEED)).await,
+        );
+        let id = stage.question().await;
+        stage.broker.answer(id, allow(uses(1))).await.unwrap();
+        allowed(first.await.unwrap());
+        let again = stage.question().await;
+        assert_ne!(again, id);
+        stage.broker.answer(again, Answer::DENY).await.unwrap();
+        assert_eq!(refusal(second.await.unwrap()), Decision::Denied);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sixty_four_calls_share_ten_uses_exactly() {
+        let stage = stage(DenyAll).await;
+        let grant = NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Worker(WorkerId(1)),
+            lifetime: uses(10),
+            descendants: false,
+        };
+        stage.broker.grant(grant).await.unwrap();
+        let sample = request(1, 1, NEED);
+        let needs: Arc<[Scope]> = sample.needs.clone().into();
+        let calls: Vec<_> = (0..64)
+            .map(|_| {
+                let (broker, claimant, needs) =
+                    (stage.broker.clone(), claimant(&sample), Arc::clone(&needs));
+                tokio::spawn(async move { broker.redeem(claimant, needs).await.unwrap().is_some() })
+            })
+            .collect();
+        let mut served = 0;
+        for call in calls {
+            served += usize::from(call.await.unwrap());
+        }
+        assert_eq!(served, 10);
+    }
+
+    #[tokio::test]
+    async fn a_question_without_an_answer_expires() {
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        let id = stage.question().await;
+        stage.seconds.store(600, Ordering::SeqCst);
+        stage.broker.0.cast(Message::Tick).unwrap();
+        assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
+        let late = stage.broker.answer(id, Answer::ONCE).await;
+        assert!(matches!(
+            late,
+            Err(AuthorityError::Ended(Decision::Expired))
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_broker_looks_at_the_time_by_itself() {
+        let stage = stage(Deferred).await;
+        stage.seconds.store(1, Ordering::SeqCst);
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        stage.seconds.store(601, Ordering::SeqCst);
+        assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
+    }
+
+    /// Never answers the first worker, answers others at once.
+    struct Slow(AtomicUsize);
+
+    impl Approver for Slow {
+        fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            match question.request.worker {
+                WorkerId(1) => Box::pin(std::future::pending()),
+                _ => Box::pin(std::future::ready(Answer::ONCE)),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_approver_delays_nobody_else() {
+        let stage = stage(Slow(AtomicUsize::new(0))).await;
+        let slow = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        allowed(stage.ask(request(2, 1, NEED)).await);
+        assert!(!slow.is_finished());
+        stage.broker.forget_worker(WorkerId(1)).await;
+        assert_eq!(refusal(slow.await.unwrap()), Decision::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn an_approver_that_panics_is_a_no() {
+        let stage = stage(Scripted::new().rule(|_| panic!("a fault of the approver"))).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_fit_is_a_no_from_an_approver_and_an_error_for_a_person() {
+        let elsewhere = Answer::Allow {
+            patterns: vec!["write:file:/q".parse().unwrap()],
+            lifetime: Lifetime::Session,
+            descendants: false,
+        };
+        let wrong = elsewhere.clone();
+        let scripted = stage(Scripted::new().rule(move |_| Some(wrong.clone()))).await;
+        assert_eq!(
+            refusal(scripted.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+        assert_eq!(scripted.broker.grants().await, []);
+        let person = stage(Deferred).await;
+        let asking = person.asking(request(1, 1, NEED)).await;
+        let id = person.question().await;
+        let error = person.broker.answer(id, elsewhere).await;
+        assert!(matches!(error, Err(AuthorityError::DoesNotFit)));
+        person.broker.answer(id, Answer::ONCE).await.unwrap();
+        allowed(asking.await.unwrap());
+    }
+
+    /// Counts what a person is shown and never answers.
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Approver for Counting {
+        fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_requests_shows_three_questions() {
+        let shown = Arc::new(AtomicUsize::new(0));
+        let stage = stage(Counting(Arc::clone(&shown))).await;
+        let mut waiting = Vec::new();
+        for n in 0..3 {
+            waiting.push(stage.asking(request(1, n, NEED)).await);
+        }
+        for n in 3..10_000 {
+            let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Busy);
+        }
+        assert_eq!(stage.broker.open_questions().await.len(), 3);
+        assert_eq!(shown.load(Ordering::SeqCst), 3);
+        assert!(waiting.iter().all(|asking| !asking.is_finished()));
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_refused_requests_shows_three_questions_too() {
+        let stage = stage(DenyAll).await;
+        for n in 0..3 {
+            assert_eq!(
+                refusal(stage.ask(request(1, n, NEED)).await),
+                Decision::Denied
+            );
+        }
+        for n in 3..100 {
+            let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::PermissionDenied);
+        }
+        stage.broker.unblock(WorkerId(1)).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 100, NEED)).await),
+            Decision::Denied
+        );
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_no_more_takes_its_question_along() {
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        asking.abort();
+        assert!(asking.await.unwrap_err().is_cancelled());
+        stage.broker.0.cast(Message::Tick).unwrap();
+        assert!(stage.broker.open_questions().await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn when_the_broker_is_gone_everyone_is_told() {
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        stage.broker.stop();
+        assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
+        let later = stage.ask(request(1, 2, NEED)).await;
+        assert_eq!(later.unwrap_err().code(), Code::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn revoking_waits_for_the_effect_under_way_and_lets_none_begin() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(1))).await;
+        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        let gate = Arc::clone(&redeemed.gates[0]);
+        let pass = gate.pass().unwrap();
+        let broker = stage.broker.clone();
+        let revoking = tokio::spawn(async move { broker.revoke_grant(redeemed.ids[0]).await });
+        while !gate.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!revoking.is_finished());
+        assert!(gate.pass().is_none());
+        drop(pass);
+        revoking.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_people_say_is_in_the_audit() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        allowed(stage.ask(request(1, 1, NEED)).await);
+        refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
+        let grant = stage.broker.grants().await[0].id;
+        stage.broker.revoke_grant(grant).await.unwrap();
+        let names: Vec<String> = stage
+            .steps()
+            .await
+            .iter()
+            .map(|step| {
+                serde_json::to_value(step).unwrap()["step"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "asked",
+                "granted",
+                "answered",
+                "asked",
+                "answered",
+                "grant_revoked"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_what_cannot_be_recorded() {
+        struct Full;
+        impl crate::audit::AuditSink for Full {
+            fn head(&self) -> crate::audit::Head {
+                crate::audit::Head::default()
+            }
+            fn keep(&mut self, _: &[crate::audit::Record]) -> std::io::Result<()> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+        }
+        let audit = Audit::start(Full, 10).unwrap();
+        let shown = Arc::new(AtomicUsize::new(0));
+        let approver = Arc::new(Counting(Arc::clone(&shown)));
+        let broker = Broker::start(BrokerConfig::default(), audit.clone(), approver)
+            .await
+            .unwrap();
+        let sample = request(1, 1, NEED);
+        let claimant = claimant(&sample);
+        audit.record(crate::audit::tests::refused("x")).unwrap();
+        audit.flush().await.unwrap_err();
+        let refused = broker.ask(sample, claimant).await.unwrap_err();
+        assert_eq!(
+            (refused.code(), shown.load(Ordering::SeqCst)),
+            (Code::Io, 0)
+        );
+        assert!(broker.open_questions().await.is_empty());
+    }
+}

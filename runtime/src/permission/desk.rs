@@ -1,0 +1,369 @@
+//! Messages to the broker in, replies and audit events out: the ledger of questions and the book of grants together.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use super::broker::{Answered, AskPort, BrokerConfig, Ruling, TimeSource};
+use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
+use super::ledger::{Asked, Ended, Ledger};
+use super::record::{about, holder, refused, whom};
+use super::{Answer, AuthorityError, Decision, GrantHolder, Lifetime, NewGrant, Question, Request};
+use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
+use crate::call::Origin;
+use crate::capability::Gate;
+use crate::error::CallError;
+use crate::id::{CallId, GrantId, QuestionId, WorkerId};
+use crate::scope::{Scope, ScopePattern};
+
+/// A call that waits for an answer.
+#[derive(Debug)]
+struct Waiter {
+    claimant: Claimant,
+    port: AskPort,
+}
+
+impl Waiter {
+    fn tell(self, reply: Result<Answered, CallError>) {
+        // The call may have been cancelled meanwhile.
+        let _ = self.port.send(reply);
+    }
+}
+
+/// The broker's state. Nothing here waits.
+pub(super) struct Desk {
+    ledger: Ledger<Waiter>,
+    book: GrantBook,
+    next_grant: u64,
+    max_grants: usize,
+    audit: Audit,
+    clock: TimeSource,
+    /// Puts a question to the approver, on a task of its own.
+    show: Box<dyn Fn(Question) -> AbortHandle + Send>,
+    shown: HashMap<QuestionId, AbortHandle>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        config: &BrokerConfig,
+        audit: Audit,
+        show: Box<dyn Fn(Question) -> AbortHandle + Send>,
+    ) -> Self {
+        Self {
+            ledger: Ledger::new(config.limits, config.patience),
+            book: GrantBook::default(),
+            next_grant: 1,
+            max_grants: config.max_grants,
+            audit,
+            clock: Arc::clone(&config.clock),
+            show,
+            shown: HashMap::new(),
+        }
+    }
+
+    pub(super) fn redeem(&mut self, claimant: &Claimant, needs: &[Scope]) -> Option<Redeemed> {
+        self.book.redeem(claimant, needs, (self.clock)())
+    }
+
+    pub(super) fn ask(&mut self, request: Request, claimant: Claimant, port: AskPort) {
+        self.end_overdue();
+        let call = request.call;
+        let waiter = Waiter { claimant, port };
+        let id = match self.ledger.ask(request, waiter, (self.clock)()) {
+            Asked::Opened(id) | Asked::Joined(id) => id,
+            Asked::Refused(waiter, reason) => return waiter.tell(Err(reason.into())),
+        };
+        if let Err(error) = self.put(id, call)
+            && let Some(waiter) = self.ledger.withdraw(id)
+        {
+            waiter.tell(Err(error.into()));
+        }
+    }
+
+    /// Records that `call` asks, then shows the question unless it is shown already.
+    fn put(&mut self, id: QuestionId, call: CallId) -> Result<(), AuditError> {
+        let Some(question) = self.ledger.question(id) else {
+            return Ok(());
+        };
+        let request = &question.request;
+        let needs = request.needs.as_slice().into();
+        let step = Step::Asked {
+            question: id,
+            needs,
+        };
+        let mut event = about(request, request.origin, step);
+        event.call = Some(call);
+        self.audit.record(event)?;
+        if !self.shown.contains_key(&id) {
+            self.shown.insert(id, (self.show)(question.clone()));
+        }
+        Ok(())
+    }
+
+    /// Ends a question as a person said, or says why it has no effect.
+    pub(super) fn answer(&mut self, id: QuestionId, answer: Answer) -> Result<(), AuthorityError> {
+        self.expire();
+        let Some(question) = self.ledger.question(id) else {
+            return Err(match self.ledger.state(id) {
+                Some(super::QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
+                Some(super::QuestionState::Pending) | None => AuthorityError::NoQuestion,
+            });
+        };
+        let request = question.request.clone();
+        match answer {
+            Answer::Deny { note } => {
+                let step = refused(id, Decision::Denied, note.clone());
+                self.record_end(&request, step)?;
+                let ended = self.ledger.answer(id, false, (self.clock)());
+                self.refuse(ended, note.as_deref());
+                Ok(())
+            }
+            Answer::Allow {
+                patterns,
+                lifetime,
+                descendants,
+            } => self.allow(id, &request, patterns, lifetime, descendants),
+        }
+    }
+
+    /// Ends a question as its approver said; an answer that has no effect is a refusal.
+    pub(super) fn decide(&mut self, id: QuestionId, answer: Answer) {
+        if self.answer(id, answer).is_err() && self.ledger.question(id).is_some() {
+            let note = Some("the answer could not be used");
+            let ended = self.ledger.answer(id, false, (self.clock)());
+            self.record_ended(ended.as_ref(), note);
+            self.refuse(ended, note);
+        }
+    }
+
+    fn allow(
+        &mut self,
+        id: QuestionId,
+        request: &Request,
+        patterns: Vec<ScopePattern>,
+        lifetime: Lifetime,
+        descendants: bool,
+    ) -> Result<(), AuthorityError> {
+        if !request.fits(&patterns) {
+            return Err(AuthorityError::DoesNotFit);
+        }
+        let patterns = request.meant(patterns);
+        let new = holder(request, lifetime).map(|holder| {
+            patterns.iter().map(move |pattern| NewGrant {
+                pattern: pattern.clone(),
+                holder: holder.clone(),
+                lifetime,
+                descendants,
+            })
+        });
+        let step = AnsweredStep {
+            question: id,
+            decision: Decision::Granted,
+            patterns: patterns.clone(),
+            lifetime: Some(lifetime),
+            note: None,
+        };
+        self.enter_all(new.into_iter().flatten())
+            .and_then(|entered| {
+                self.record_end(request, step).map_err(|error| {
+                    self.take_back(&entered);
+                    error.into()
+                })
+            })?;
+        let now = (self.clock)();
+        let Some(ended) = self.ledger.answer(id, true, now) else {
+            return Ok(());
+        };
+        self.hide(id);
+        for waiter in ended.waiters {
+            let redeemed = if lifetime == Lifetime::Once {
+                Some(Redeemed {
+                    patterns: patterns.clone(),
+                    ..Redeemed::default()
+                })
+            } else {
+                self.book.redeem(&waiter.claimant, &request.needs, now)
+            };
+            match redeemed {
+                Some(redeemed) => waiter.tell(Ok(Answered {
+                    question: id,
+                    ruling: Ruling::Allowed(redeemed),
+                })),
+                // The uses ran out among the calls that shared the question.
+                None => self.ask(request.clone(), waiter.claimant, waiter.port),
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters all grants or none.
+    fn enter_all(
+        &mut self,
+        grants: impl Iterator<Item = NewGrant>,
+    ) -> Result<Vec<GrantId>, AuthorityError> {
+        let mut entered = Vec::new();
+        for new in grants {
+            match self.grant(new) {
+                Ok(id) => entered.push(id),
+                Err(error) => {
+                    self.take_back(&entered);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(entered)
+    }
+
+    fn take_back(&mut self, entered: &[GrantId]) {
+        for id in entered {
+            self.revoke(*id);
+        }
+    }
+
+    /// Records a grant, then enters it.
+    pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
+        if self.book.len() >= self.max_grants {
+            return Err(AuthorityError::TooMany);
+        }
+        let id = GrantId(self.next_grant);
+        let (worker, agent) = whom(&new.holder);
+        self.audit.record(AuditEvent {
+            worker,
+            agent,
+            call: None,
+            tool: None,
+            origin: Origin::Human,
+            step: Step::Granted(Box::new(GrantedStep {
+                grant: id,
+                pattern: new.pattern.clone(),
+                holder: new.holder.clone(),
+                lifetime: new.lifetime,
+                descendants: new.descendants,
+            })),
+        })?;
+        self.next_grant += 1;
+        self.book.insert(id, new, (self.clock)());
+        Ok(id)
+    }
+
+    /// Closes the grant's gate; whoever revokes waits until it is idle.
+    pub(super) fn revoke(&mut self, id: GrantId) -> Option<Arc<Gate>> {
+        let (holder, gate) = self.book.revoke(id)?;
+        let (worker, agent) = whom(&holder);
+        // Closing is the safe side: a full audit counts the event it could not take.
+        let _ = self.audit.record(AuditEvent {
+            worker,
+            agent,
+            call: None,
+            tool: None,
+            origin: Origin::Human,
+            step: Step::GrantRevoked { grant: id },
+        });
+        Some(gate)
+    }
+
+    pub(super) fn forget_worker(&mut self, worker: WorkerId) -> Vec<Arc<Gate>> {
+        for ended in self.ledger.cancel_worker(worker) {
+            self.conclude(ended);
+        }
+        self.book.revoke_all(&GrantHolder::Worker(worker))
+    }
+
+    pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
+        self.book.end_session(session)
+    }
+
+    pub(super) fn unblock(&mut self, worker: WorkerId) {
+        self.ledger.unblock(worker);
+    }
+
+    pub(super) fn questions(&self) -> Vec<Question> {
+        self.ledger.questions().cloned().collect()
+    }
+
+    pub(super) fn grants(&self) -> Vec<GrantView> {
+        self.book.views((self.clock)())
+    }
+
+    /// Ends what is over.
+    pub(super) fn tick(&mut self) {
+        self.end_overdue();
+        self.book.collect((self.clock)());
+    }
+
+    /// Ends questions whose time is over and those that nobody waits for.
+    fn end_overdue(&mut self) {
+        self.expire();
+        for ended in self.ledger.sweep(|waiter| !waiter.port.is_closed()) {
+            self.conclude(ended);
+        }
+    }
+
+    fn expire(&mut self) {
+        for ended in self.ledger.expire((self.clock)()) {
+            self.conclude(ended);
+        }
+    }
+
+    fn conclude(&mut self, ended: Ended<Waiter>) {
+        self.record_ended(Some(&ended), None);
+        self.refuse(Some(ended), None);
+    }
+
+    fn refuse(&mut self, ended: Option<Ended<Waiter>>, note: Option<&str>) {
+        let Some(ended) = ended else { return };
+        let id = ended.question.id;
+        self.hide(id);
+        for waiter in ended.waiters {
+            waiter.tell(Ok(Answered {
+                question: id,
+                ruling: Ruling::Refused {
+                    decision: ended.decision,
+                    note: note.map(str::to_owned),
+                },
+            }));
+        }
+    }
+
+    fn hide(&mut self, id: QuestionId) {
+        if let Some(shown) = self.shown.remove(&id) {
+            shown.abort();
+        }
+    }
+
+    fn record_end(&self, request: &Request, step: AnsweredStep) -> Result<(), AuditError> {
+        let origin = match step.decision {
+            Decision::Granted | Decision::Denied => Origin::Human,
+            Decision::Expired | Decision::Cancelled => request.origin,
+        };
+        self.audit
+            .record(about(request, origin, Step::Answered(Box::new(step))))
+    }
+
+    fn record_ended(&self, ended: Option<&Ended<Waiter>>, note: Option<&str>) {
+        if let Some(ended) = ended {
+            let step = refused(ended.question.id, ended.decision, note.map(str::to_owned));
+            // A refusal stands even if the audit is full, and the audit counts what it could not take.
+            let _ = self.record_end(&ended.question.request, step);
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        for shown in self.shown.values() {
+            shown.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("ledger", &self.ledger)
+            .field("book", &self.book)
+            .finish_non_exhaustive()
+    }
+}

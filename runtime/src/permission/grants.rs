@@ -1,0 +1,590 @@
+//! Grants and the needs of a call in, the narrowest grants that cover them all out, one use of each spent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{GrantHolder, Lifetime, NewGrant};
+use crate::capability::Gate;
+use crate::id::{GrantId, WorkerId};
+use crate::scope::{Scope, ScopePattern};
+
+/// Who wants to use grants.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimant {
+    pub(crate) worker: WorkerId,
+    /// From the nearest to the outermost.
+    pub(crate) ancestors: Arc<[WorkerId]>,
+    pub(crate) session: Arc<str>,
+    /// The agent's path, such as `main/tests`.
+    pub(crate) agent: Arc<str>,
+}
+
+impl Claimant {
+    /// Every holder whose grants may reach this claimant, and whether they must reach down to do so.
+    fn holders(&self) -> impl Iterator<Item = (GrantHolder, bool)> {
+        let workers = std::iter::once((self.worker, false))
+            .chain(self.ancestors.iter().map(|ancestor| (*ancestor, true)))
+            .map(|(worker, down)| (GrantHolder::Worker(worker), down));
+        let agents = std::iter::successors(Some(&*self.agent), |path| {
+            path.rsplit_once('/').map(|(parent, _)| parent)
+        })
+        .flat_map(|path| {
+            let down = path.len() != self.agent.len();
+            let agent: Arc<str> = path.into();
+            let session = GrantHolder::Session {
+                session: Arc::clone(&self.session),
+                agent: Arc::clone(&agent),
+            };
+            [(session, down), (GrantHolder::Agent(agent), down)]
+        });
+        workers.chain(agents)
+    }
+}
+
+/// What a call may do by grants, and what stops it when they are revoked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Redeemed {
+    pub(crate) patterns: Vec<ScopePattern>,
+    pub(crate) gates: Vec<Arc<Gate>>,
+    /// The grants that each lost one use; none for an answer that holds for one call.
+    pub(crate) ids: Vec<GrantId>,
+}
+
+/// A grant as people see it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GrantView {
+    /// Names it.
+    pub id: GrantId,
+    /// What it covers.
+    pub pattern: ScopePattern,
+    /// Who may use it.
+    pub holder: GrantHolder,
+    /// Whether the holder's sub-agents may use it too.
+    pub descendants: bool,
+    /// How many uses are left; none if they are not counted.
+    pub uses_left: Option<u32>,
+    /// When it ends, since the runtime began; none if no time ends it.
+    pub expires_at: Option<Duration>,
+    /// How often it was used.
+    pub used: u64,
+}
+
+#[derive(Debug)]
+struct Grant {
+    pattern: ScopePattern,
+    narrowness: Narrowness,
+    descendants: bool,
+    uses_left: Option<u32>,
+    expires_at: Option<Duration>,
+    used: u64,
+    gate: Arc<Gate>,
+}
+
+impl Grant {
+    fn is_live(&self, now: Duration) -> bool {
+        self.uses_left != Some(0) && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+/// Every grant that outlives one call.
+#[derive(Debug, Default)]
+pub(crate) struct GrantBook {
+    by_holder: BTreeMap<GrantHolder, BTreeMap<GrantId, Grant>>,
+    holder_of: BTreeMap<GrantId, GrantHolder>,
+}
+
+impl GrantBook {
+    /// Enters a grant. Its time begins `now`.
+    pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration) {
+        let (uses_left, expires_at) = match new.lifetime {
+            Lifetime::Once => (Some(NonZeroU32::MIN.get()), None),
+            Lifetime::Uses(uses) => (Some(uses.get()), None),
+            Lifetime::For(time) => (None, Some(now.saturating_add(time))),
+            Lifetime::Session | Lifetime::Agent => (None, None),
+        };
+        let grant = Grant {
+            narrowness: narrowness(&new.pattern),
+            pattern: new.pattern,
+            descendants: new.descendants,
+            uses_left,
+            expires_at,
+            used: 0,
+            gate: Arc::default(),
+        };
+        self.holder_of.insert(id, new.holder.clone());
+        self.by_holder
+            .entry(new.holder)
+            .or_default()
+            .insert(id, grant);
+    }
+
+    /// Spends one use of each grant that is needed, if live grants cover all `needs`; else spends nothing.
+    ///
+    /// Of the grants that cover a need the narrowest is taken; among equals one that is taken already,
+    /// then one whose uses are not counted.
+    pub(crate) fn redeem(
+        &mut self,
+        claimant: &Claimant,
+        needs: &[Scope],
+        now: Duration,
+    ) -> Option<Redeemed> {
+        let chosen = self.choose(claimant, needs, now)?;
+        let mut redeemed = Redeemed::default();
+        for id in chosen {
+            let grant = self.get_mut(id)?;
+            grant.uses_left = grant.uses_left.map(|left| left.saturating_sub(1));
+            grant.used = grant.used.saturating_add(1);
+            redeemed.patterns.push(grant.pattern.clone());
+            redeemed.gates.push(Arc::clone(&grant.gate));
+            redeemed.ids.push(id);
+        }
+        Some(redeemed)
+    }
+
+    fn choose(
+        &self,
+        claimant: &Claimant,
+        needs: &[Scope],
+        now: Duration,
+    ) -> Option<BTreeSet<GrantId>> {
+        let mut usable: Vec<(GrantId, &Grant)> = Vec::new();
+        for (holder, down) in claimant.holders() {
+            let grants = self.by_holder.get(&holder).into_iter().flatten();
+            usable.extend(
+                grants
+                    .filter(|(_, grant)| grant.is_live(now) && (grant.descendants || !down))
+                    .map(|(id, grant)| (*id, grant)),
+            );
+        }
+        let mut chosen = BTreeSet::new();
+        for need in needs {
+            let (id, _) = usable
+                .iter()
+                .filter(|(_, grant)| grant.pattern.covers(need))
+                .min_by_key(|(id, grant)| {
+                    let breadth = std::cmp::Reverse(grant.narrowness);
+                    (breadth, !chosen.contains(id), grant.uses_left.is_some())
+                })?;
+            chosen.insert(*id);
+        }
+        Some(chosen)
+    }
+
+    /// Takes a grant back. Its gate is closed; the caller waits until it is idle.
+    pub(crate) fn revoke(&mut self, id: GrantId) -> Option<(GrantHolder, Arc<Gate>)> {
+        let holder = self.holder_of.get(&id)?.clone();
+        let gate = self.remove(id)?.gate;
+        gate.close();
+        Some((holder, gate))
+    }
+
+    /// Takes back every grant of `holder`.
+    pub(crate) fn revoke_all(&mut self, holder: &GrantHolder) -> Vec<Arc<Gate>> {
+        let grants = self.by_holder.remove(holder).unwrap_or_default();
+        grants
+            .into_iter()
+            .map(|(id, grant)| {
+                self.holder_of.remove(&id);
+                grant.gate.close();
+                grant.gate
+            })
+            .collect()
+    }
+
+    /// Takes back every grant that ends with `session`.
+    pub(crate) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
+        let ended: Vec<GrantHolder> = self
+            .by_holder
+            .keys()
+            .filter(|holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session))
+            .cloned()
+            .collect();
+        ended
+            .iter()
+            .flat_map(|holder| self.revoke_all(holder))
+            .collect()
+    }
+
+    /// Forgets grants that can serve no call, unless a call that uses one is under way and could be revoked.
+    pub(crate) fn collect(&mut self, now: Duration) {
+        let dead: Vec<GrantId> = self
+            .by_holder
+            .values()
+            .flatten()
+            .filter(|(_, grant)| !grant.is_live(now) && Arc::strong_count(&grant.gate) == 1)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in dead {
+            self.remove(id);
+        }
+    }
+
+    /// Every live grant, in the order they were given.
+    pub(crate) fn views(&self, now: Duration) -> Vec<GrantView> {
+        let mut views: Vec<GrantView> = self
+            .by_holder
+            .iter()
+            .flat_map(|(holder, grants)| grants.iter().map(move |grant| (holder, grant)))
+            .filter(|(_, (_, grant))| grant.is_live(now))
+            .map(|(holder, (id, grant))| GrantView {
+                id: *id,
+                pattern: grant.pattern.clone(),
+                holder: holder.clone(),
+                descendants: grant.descendants,
+                uses_left: grant.uses_left,
+                expires_at: grant.expires_at,
+                used: grant.used,
+            })
+            .collect();
+        views.sort_by_key(|view| view.id);
+        views
+    }
+
+    /// How many grants are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.holder_of.len()
+    }
+
+    fn get_mut(&mut self, id: GrantId) -> Option<&mut Grant> {
+        self.by_holder
+            .get_mut(self.holder_of.get(&id)?)?
+            .get_mut(&id)
+    }
+
+    fn remove(&mut self, id: GrantId) -> Option<Grant> {
+        let holder = self.holder_of.remove(&id)?;
+        let grants = self.by_holder.get_mut(&holder)?;
+        let grant = grants.remove(&id);
+        if grants.is_empty() {
+            self.by_holder.remove(&holder);
+        }
+        grant
+    }
+}
+
+/// Length of the detail, then whether the resource and the verb are named.
+type Narrowness = (usize, bool, bool);
+
+/// How much a pattern pins down. Of two patterns that cover the same path, the greater is the narrower.
+fn narrowness(pattern: &ScopePattern) -> Narrowness {
+    let text = pattern.to_string();
+    let detail = text.splitn(3, ':').nth(2).unwrap_or_default();
+    (
+        detail.len(),
+        pattern.resource().is_some(),
+        pattern.verb().is_some(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use proptest::prelude::*;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn claimant(worker: u64, ancestors: &[u64], agent: &str) -> Claimant {
+        Claimant {
+            worker: WorkerId(worker),
+            ancestors: ancestors.iter().map(|id| WorkerId(*id)).collect(),
+            session: "s1".into(),
+            agent: agent.into(),
+        }
+    }
+
+    fn worker(id: u64) -> GrantHolder {
+        GrantHolder::Worker(WorkerId(id))
+    }
+
+    fn give(
+        book: &mut GrantBook,
+        id: u64,
+        holder: GrantHolder,
+        pattern: &str,
+        lifetime: Lifetime,
+        descendants: bool,
+    ) {
+        let new = NewGrant {
+            pattern: pattern.parse().unwrap(),
+            holder,
+            lifetime,
+            descendants,
+        };
+        book.insert(GrantId(id), new, NOW);
+    }
+
+    fn uses(count: u32) -> Lifetime {
+        Lifetime::Uses(NonZeroU32::new(count).unwrap())
+    }
+
+    fn redeem(
+        book: &mut GrantBook,
+        claimant: &Claimant,
+        needs: &[&str],
+        now: Duration,
+    ) -> Option<Vec<u64>> {
+        let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let redeemed = book.redeem(claimant, &needs, now)?;
+        assert!(
+            needs
+                .iter()
+                .all(|need| redeemed.patterns.iter().any(|pattern| pattern.covers(need)))
+        );
+        Some(redeemed.ids.iter().map(|id| id.0).collect())
+    }
+
+    #[test]
+    fn a_two_use_grant_serves_two_calls() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write:file:/r", uses(2), false);
+        for expected in [Some(vec![1]), Some(vec![1]), None] {
+            assert_eq!(
+                redeem(&mut book, &me, &["write:file:/r/x", "write:file:/r/y"], NOW),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_spent_unless_every_need_is_covered() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/x", "read:file:/r/x"], NOW),
+            None
+        );
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+            Some(vec![1])
+        );
+    }
+
+    #[test]
+    fn a_grant_ends_at_its_time_and_not_before() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        let second = Duration::from_secs(1);
+        give(
+            &mut book,
+            1,
+            worker(1),
+            "write",
+            Lifetime::For(second),
+            false,
+        );
+        let just_before = second.saturating_sub(Duration::from_nanos(1));
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/x"], just_before),
+            Some(vec![1])
+        );
+        assert_eq!(redeem(&mut book, &me, &["write:file:/x"], second), None);
+        assert_eq!(book.views(second), []);
+    }
+
+    #[test]
+    fn the_narrowest_grant_is_spent_first() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
+        give(&mut book, 2, worker(1), "write:file:/r/x", uses(1), false);
+        give(
+            &mut book,
+            3,
+            worker(1),
+            "write:file:/r",
+            Lifetime::Session,
+            false,
+        );
+        give(&mut book, 4, worker(1), "*:file:/r/x", uses(1), false);
+        for expected in [2, 4, 3] {
+            assert_eq!(
+                redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+                Some(vec![expected])
+            );
+        }
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/q"], NOW),
+            Some(vec![1])
+        );
+    }
+
+    #[test]
+    fn among_equals_one_that_is_not_counted_is_used() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
+        give(
+            &mut book,
+            2,
+            worker(1),
+            "write:file:/r",
+            Lifetime::Session,
+            false,
+        );
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+            Some(vec![2])
+        );
+    }
+
+    #[test]
+    fn a_grant_is_inherited_only_if_it_says_so() {
+        let mut book = GrantBook::default();
+        give(
+            &mut book,
+            1,
+            worker(1),
+            "write:file:/a",
+            Lifetime::Session,
+            false,
+        );
+        give(
+            &mut book,
+            2,
+            worker(1),
+            "write:file:/b",
+            Lifetime::Session,
+            true,
+        );
+        let child = claimant(2, &[1], "main/tests");
+        let stranger = claimant(3, &[], "other");
+        assert_eq!(redeem(&mut book, &child, &["write:file:/a"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &child, &["write:file:/b"], NOW),
+            Some(vec![2])
+        );
+        assert_eq!(redeem(&mut book, &stranger, &["write:file:/b"], NOW), None);
+        assert_eq!(
+            redeem(
+                &mut book,
+                &claimant(1, &[], "main"),
+                &["write:file:/a"],
+                NOW
+            ),
+            Some(vec![1])
+        );
+    }
+
+    #[test]
+    fn a_session_grant_stays_in_its_session_and_an_agent_grant_does_not() {
+        let mut book = GrantBook::default();
+        let session = GrantHolder::Session {
+            session: "s1".into(),
+            agent: "main".into(),
+        };
+        give(
+            &mut book,
+            1,
+            session,
+            "write:file:/a",
+            Lifetime::Session,
+            true,
+        );
+        give(
+            &mut book,
+            2,
+            GrantHolder::Agent("main".into()),
+            "write:file:/b",
+            Lifetime::Agent,
+            false,
+        );
+        let here = claimant(1, &[], "main");
+        let child = claimant(2, &[1], "main/tests");
+        let later = Claimant {
+            session: "s2".into(),
+            ..claimant(9, &[], "main")
+        };
+        let namesake = claimant(3, &[], "mainly");
+        assert_eq!(
+            redeem(&mut book, &here, &["write:file:/a", "write:file:/b"], NOW),
+            Some(vec![1, 2])
+        );
+        assert_eq!(
+            redeem(&mut book, &child, &["write:file:/a"], NOW),
+            Some(vec![1])
+        );
+        assert_eq!(redeem(&mut book, &child, &["write:file:/b"], NOW), None);
+        assert_eq!(redeem(&mut book, &later, &["write:file:/a"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &later, &["write:file:/b"], NOW),
+            Some(vec![2])
+        );
+        assert_eq!(redeem(&mut book, &namesake, &["write:file:/a"], NOW), None);
+        assert_eq!(book.end_session("s1").len(), 1);
+        assert_eq!(redeem(&mut book, &here, &["write:file:/a"], NOW), None);
+    }
+
+    #[test]
+    fn a_revoked_grant_closes_its_gate_even_when_its_uses_are_spent() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", uses(1), false);
+        let redeemed = book
+            .redeem(&me, &["write:file:/x".parse().unwrap()], NOW)
+            .unwrap();
+        book.collect(NOW);
+        assert!(!redeemed.gates[0].is_closed());
+        assert!(book.revoke(GrantId(1)).is_some());
+        assert!(redeemed.gates[0].is_closed());
+        assert!(book.revoke(GrantId(1)).is_none());
+    }
+
+    #[test]
+    fn a_spent_grant_is_forgotten_once_no_call_uses_it() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", uses(1), false);
+        drop(book.redeem(&me, &["write:file:/x".parse().unwrap()], NOW));
+        book.collect(NOW);
+        assert_eq!((book.len(), book.by_holder.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_worker_takes_its_grants_along() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
+        give(&mut book, 2, worker(2), "write", Lifetime::Session, false);
+        assert_eq!(book.revoke_all(&worker(1)).len(), 1);
+        assert_eq!(redeem(&mut book, &me, &["write:file:/x"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &claimant(2, &[], "b"), &["write:file:/x"], NOW),
+            Some(vec![2])
+        );
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn no_grant_outlives_its_time_or_its_count(
+            grants in proptest::collection::vec((0u64..2, 0usize..4, 0u8..3, 1u32..4, any::<bool>()), 1..8),
+            calls in proptest::collection::vec((0u64..3, 0usize..4, 0u64..3), 1..40),
+        ) {
+            let patterns = ["*", "write:file:/r", "write:file:/r/a", "write:file:/r/a/x"];
+            let needs = ["write:file:/q", "write:file:/r/b", "write:file:/r/a/y", "write:file:/r/a/x"];
+            let mut book = GrantBook::default();
+            for (id, (holder, pattern, kind, amount, descendants)) in (0..).zip(&grants) {
+                let lifetime = match kind {
+                    0 => uses(*amount),
+                    1 => Lifetime::For(Duration::from_secs(u64::from(*amount) * 5)),
+                    _ => Lifetime::Session,
+                };
+                give(&mut book, id, worker(*holder), patterns[*pattern], lifetime, *descendants);
+            }
+            let mut used = vec![0; grants.len()];
+            let mut now = NOW;
+            for (who, need, step) in calls {
+                now += Duration::from_secs(step);
+                let ancestors: Vec<u64> = (0..who).rev().collect();
+                let ids = redeem(&mut book, &claimant(who, &ancestors, "a"), &[needs[need]], now);
+                for id in ids.unwrap_or_default() {
+                    let index = usize::try_from(id).unwrap();
+                    used[index] += 1;
+                    let (holder, _, kind, amount, descendants) = grants[index];
+                    prop_assert!(kind != 0 || used[index] <= amount);
+                    prop_assert!(kind != 1 || now < Duration::from_secs(u64::from(amount) * 5));
+                    prop_assert!(holder == who || (descendants && holder < who));
+                }
+            }
+        }
+    }
+}

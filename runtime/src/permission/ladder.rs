@@ -1,0 +1,182 @@
+//! The needs of a call in, wider and wider patterns for a person to choose from out.
+
+use crate::scope::{Detail, Scope, ScopePattern};
+
+/// Returns at most five rungs: exactly the needs, their folders, the tops of their trees, their resources, their verbs.
+///
+/// Each rung covers every need; none reaches above `ceiling`. A sensitive call has no choice but the first.
+/// The first rung is there even where the ceiling does not reach: whether it may be granted is the judge's word.
+pub(crate) fn ladder(
+    needs: &[Scope],
+    ceiling: &[ScopePattern],
+    sensitive: bool,
+) -> Vec<Vec<ScopePattern>> {
+    let exact = rung(needs, &ScopePattern::of);
+    let mut rungs = vec![exact];
+    if sensitive {
+        return rungs;
+    }
+    for widen in [folder, tree, resource, verb] {
+        let wider = rung(needs, &widen);
+        let allowed = wider
+            .iter()
+            .all(|pattern| ceiling.iter().any(|top| top.covers_pattern(pattern)));
+        if !allowed {
+            break;
+        }
+        if rungs.last() != Some(&wider) {
+            rungs.push(wider);
+        }
+    }
+    rungs
+}
+
+/// One pattern a need, without those that another of them covers.
+fn rung(needs: &[Scope], widen: &dyn Fn(&Scope) -> ScopePattern) -> Vec<ScopePattern> {
+    let mut patterns: Vec<ScopePattern> = Vec::with_capacity(needs.len());
+    for pattern in needs.iter().map(widen) {
+        if patterns.iter().any(|other| other.covers_pattern(&pattern)) {
+            continue;
+        }
+        patterns.retain(|other| !pattern.covers_pattern(other));
+        patterns.push(pattern);
+    }
+    patterns
+}
+
+/// The folder that holds the need, or the segments before its last.
+fn folder(need: &Scope) -> ScopePattern {
+    match need.detail() {
+        Detail::Path(path) => match path.parent() {
+            Some(parent) if !parent.is_top() => ScopePattern::of(&Scope::file(need.verb(), parent)),
+            Some(_) | None => ScopePattern::of(need),
+        },
+        Detail::Segments(segments) => match segments.rsplit_once(':') {
+            Some((stem, _)) => parsed(need, &format!(":{}:{stem}", need.resource().as_str())),
+            None => ScopePattern::of(need),
+        },
+        Detail::None => ScopePattern::of(need),
+    }
+}
+
+/// The first name of the need's path, or its first segment: a root as a rule, or a server.
+fn tree(need: &Scope) -> ScopePattern {
+    let resource = need.resource().as_str();
+    match need.detail() {
+        Detail::Path(path) if path.depth() > 1 => match path.names().next() {
+            Some(first) => parsed(need, &format!(":{resource}:/{first}")),
+            None => ScopePattern::of(need),
+        },
+        Detail::Segments(segments) => match segments.split_once(':') {
+            Some((first, _)) => parsed(need, &format!(":{resource}:{first}")),
+            None => ScopePattern::of(need),
+        },
+        Detail::Path(_) | Detail::None => ScopePattern::of(need),
+    }
+}
+
+fn resource(need: &Scope) -> ScopePattern {
+    parsed(need, &format!(":{}", need.resource().as_str()))
+}
+
+fn verb(need: &Scope) -> ScopePattern {
+    parsed(need, "")
+}
+
+/// The pattern of the need's verb and `rest`; the need itself, which is narrower, should that be no pattern.
+fn parsed(need: &Scope, rest: &str) -> ScopePattern {
+    format!("{}{rest}", need.verb())
+        .parse()
+        .unwrap_or_else(|_| ScopePattern::of(need))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(needs: &[&str], ceiling: &[&str], expected: &[&[&str]]) {
+        let needs: Vec<Scope> = needs.iter().map(|text| text.parse().unwrap()).collect();
+        let ceiling: Vec<ScopePattern> = ceiling.iter().map(|text| text.parse().unwrap()).collect();
+        let rungs: Vec<Vec<String>> = ladder(&needs, &ceiling, false)
+            .iter()
+            .map(|rung| rung.iter().map(ToString::to_string).collect())
+            .collect();
+        assert_eq!(rungs, expected);
+    }
+
+    #[test]
+    fn a_file_widens_to_its_folder_its_root_all_files_and_the_verb() {
+        check(
+            &["write:file:/repo/src/a/x.rs"],
+            &["*"],
+            &[
+                &["write:file:/repo/src/a/x.rs"],
+                &["write:file:/repo/src/a"],
+                &["write:file:/repo"],
+                &["write:file"],
+                &["write"],
+            ],
+        );
+    }
+
+    #[test]
+    fn the_ladder_ends_below_the_ceiling() {
+        check(
+            &["write:file:/repo/src/a/x.rs"],
+            &["write:file:/repo/src"],
+            &[
+                &["write:file:/repo/src/a/x.rs"],
+                &["write:file:/repo/src/a"],
+            ],
+        );
+        check(&["write:file:/r/x"], &[], &[&["write:file:/r/x"]]);
+    }
+
+    #[test]
+    fn every_rung_covers_every_need_and_repeats_none() {
+        check(
+            &["read:file:/r/a/x", "write:file:/r/b/y", "write:file:/r/b/z"],
+            &["*"],
+            &[
+                &["read:file:/r/a/x", "write:file:/r/b/y", "write:file:/r/b/z"],
+                &["read:file:/r/a", "write:file:/r/b"],
+                &["read:file:/r", "write:file:/r"],
+                &["read:file", "write:file"],
+                &["read", "write"],
+            ],
+        );
+    }
+
+    #[test]
+    fn segments_widen_from_the_right() {
+        check(
+            &["execute:mcp:github:issues:create"],
+            &["execute"],
+            &[
+                &["execute:mcp:github:issues:create"],
+                &["execute:mcp:github:issues"],
+                &["execute:mcp:github"],
+                &["execute:mcp"],
+                &["execute"],
+            ],
+        );
+        check(&["read:clock"], &["*"], &[&["read:clock"], &["read"]]);
+    }
+
+    #[test]
+    fn a_sensitive_call_has_one_rung_and_an_ordinary_one_more() {
+        let need: Scope = "write:file:/r/.mcp.json".parse().unwrap();
+        let needs = std::slice::from_ref(&need);
+        let exact = vec![ScopePattern::of(&need)];
+        assert_eq!(
+            ladder(needs, &[ScopePattern::ANY], true),
+            std::slice::from_ref(&exact)
+        );
+        assert_eq!(
+            ladder(needs, &[ScopePattern::ANY], false).first(),
+            Some(&exact)
+        );
+        assert!(ladder(needs, &[ScopePattern::ANY], false).len() > 1);
+    }
+}

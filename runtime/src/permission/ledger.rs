@@ -1,0 +1,610 @@
+//! Requests, answers and the time in, what to tell whom out; no clock, no channel, and an end is an end.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use super::{Decision, Question, QuestionState, Request};
+use crate::effect::ContentHash;
+use crate::error::{CallError, Code};
+use crate::id::{QuestionId, ToolName, WorkerId};
+use crate::scope::{Resource, Verb};
+
+/// How much a person may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskLimits {
+    /// Questions of one worker in any minute.
+    pub per_minute: usize,
+    /// Questions of one worker that are open at once.
+    pub open_per_worker: usize,
+    /// Questions of all workers that are open at once.
+    pub open: usize,
+    /// Calls that wait for one question.
+    pub waiting_per_question: usize,
+    /// Refusals of one kind in a row after which the worker is not heard on that kind any more.
+    pub refusals_in_a_row: u32,
+}
+
+impl Default for AskLimits {
+    fn default() -> Self {
+        Self {
+            per_minute: 10,
+            open_per_worker: 3,
+            open: 64,
+            waiting_per_question: 64,
+            refusals_in_a_row: 3,
+        }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// How many ended questions are remembered, so that a late or doubled answer gets the truth.
+const REMEMBERED: usize = 1024;
+
+/// Why a person is not asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotAsked {
+    /// Too many questions are open.
+    Busy,
+    /// The worker asked too often of late.
+    TooOften { retry_after: Duration },
+    /// A person refused this kind so often that the worker is not heard on it.
+    Blocked(Kind),
+}
+
+impl From<NotAsked> for CallError {
+    fn from(reason: NotAsked) -> Self {
+        match reason {
+            NotAsked::Busy => Self::new(
+                Code::Busy,
+                "too many questions are open; go on with something else and try again later",
+            )
+            .with("retry_after_ms", 1000),
+            NotAsked::TooOften { retry_after } => Self::new(
+                Code::RateLimited,
+                "a person was asked too often; go on with what is allowed",
+            )
+            .with(
+                "retry_after_ms",
+                u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
+            ),
+            NotAsked::Blocked((verb, resource)) => Self::new(
+                Code::PermissionDenied,
+                format!(
+                    "a person refused `{verb}:{}` repeatedly and is not asked again; go on without it",
+                    resource.as_str()
+                ),
+            ),
+        }
+    }
+}
+
+/// What refusals are counted by.
+pub(crate) type Kind = (Verb, Resource);
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Asked<W> {
+    /// A person must be asked.
+    Opened(QuestionId),
+    /// The same is asked already; its answer will serve.
+    Joined(QuestionId),
+    /// Nobody is asked.
+    Refused(W, NotAsked),
+}
+
+/// A question that ended just now.
+#[derive(Debug)]
+pub(crate) struct Ended<W> {
+    pub(crate) question: Question,
+    pub(crate) waiters: Vec<W>,
+    pub(crate) decision: Decision,
+}
+
+/// Requests with the same key are the same question.
+type Key = (WorkerId, ToolName, ContentHash, Option<ContentHash>);
+
+#[derive(Debug)]
+struct Open<W> {
+    question: Question,
+    waiters: Vec<W>,
+}
+
+/// What is remembered of one worker's questions.
+#[derive(Debug, Default)]
+struct Asker {
+    open: usize,
+    recent: VecDeque<Duration>,
+    refused: HashMap<Kind, u32>,
+}
+
+/// Every question, generic over what waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Ledger<W> {
+    limits: AskLimits,
+    patience: Duration,
+    next: u64,
+    open: BTreeMap<QuestionId, Open<W>>,
+    same: HashMap<Key, QuestionId>,
+    askers: HashMap<WorkerId, Asker>,
+    ended: VecDeque<(QuestionId, Decision)>,
+}
+
+impl<W> Ledger<W> {
+    /// An empty ledger whose questions end unanswered after `patience`.
+    pub(crate) fn new(limits: AskLimits, patience: Duration) -> Self {
+        Self {
+            limits,
+            patience,
+            next: 1,
+            open: BTreeMap::new(),
+            same: HashMap::new(),
+            askers: HashMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Opens a question, or joins the one that asks the same.
+    pub(crate) fn ask(&mut self, request: Request, waiter: W, now: Duration) -> Asked<W> {
+        let key = key(&request);
+        if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
+            if open.waiters.len() >= self.limits.waiting_per_question {
+                return Asked::Refused(waiter, NotAsked::Busy);
+            }
+            open.waiters.push(waiter);
+            return Asked::Joined(open.question.id);
+        }
+        if let Err(reason) = self.admit(&request, now) {
+            return Asked::Refused(waiter, reason);
+        }
+        let id = QuestionId(self.next);
+        self.next += 1;
+        let question = Question {
+            id,
+            asked_at: now,
+            expires_at: now.saturating_add(self.patience),
+            request,
+        };
+        let waiters = vec![waiter];
+        self.same.insert(key, id);
+        self.open.insert(id, Open { question, waiters });
+        Asked::Opened(id)
+    }
+
+    /// Charges one question to the worker, if it may ask.
+    fn admit(&mut self, request: &Request, now: Duration) -> Result<(), NotAsked> {
+        let asker = self.askers.entry(request.worker).or_default();
+        for kind in kinds(request) {
+            if asker.refused.get(&kind).copied().unwrap_or_default()
+                >= self.limits.refusals_in_a_row
+            {
+                return Err(NotAsked::Blocked(kind));
+            }
+        }
+        while asker
+            .recent
+            .front()
+            .is_some_and(|asked| now.saturating_sub(*asked) >= MINUTE)
+        {
+            asker.recent.pop_front();
+        }
+        if asker.recent.len() >= self.limits.per_minute {
+            let oldest = asker.recent.front().copied().unwrap_or(now);
+            return Err(NotAsked::TooOften {
+                retry_after: oldest.saturating_add(MINUTE).saturating_sub(now),
+            });
+        }
+        if asker.open >= self.limits.open_per_worker || self.open.len() >= self.limits.open {
+            return Err(NotAsked::Busy);
+        }
+        asker.open += 1;
+        asker.recent.push_back(now);
+        Ok(())
+    }
+
+    /// Ends a question as a person said, unless its time is over or it ended before.
+    pub(crate) fn answer(
+        &mut self,
+        id: QuestionId,
+        allowed: bool,
+        now: Duration,
+    ) -> Option<Ended<W>> {
+        let late = self.open.get(&id)?.question.expires_at <= now;
+        let decision = match (late, allowed) {
+            (true, _) => Decision::Expired,
+            (false, true) => Decision::Granted,
+            (false, false) => Decision::Denied,
+        };
+        self.end(id, decision)
+    }
+
+    /// Ends every question whose time is over.
+    pub(crate) fn expire(&mut self, now: Duration) -> Vec<Ended<W>> {
+        self.end_where(Decision::Expired, |open| open.question.expires_at <= now)
+    }
+
+    /// Drops waiters that wait no more, and ends questions that nobody waits for.
+    pub(crate) fn sweep(&mut self, waits: impl Fn(&W) -> bool) -> Vec<Ended<W>> {
+        for open in self.open.values_mut() {
+            open.waiters.retain(&waits);
+        }
+        self.end_where(Decision::Cancelled, |open| open.waiters.is_empty())
+    }
+
+    /// Takes the last waiter back; a question that nobody else waits for ends.
+    pub(crate) fn withdraw(&mut self, id: QuestionId) -> Option<W> {
+        let open = self.open.get_mut(&id)?;
+        let waiter = open.waiters.pop();
+        if open.waiters.is_empty() {
+            self.end(id, Decision::Cancelled);
+        }
+        waiter
+    }
+
+    /// Ends every question of a worker that is no more, and forgets what was remembered of it.
+    pub(crate) fn cancel_worker(&mut self, worker: WorkerId) -> Vec<Ended<W>> {
+        let ended = self.end_where(Decision::Cancelled, |open| {
+            open.question.request.worker == worker
+        });
+        self.askers.remove(&worker);
+        ended
+    }
+
+    /// Hears a worker again after too many refusals.
+    pub(crate) fn unblock(&mut self, worker: WorkerId) {
+        if let Some(asker) = self.askers.get_mut(&worker) {
+            asker.refused.clear();
+        }
+    }
+
+    /// The question, while it is open.
+    pub(crate) fn question(&self, id: QuestionId) -> Option<&Question> {
+        self.open.get(&id).map(|open| &open.question)
+    }
+
+    /// Every open question, in the order they were asked.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.open.values().map(|open| &open.question)
+    }
+
+    /// How a question stands; none if there was none, or it ended too long ago.
+    pub(crate) fn state(&self, id: QuestionId) -> Option<QuestionState> {
+        if self.open.contains_key(&id) {
+            return Some(QuestionState::Pending);
+        }
+        self.ended
+            .iter()
+            .find(|(ended, _)| *ended == id)
+            .map(|(_, decision)| QuestionState::Settled(*decision))
+    }
+
+    fn end_where(&mut self, decision: Decision, ends: impl Fn(&Open<W>) -> bool) -> Vec<Ended<W>> {
+        let ids: Vec<QuestionId> = self
+            .open
+            .iter()
+            .filter(|(_, open)| ends(open))
+            .map(|(id, _)| *id)
+            .collect();
+        ids.into_iter()
+            .filter_map(|id| self.end(id, decision))
+            .collect()
+    }
+
+    /// INVARIANT: the only way out of `open`, so a question ends once.
+    fn end(&mut self, id: QuestionId, decision: Decision) -> Option<Ended<W>> {
+        let Open { question, waiters } = self.open.remove(&id)?;
+        self.same.remove(&key(&question.request));
+        if self.ended.len() >= REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((id, decision));
+        if let Some(asker) = self.askers.get_mut(&question.request.worker) {
+            asker.open = asker.open.saturating_sub(1);
+            for kind in kinds(&question.request) {
+                match decision {
+                    Decision::Granted => drop(asker.refused.remove(&kind)),
+                    Decision::Denied => *asker.refused.entry(kind).or_default() += 1,
+                    Decision::Expired | Decision::Cancelled => {}
+                }
+            }
+        }
+        Some(Ended {
+            question,
+            waiters,
+            decision,
+        })
+    }
+}
+
+fn key(request: &Request) -> Key {
+    (
+        request.worker,
+        request.tool.clone(),
+        request.arguments_hash,
+        request.before.map(|token| token.0),
+    )
+}
+
+fn kinds(request: &Request) -> HashSet<Kind> {
+    request
+        .needs
+        .iter()
+        .map(|need| (need.verb(), need.resource().clone()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use crate::permission::tests::request;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const PATIENCE: Duration = Duration::from_secs(600);
+    const NEED: &[&str] = &["write:file:/r/x"];
+
+    fn ledger() -> Ledger<u64> {
+        Ledger::new(AskLimits::default(), PATIENCE)
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[track_caller]
+    fn opened(asked: Asked<u64>) -> QuestionId {
+        match asked {
+            Asked::Opened(id) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(asked: Asked<u64>) -> NotAsked {
+        match asked {
+            Asked::Refused(_, reason) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn equal_requests_share_one_question_and_its_answer() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let joined = ledger.ask(request(1, 1, NEED), 11, at(1));
+        assert!(matches!(joined, Asked::Joined(same) if same == id));
+        let ended = ledger.answer(id, true, at(2)).unwrap();
+        assert_eq!(
+            (ended.decision, ended.waiters),
+            (Decision::Granted, vec![10, 11])
+        );
+    }
+
+    #[test]
+    fn another_worker_argument_or_state_is_another_question() {
+        let mut ledger = ledger();
+        let first = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let changed = Request {
+            before: Some(crate::effect::PreviewToken(ContentHash::of(b"other"))),
+            ..request(1, 1, NEED)
+        };
+        for other in [request(2, 1, NEED), request(1, 2, NEED), changed] {
+            assert_ne!(opened(ledger.ask(other, 11, at(0))), first);
+        }
+    }
+
+    #[test]
+    fn a_second_answer_changes_nothing() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        assert!(ledger.answer(id, false, at(1)).is_some());
+        assert!(ledger.answer(id, true, at(2)).is_none());
+        assert_eq!(
+            ledger.state(id),
+            Some(QuestionState::Settled(Decision::Denied))
+        );
+    }
+
+    #[test]
+    fn a_late_yes_is_no_yes() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let other = opened(ledger.ask(request(1, 2, NEED), 10, at(1)));
+        let ended = ledger.answer(id, true, PATIENCE).unwrap();
+        assert_eq!(ended.decision, Decision::Expired);
+        let ended = ledger.answer(other, true, PATIENCE).unwrap();
+        assert_eq!(ended.decision, Decision::Granted);
+    }
+
+    #[test]
+    fn a_worker_asks_ten_times_a_minute() {
+        let mut ledger = ledger();
+        for n in 0..10 {
+            let id = opened(ledger.ask(request(1, n, NEED), n, at(n)));
+            ledger.answer(id, true, at(n));
+        }
+        assert_eq!(
+            refused(ledger.ask(request(1, 10, NEED), 10, at(20))),
+            NotAsked::TooOften {
+                retry_after: at(40)
+            }
+        );
+        opened(ledger.ask(request(2, 10, NEED), 10, at(20)));
+        opened(ledger.ask(request(1, 10, NEED), 10, at(60)));
+    }
+
+    #[test]
+    fn open_questions_are_bounded_per_worker_and_together() {
+        let limits = AskLimits {
+            open: 4,
+            ..AskLimits::default()
+        };
+        let mut ledger = Ledger::new(limits, PATIENCE);
+        for n in 0..3 {
+            opened(ledger.ask(request(1, n, NEED), n, at(0)));
+        }
+        assert_eq!(
+            refused(ledger.ask(request(1, 3, NEED), 3, at(0))),
+            NotAsked::Busy
+        );
+        let id = opened(ledger.ask(request(2, 0, NEED), 4, at(0)));
+        assert_eq!(
+            refused(ledger.ask(request(3, 0, NEED), 5, at(0))),
+            NotAsked::Busy
+        );
+        ledger.answer(id, true, at(0));
+        opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
+    }
+
+    #[test]
+    fn waiters_of_one_question_are_bounded() {
+        let mut ledger = ledger();
+        let asked: Vec<_> = (0..65)
+            .map(|n| ledger.ask(request(1, 1, NEED), n, at(0)))
+            .collect();
+        assert!(matches!(
+            asked.last(),
+            Some(Asked::Refused(64, NotAsked::Busy))
+        ));
+        assert!(matches!(asked.get(63), Some(Asked::Joined(_))));
+    }
+
+    #[test]
+    fn three_refusals_in_a_row_silence_that_kind_until_a_person_listens_again() {
+        let mut ledger = ledger();
+        let mut say = |n, allowed| {
+            let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
+            ledger.answer(id, allowed, at(n * 10));
+        };
+        [false, false, true, false, false, false]
+            .into_iter()
+            .zip(0..)
+            .for_each(|(allowed, n)| say(n, allowed));
+        let blocked = NotAsked::Blocked((Verb::Write, Resource::File));
+        assert_eq!(
+            refused(ledger.ask(request(1, 9, NEED), 9, at(100))),
+            blocked
+        );
+        let read = opened(ledger.ask(request(1, 9, &["read:file:/r/x"]), 9, at(100)));
+        ledger.answer(read, true, at(100));
+        ledger.unblock(WorkerId(1));
+        opened(ledger.ask(request(1, 9, NEED), 9, at(100)));
+    }
+
+    #[test]
+    fn a_question_that_nobody_waits_for_ends() {
+        let mut ledger = ledger();
+        let alone = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let shared = opened(ledger.ask(request(1, 2, NEED), 10, at(0)));
+        ledger.ask(request(1, 2, NEED), 11, at(0));
+        let ended = ledger.sweep(|waiter| *waiter != 10);
+        assert_eq!(
+            ended
+                .iter()
+                .map(|ended| ended.question.id)
+                .collect::<Vec<_>>(),
+            [alone]
+        );
+        assert_eq!(ledger.state(shared), Some(QuestionState::Pending));
+        assert_eq!(ledger.withdraw(shared), Some(11));
+        assert_eq!(
+            ledger.state(shared),
+            Some(QuestionState::Settled(Decision::Cancelled))
+        );
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_takes_its_questions_along() {
+        let mut ledger = ledger();
+        let mine = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let theirs = opened(ledger.ask(request(2, 1, NEED), 20, at(0)));
+        let ended = ledger.cancel_worker(WorkerId(1));
+        assert_eq!(
+            ended
+                .iter()
+                .flat_map(|ended| ended.waiters.clone())
+                .collect::<Vec<_>>(),
+            [10]
+        );
+        assert_eq!(
+            ledger.state(mine),
+            Some(QuestionState::Settled(Decision::Cancelled))
+        );
+        assert_eq!(ledger.state(theirs), Some(QuestionState::Pending));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Ask(u64, u64),
+        Answer(u64, bool),
+        Wait(u64),
+        Leave(u64),
+        Stop(u64),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => (0u64..3, 0u64..5).prop_map(|(worker, argument)| Event::Ask(worker, argument)),
+            3 => (1u64..30, any::<bool>()).prop_map(|(id, allowed)| Event::Answer(id, allowed)),
+            1 => (0u64..400).prop_map(Event::Wait),
+            1 => (0u64..60).prop_map(Event::Leave),
+            1 => (0u64..3).prop_map(Event::Stop),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn an_end_is_an_end_and_everyone_who_waits_is_told_once(events in proptest::collection::vec(event(), 0..80)) {
+            let mut ledger = ledger();
+            let mut now = at(0);
+            let mut waiting = BTreeSet::new();
+            let mut states: BTreeMap<QuestionId, Decision> = BTreeMap::new();
+            let mut prompts: HashMap<u64, Vec<Duration>> = HashMap::new();
+            for (waiter, event) in (0u64..).zip(events) {
+                let ended = match event {
+                    Event::Ask(worker, argument) => {
+                        match ledger.ask(request(worker, argument, NEED), waiter, now) {
+                            Asked::Opened(_) => {
+                                waiting.insert(waiter);
+                                prompts.entry(worker).or_default().push(now);
+                            }
+                            Asked::Joined(_) => drop(waiting.insert(waiter)),
+                            Asked::Refused(..) => {}
+                        }
+                        Vec::new()
+                    }
+                    Event::Answer(id, allowed) => ledger.answer(QuestionId(id), allowed, now).into_iter().collect(),
+                    Event::Wait(seconds) => {
+                        now += at(seconds);
+                        ledger.expire(now)
+                    }
+                    Event::Leave(gone) => {
+                        waiting.remove(&gone);
+                        ledger.sweep(|waiter| *waiter != gone)
+                    }
+                    Event::Stop(worker) => {
+                        prompts.remove(&worker);
+                        ledger.cancel_worker(WorkerId(worker))
+                    }
+                };
+                for ended in ended {
+                    prop_assert!(states.insert(ended.question.id, ended.decision).is_none());
+                    prop_assert!(ended.decision != Decision::Granted || now < ended.question.expires_at);
+                    for waiter in ended.waiters {
+                        prop_assert!(waiting.remove(&waiter), "{} was told twice", waiter);
+                    }
+                }
+                for (id, decision) in &states {
+                    prop_assert_eq!(ledger.state(*id), Some(QuestionState::Settled(*decision)));
+                }
+                let open: usize = ledger.open.values().map(|open| open.waiters.len()).sum();
+                prop_assert_eq!(open, waiting.len());
+                prop_assert!(ledger.questions().all(|question| now < question.expires_at));
+            }
+            for times in prompts.values() {
+                prop_assert!(times.windows(11).all(|window| window[10] - window[0] >= MINUTE));
+            }
+        }
+    }
+}

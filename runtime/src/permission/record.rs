@@ -1,0 +1,57 @@
+//! What becomes of questions and grants in, the audit events that tell of it out.
+
+use std::sync::Arc;
+
+use super::{Decision, GrantHolder, Lifetime, Request};
+use crate::audit::{AnsweredStep, AuditEvent, Step};
+use crate::call::Origin;
+use crate::id::{QuestionId, WorkerId};
+
+/// A question that ended without a yes.
+pub(super) fn refused(
+    question: QuestionId,
+    decision: Decision,
+    note: Option<String>,
+) -> AnsweredStep {
+    AnsweredStep {
+        question,
+        decision,
+        patterns: Vec::new(),
+        lifetime: None,
+        note,
+    }
+}
+
+/// Who holds what an answer grants; nobody if it serves the one call.
+pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolder> {
+    let agent = || Arc::from(request.agent_path.join("/"));
+    match lifetime {
+        Lifetime::Once => None,
+        Lifetime::Uses(_) | Lifetime::For(_) => Some(GrantHolder::Worker(request.worker)),
+        Lifetime::Session => Some(GrantHolder::Session {
+            session: Arc::clone(&request.session),
+            agent: agent(),
+        }),
+        Lifetime::Agent => Some(GrantHolder::Agent(agent())),
+    }
+}
+
+/// The worker and the agent that an event about a grant of `holder` names.
+pub(super) fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
+    match holder {
+        GrantHolder::Worker(worker) => (Some(*worker), Arc::from("")),
+        GrantHolder::Session { agent, .. } | GrantHolder::Agent(agent) => (None, Arc::clone(agent)),
+    }
+}
+
+/// An event of the call that made `request`.
+pub(super) fn about(request: &Request, origin: Origin, step: Step) -> AuditEvent {
+    AuditEvent {
+        worker: Some(request.worker),
+        agent: request.agent_path.join("/").into(),
+        call: Some(request.call),
+        tool: Some(request.tool.clone()),
+        origin,
+        step,
+    }
+}

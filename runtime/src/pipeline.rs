@@ -1,0 +1,421 @@
+//! A prepared call in; judged, asked about, planned and permitted in that order; a permit or a refusal out.
+//!
+//! The order is in the types: only [`Step<Parsed>::judge`] yields a [`Step<Cleared>`], only a cleared step
+//! mints permits, and only a planned one mints the permit to write. Nothing here looks at a clock or a file.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::call::Origin;
+use crate::capability::{Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit, not_yours};
+use crate::effect::{ContentHash, PreviewToken};
+use crate::error::{CallError, Code};
+use crate::id::{CallId, ToolName};
+use crate::path::VirtualPath;
+use crate::permission::Redeemed;
+use crate::policy::{Authority, Verdict};
+use crate::root::RootTable;
+use crate::scope::{Scope, ScopePattern, Verb};
+use crate::tool::{AnyPlan, Job, ReadJob, WriteJob};
+
+/// How often a call may find that it needs something else before it is refused.
+const MAX_ROUNDS: u8 = 16;
+
+/// Whether a mutating call shows what it would do, or does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Preview,
+    Apply,
+}
+
+/// What never changes about a call while it is under way.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) id: CallId,
+    pub(crate) tool: ToolName,
+    pub(crate) origin: Origin,
+    pub(crate) mode: Mode,
+    pub(crate) token: Option<PreviewToken>,
+    /// As JSON; `Null` for arguments of the tool's own type.
+    pub(crate) arguments: Value,
+    pub(crate) stop: Arc<StopFlag>,
+}
+
+/// The part of a worker that permits are made of.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    pub(crate) roots: Arc<RootTable>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// A call at one point of its way.
+#[derive(Debug)]
+pub(crate) struct Step<S> {
+    facts: Arc<Facts>,
+    way: Box<Way>,
+    state: S,
+}
+
+/// What a call gathers on its way.
+#[derive(Debug)]
+struct Way {
+    job: Job,
+    needs: Vec<Scope>,
+    authority: Authority,
+    holder: Arc<Holder>,
+    granted: Vec<ScopePattern>,
+    grant_gates: Vec<Arc<Gate>>,
+    moved: Vec<(VirtualPath, VirtualPath)>,
+    rounds: u8,
+}
+
+/// The arguments were understood.
+#[derive(Debug)]
+pub(crate) struct Parsed;
+
+/// A person must allow some needs.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    asks: Vec<Scope>,
+}
+
+/// Every need is allowed.
+#[derive(Debug)]
+pub(crate) struct Cleared {
+    terms: Arc<Terms>,
+}
+
+/// What it would do is known.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    job: Arc<dyn WriteJob>,
+    terms: Arc<Terms>,
+    plan: AnyPlan,
+    token: PreviewToken,
+}
+
+/// What judging a call came to.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    Run(Step<Cleared>),
+    Ask(Step<Waiting>),
+    Refused(CallError),
+}
+
+/// What is left to do for a cleared call.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Read(Arc<dyn ReadJob>, ReadPermit),
+    Write(Arc<dyn WriteJob>, ReadPermit),
+}
+
+impl<S> Step<S> {
+    pub(crate) fn facts(&self) -> &Arc<Facts> {
+        &self.facts
+    }
+
+    pub(crate) fn needs(&self) -> &[Scope] {
+        &self.way.needs
+    }
+
+    /// The paths a mutating call may change.
+    pub(crate) fn written(&self) -> Vec<VirtualPath> {
+        let writes = self
+            .way
+            .needs
+            .iter()
+            .filter(|need| need.verb() == Verb::Write);
+        writes.filter_map(|need| need.path().cloned()).collect()
+    }
+
+    pub(crate) fn mutates(&self) -> bool {
+        matches!(self.way.job, Job::Write(_))
+    }
+
+    /// Takes up what a tool found on its way; the call is judged anew.
+    pub(crate) fn halted(mut self, halt: Halt) -> Result<Step<Parsed>, CallError> {
+        self.way.rounds += 1;
+        if self.way.rounds > MAX_ROUNDS {
+            return Err(CallError::new(
+                Code::Conflict,
+                "the paths of this call keep changing; try again",
+            ));
+        }
+        match halt {
+            Halt::Failed(error) => return Err(error),
+            Halt::Needs(needs) => self.way.add_needs(needs)?,
+            Halt::Moved { from, to } => self.way.follow(&from, &to),
+        }
+        Ok(Step {
+            facts: self.facts,
+            way: self.way,
+            state: Parsed,
+        })
+    }
+
+    fn terms(&self, granted: Vec<ScopePattern>) -> Arc<Terms> {
+        let mut gates = Vec::with_capacity(1 + self.way.grant_gates.len());
+        gates.push(Arc::clone(&self.way.holder.gate));
+        gates.extend(self.way.grant_gates.iter().cloned());
+        Arc::new(Terms {
+            authority: self.way.authority.clone(),
+            granted,
+            moved: self.way.moved.clone(),
+            roots: Arc::clone(&self.way.holder.roots),
+            gates,
+            stop: Arc::clone(&self.facts.stop),
+        })
+    }
+}
+
+impl Way {
+    fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
+        let before = self.needs.len();
+        for need in needs {
+            if !self.needs.contains(&need) {
+                self.needs.push(need);
+            }
+        }
+        if self.needs.len() == before {
+            return Err(CallError::new(
+                Code::Internal,
+                "the tool asked again for what it was granted",
+            ));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) {
+        for need in &mut self.needs {
+            if need.path() == Some(from) {
+                *need = Scope::file(need.verb(), to.clone());
+            }
+        }
+        for (_, actual) in self.moved.iter_mut().filter(|(_, actual)| actual == from) {
+            *actual = to.clone();
+        }
+        self.moved.push((from.clone(), to.clone()));
+    }
+
+    /// The refusal of a denied need. What was found by looking must not be told from what is not there.
+    fn refusal(&self, need: &Scope) -> CallError {
+        match (
+            self.moved.iter().find(|(_, to)| need.path() == Some(to)),
+            need.path(),
+        ) {
+            (Some((asked, _)), _) => not_yours(asked),
+            (None, Some(path)) if self.rounds > 0 => not_yours(path),
+            (None, _) => CallError::new(
+                Code::PermissionDenied,
+                format!("this worker may not {need}"),
+            ),
+        }
+    }
+}
+
+impl Step<Parsed> {
+    pub(crate) fn new(
+        facts: Arc<Facts>,
+        job: Job,
+        needs: Vec<Scope>,
+        authority: Authority,
+        holder: Arc<Holder>,
+    ) -> Self {
+        let (granted, grant_gates, moved) = (Vec::new(), Vec::new(), Vec::new());
+        let way = Way {
+            job,
+            needs,
+            authority,
+            holder,
+            granted,
+            grant_gates,
+            moved,
+            rounds: 0,
+        };
+        Self {
+            facts,
+            way: Box::new(way),
+            state: Parsed,
+        }
+    }
+
+    /// Judges every need: the most closed verdict counts.
+    pub(crate) fn judge(self) -> Judged {
+        let Way {
+            needs,
+            authority,
+            granted,
+            ..
+        } = &*self.way;
+        let mut asks = Vec::new();
+        for need in needs {
+            match authority.judge(need, granted) {
+                Verdict::Allow => {}
+                Verdict::Ask => asks.push(need.clone()),
+                Verdict::Deny => return Judged::Refused(self.way.refusal(need)),
+            }
+        }
+        if !asks.is_empty() {
+            asks.sort();
+            asks.dedup();
+            return Judged::Ask(Step {
+                facts: self.facts,
+                way: self.way,
+                state: Waiting { asks },
+            });
+        }
+        let terms = self.terms(self.way.granted.clone());
+        Judged::Run(Step {
+            facts: self.facts,
+            way: self.way,
+            state: Cleared { terms },
+        })
+    }
+}
+
+impl Step<Waiting> {
+    /// Exactly the needs that a person must allow, sorted.
+    pub(crate) fn asks(&self) -> &[Scope] {
+        &self.state.asks
+    }
+
+    /// The refusal for when nobody can be asked.
+    pub(crate) fn unasked(&self) -> CallError {
+        let needs: Vec<String> = self.state.asks.iter().map(ToString::to_string).collect();
+        let message = format!("a person must allow {}", needs.join(", "));
+        CallError::new(Code::ScopeRequired, message).requesting(self.state.asks.clone())
+    }
+
+    /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
+    pub(crate) fn look(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
+        let Job::Write(job) = &self.way.job else {
+            return None;
+        };
+        let Way {
+            needs,
+            authority,
+            granted,
+            ..
+        } = &*self.way;
+        let readable = |need: &Scope| match need.path() {
+            Some(path) => {
+                authority.judge(&Scope::file(Verb::Read, path.clone()), granted) == Verdict::Allow
+            }
+            None => false,
+        };
+        if !needs.iter().all(readable) {
+            return None;
+        }
+        // Planning changes nothing, so it may suppose the answer to the writes it is about to ask for.
+        let supposed = needs
+            .iter()
+            .filter(|need| need.verb() == Verb::Write)
+            .map(ScopePattern::of);
+        let supposed = granted.iter().cloned().chain(supposed).collect();
+        Some((Arc::clone(job), ReadPermit::mint(self.terms(supposed))))
+    }
+
+    /// Takes up what a person granted, or granted before; the call is judged anew.
+    pub(crate) fn granted(mut self, granted: Redeemed) -> Step<Parsed> {
+        self.way.granted.extend(granted.patterns);
+        self.way.grant_gates.extend(granted.gates);
+        Step {
+            facts: self.facts,
+            way: self.way,
+            state: Parsed,
+        }
+    }
+}
+
+impl Step<Cleared> {
+    /// What is to be run, with the permit to look.
+    pub(crate) fn work(&self) -> Work {
+        let permit = ReadPermit::mint(Arc::clone(&self.state.terms));
+        match &self.way.job {
+            Job::Read(job) => Work::Read(Arc::clone(job), permit),
+            Job::Write(job) => Work::Write(Arc::clone(job), permit),
+        }
+    }
+
+    /// Ties the call to its plan; refused if it was approved by a preview of something else.
+    pub(crate) fn planned(self, plan: AnyPlan) -> Result<Step<Planned>, CallError> {
+        let Job::Write(job) = &self.way.job else {
+            return Err(CallError::new(Code::Internal, "a reading tool has no plan"));
+        };
+        let token = token_of(&self.facts, &plan)?;
+        match (self.facts.mode, self.facts.token) {
+            (Mode::Apply, Some(approved)) if approved != token => Err(stale()),
+            (Mode::Apply, None) if self.way.authority.requires_preview() => Err(CallError::new(
+                Code::StalePreview,
+                "this worker must preview a change before it is made",
+            )),
+            _ => {
+                let state = Planned {
+                    job: Arc::clone(job),
+                    terms: Arc::clone(&self.state.terms),
+                    plan,
+                    token,
+                };
+                Ok(Step {
+                    facts: self.facts,
+                    way: self.way,
+                    state,
+                })
+            }
+        }
+    }
+}
+
+impl Step<Planned> {
+    pub(crate) fn plan(&self) -> &AnyPlan {
+        &self.state.plan
+    }
+
+    pub(crate) fn token(&self) -> PreviewToken {
+        self.state.token
+    }
+
+    /// The plan and the one permit that carries it out.
+    pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
+        let Planned {
+            job, terms, plan, ..
+        } = self.state;
+        (job, plan, WritePermit::mint(terms))
+    }
+}
+
+fn stale() -> CallError {
+    CallError::new(
+        Code::StalePreview,
+        "the files changed since the preview; preview the call again",
+    )
+}
+
+/// The same tool, arguments and present state give the same token.
+pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
+    let whole = serde_json::to_vec(&(
+        facts.tool.as_str(),
+        canonical(&facts.arguments),
+        &plan.changes,
+    ));
+    let whole = whole
+        .map_err(|error| CallError::new(Code::Internal, format!("the plan is no JSON: {error}")))?;
+    Ok(PreviewToken(ContentHash::of(&whole)))
+}
+
+/// `value` with the keys of every object in order, so that equal arguments are equal bytes.
+pub(crate) fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map
+                .iter()
+                .map(|(key, value)| (key.clone(), canonical(value)))
+                .collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}

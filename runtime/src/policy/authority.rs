@@ -1,0 +1,339 @@
+//! A configuration and policies in, the verdict of all layers on each need out.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::access::Access;
+use super::base::Base;
+use super::error::PolicyError;
+use super::explain::{Explanation, LayerName};
+use super::flags::Flags;
+use super::limits::Limits;
+use super::need::Need;
+use super::roots::Subtree;
+use super::sets::WriteMode;
+use super::verdict::{Ruling, Verdict};
+use super::{Layer, Policy};
+use crate::call::Origin;
+use crate::config::Config;
+use crate::path::VirtualPath;
+use crate::scope::{Scope, ScopePattern, Verb};
+
+/// Everything above a call, as a conjunction of layers; cheap to clone.
+///
+/// Layers can be added and never taken away, so what is derived from an authority is never more open.
+///
+/// ```
+/// use bailiwick::{Authority, Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
+/// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
+/// let host = Authority::configured(&config)?;
+/// let layer = host.admit(&Policy::new().allow("read:file:/repo/src"), Origin::Human)?;
+/// let worker = host.narrow(&layer);
+/// let need: Scope = "read:file:/repo/src/main.rs".parse()?;
+/// assert_eq!(worker.judge(&need, &[]), Verdict::Allow);
+/// let need: Scope = "write:file:/repo/src/main.rs".parse()?;
+/// assert_eq!(worker.judge(&need, &[]), Verdict::Deny);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Authority {
+    base: Arc<Base>,
+    layers: Arc<[Held]>,
+    total: Arc<Total>,
+}
+
+/// A layer and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) name: LayerName,
+    pub(crate) layer: Layer,
+    /// Whether it is an ancestor's, so that what was only to be handed on has been.
+    inherited: bool,
+}
+
+/// What does not depend on the need, of all layers together.
+#[derive(Clone, Copy, Debug)]
+struct Total {
+    limits: Limits,
+    flags: Flags,
+    access: Access,
+}
+
+impl Authority {
+    /// What a configuration gives.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a glob or a builder's text cannot be read.
+    pub fn configured(config: &Config) -> Result<Self, PolicyError> {
+        let layer = config.policy.configured().compile(Limits::default())?;
+        let total = Total::of(&layer);
+        Ok(Self {
+            base: Arc::new(Base::compile(config)?),
+            layers: Arc::new([Held {
+                name: LayerName::Configuration,
+                layer,
+                inherited: false,
+            }]),
+            total: Arc::new(total),
+        })
+    }
+
+    /// Reads `policy` as one more layer, if it asks for nothing that this authority lacks.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the JSON pointer of the first member that asks for more or cannot be read.
+    pub fn admit(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
+        let layer = policy.compile(Limits::UNLIMITED)?;
+        policy.admit(self, origin)?;
+        Ok(layer)
+    }
+
+    /// The authority of a child that is kept to `layer`.
+    #[must_use]
+    pub fn narrow(&self, layer: &Layer) -> Self {
+        let agents = |held: &&Held| matches!(held.name, LayerName::Agent(_));
+        let index = self.layers.iter().filter(agents).count();
+        let inherited = self.layers.iter().map(|held| Held {
+            inherited: true,
+            ..held.clone()
+        });
+        self.with(inherited.collect(), LayerName::Agent(index), layer)
+    }
+
+    /// This authority for a session that is kept to `layer`.
+    #[must_use]
+    pub fn session(&self, layer: &Layer) -> Self {
+        self.with(self.layers.to_vec(), LayerName::Session, layer)
+    }
+
+    /// This authority for one call that is kept to `layer`.
+    #[must_use]
+    pub fn overlay(&self, layer: &Layer) -> Self {
+        self.with(self.layers.to_vec(), LayerName::Call, layer)
+    }
+
+    fn with(&self, mut layers: Vec<Held>, name: LayerName, layer: &Layer) -> Self {
+        layers.push(Held {
+            name,
+            layer: layer.clone(),
+            inherited: false,
+        });
+        Self {
+            base: Arc::clone(&self.base),
+            layers: layers.into(),
+            total: Arc::new(self.total.tighter(Total::of(layer))),
+        }
+    }
+
+    /// The verdict on one need: the tightest of all layers, where a grant turns `Ask` into `Allow`.
+    ///
+    /// A protected file needs a grant that names that very file. Nothing turns `Deny` into anything.
+    #[must_use]
+    pub fn judge(&self, need: &Scope, granted: &[ScopePattern]) -> Verdict {
+        let ruling = self.rule(&Need::new(need));
+        if ruling.verdict == Verdict::Ask && satisfying(ruling, need, granted).is_some() {
+            Verdict::Allow
+        } else {
+            ruling.verdict
+        }
+    }
+
+    fn rule(&self, need: &Need<'_>) -> Ruling {
+        let mut ruling = self.base.judge(need);
+        for held in &*self.layers {
+            if ruling.verdict == Verdict::Deny {
+                break;
+            }
+            ruling = ruling.tighter(self.rule_of(held, need));
+        }
+        ruling
+    }
+
+    pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
+        held.layer.0.judge(need, self.base.mounts(), held.inherited)
+    }
+
+    /// Says which layer and rule decide, and the smallest grant that would help.
+    #[must_use]
+    pub fn explain(&self, need: &Scope, granted: &[ScopePattern]) -> Explanation {
+        Explanation::of(self, need, granted)
+    }
+
+    pub(crate) fn base(&self) -> &Base {
+        &self.base
+    }
+
+    pub(crate) fn layers(&self) -> &[Held] {
+        &self.layers
+    }
+
+    /// The limits, each the tightest of all layers.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.total.limits
+    }
+
+    /// Whether the tool of that name may be called.
+    #[must_use]
+    pub fn allows_tool(&self, name: &str) -> bool {
+        self.all(|layer| layer.0.sets.has_tool(name))
+    }
+
+    /// Whether files may be written in that way.
+    #[must_use]
+    pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
+        self.all(|layer| layer.0.sets.has_mode(mode))
+    }
+
+    pub(crate) fn has_verb(&self, verb: Verb) -> bool {
+        self.all(|layer| layer.0.sets.has_verb(verb))
+    }
+
+    fn all(&self, test: impl Fn(&Layer) -> bool) -> bool {
+        self.layers.iter().all(|held| test(&held.layer))
+    }
+
+    /// The tools that are left, if any layer lists them.
+    pub(crate) fn tools(&self) -> Option<Vec<&str>> {
+        let mut lists = self
+            .layers
+            .iter()
+            .filter_map(|held| held.layer.0.sets.tools.as_ref());
+        let first = lists.next()?.iter().map(String::as_str);
+        Some(first.filter(|tool| self.allows_tool(tool)).collect())
+    }
+
+    /// Whether links may lead out of the root they stand in.
+    #[must_use]
+    pub fn allows_escape(&self) -> bool {
+        self.total.flags.allow_escape
+    }
+
+    /// Whether links are followed at all.
+    #[must_use]
+    pub fn follows_symlinks(&self) -> bool {
+        self.total.flags.follow_symlinks
+    }
+
+    /// Whether the network may be used.
+    #[must_use]
+    pub fn allows_network(&self) -> bool {
+        self.total.flags.network
+    }
+
+    /// Whether nothing may be changed.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.total.flags.read_only
+    }
+
+    /// Whether a change must have been previewed.
+    #[must_use]
+    pub fn requires_preview(&self) -> bool {
+        self.total.flags.require_preview
+    }
+
+    /// Whether every change needs a person; [`Authority::judge`] answers `Ask` for it.
+    #[must_use]
+    pub fn requires_approval(&self) -> bool {
+        self.total.flags.require_approval
+    }
+
+    /// How far the worker may go.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.total.access
+    }
+
+    pub(crate) fn flags(&self) -> Flags {
+        self.total.flags
+    }
+
+    /// Whether anything at or beneath `prefix` could be other than denied; true when in doubt.
+    #[must_use]
+    pub fn reaches(&self, prefix: &VirtualPath) -> bool {
+        let reaches = |held: &Held| held.layer.0.reaches(prefix, held.inherited);
+        self.base.reaches(prefix) && self.layers.iter().all(reaches)
+    }
+
+    /// Whether the subtree at `path` lies in a root of every layer.
+    pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
+        self.base.lists(path) && self.all(|layer| layer.0.roots.holds(path))
+    }
+
+    /// Whether a layer blocks the subtree at `path`.
+    pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
+        let blocks = |entry: &Subtree| entry.blocked && path.starts_with(&entry.place.path);
+        let layers = self.layers.iter();
+        self.base.entries().any(blocks)
+            || layers
+                .flat_map(|held| held.layer.0.roots.entries())
+                .any(blocks)
+    }
+
+    /// Whether all of `wanted` may be handed on.
+    pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
+        let listed = |layer: &Layer| wanted.path().is_none_or(|path| layer.0.roots.holds(path));
+        self.base.holds(wanted) && self.all(|layer| listed(layer) && layer.0.scopes.holds(wanted))
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.base.is_strict()
+    }
+
+    /// Whether only a grant that names this very file lets it be changed.
+    pub(crate) fn protects(&self, need: &Scope) -> bool {
+        self.base.protects(need)
+    }
+
+    /// The widest that a person may grant: the roots, and what is configured as grantable beyond them.
+    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
+        self.base.ceiling()
+    }
+
+    /// The subtrees that a worker with this authority can see anyway.
+    pub(crate) fn visible(&self) -> Value {
+        let mounts = self.base.listed().map(|root| root.place.path.clone());
+        let layers = self.layers.iter();
+        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, held| {
+            held.layer.0.roots.narrow(&left)
+        });
+        left.iter().map(VirtualPath::as_str).collect()
+    }
+}
+
+/// The grant that satisfies an `Ask`.
+pub(crate) fn satisfying<'g>(
+    ruling: Ruling,
+    need: &Scope,
+    granted: &'g [ScopePattern],
+) -> Option<&'g ScopePattern> {
+    granted.iter().find(|grant| {
+        grant.covers(need)
+            && (!ruling.is_exact() || grant.path().is_some_and(|path| need.path() == Some(path)))
+    })
+}
+
+impl Total {
+    fn of(layer: &Layer) -> Self {
+        Self {
+            limits: layer.0.limits,
+            flags: layer.0.flags,
+            access: layer.0.access,
+        }
+    }
+
+    fn tighter(self, other: Self) -> Self {
+        let Self {
+            limits,
+            flags,
+            access,
+        } = self;
+        Self {
+            limits: limits.tighter(other.limits),
+            flags: flags.tighter(other.flags),
+            access: access.min(other.access),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A configuration in, the ruling of the outermost layer out.
+
+use std::sync::Arc;
+
+use super::access::Access;
+use super::error::PolicyError;
+use super::globs::{Globs, Reading};
+use super::need::{Need, Place};
+use super::protect::{PROTECTED, PROTECTED_NAMES};
+use super::roots::{PolicyRoot, Subtree, touch};
+use super::verdict::{Rule, Ruling, Verdict};
+use crate::config::{Config, RootConfig};
+use crate::path::VirtualPath;
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
+
+/// What people configured: the only layer that gives anything.
+#[derive(Debug)]
+pub(crate) struct Base {
+    roots: Box<[Held]>,
+    /// Every mount, blocked ones too.
+    mounts: Box<[Place]>,
+    allow: Box<[ScopePattern]>,
+    grantable: Box<[ScopePattern]>,
+    protected: Option<Arc<Globs>>,
+    strict: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    subtree: Subtree,
+    writable: bool,
+}
+
+impl Base {
+    pub(crate) fn compile(config: &Config) -> Result<Self, PolicyError> {
+        let Config {
+            roots,
+            grantable,
+            allow,
+            protect,
+            strict,
+            otel_endpoint: _,
+            policy: _,
+        } = config;
+        let held = roots
+            .iter()
+            .enumerate()
+            .map(|(index, root)| Held::compile(root, &format!("/roots/{index}")))
+            .collect::<Result<_, _>>()?;
+        let protected: Vec<String> = PROTECTED
+            .iter()
+            .map(|glob| (*glob).to_owned())
+            .chain(protect.iter().cloned())
+            .collect();
+        Ok(Self {
+            roots: held,
+            mounts: roots
+                .iter()
+                .map(|root| Place::new(root.mount.clone()))
+                .collect(),
+            allow: allow.as_slice().into(),
+            grantable: grantable.as_slice().into(),
+            protected: Globs::intern(Reading::Deny, &protected, "/protect")?,
+            strict: *strict,
+        })
+    }
+
+    pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
+        if !need.is_file() {
+            return self.resource(need);
+        }
+        let Some(path) = need.path() else {
+            return Ruling::deny(Rule::NoPath);
+        };
+        let taken = self
+            .subtrees()
+            .map(|subtree| subtree.takes(need))
+            .fold(Ruling::OPEN, Ruling::tighter);
+        taken
+            .tighter(self.held(need, path))
+            .tighter(self.protection(need))
+    }
+
+    /// Whether a root holds the file with that access, or a grant could open it.
+    fn held(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
+        let mut left_out = false;
+        for root in self.roots.iter().filter(|root| !root.subtree.blocked) {
+            match root.subtree.keeps(path) {
+                Some(true) if root.permits(need.verb()) => {
+                    return Ruling::new(Verdict::Allow, Rule::Base);
+                }
+                Some(false) => left_out = true,
+                Some(true) | None => {}
+            }
+        }
+        if left_out {
+            Ruling::deny(Rule::AllowGlobs)
+        } else {
+            self.by_grant(need, Rule::Outside)
+        }
+    }
+
+    fn resource(&self, need: &Need<'_>) -> Ruling {
+        if covers(&self.allow, need) {
+            Ruling::new(Verdict::Allow, Rule::Base)
+        } else {
+            self.by_grant(need, Rule::Unnamed)
+        }
+    }
+
+    fn by_grant(&self, need: &Need<'_>, rule: Rule) -> Ruling {
+        if covers(&self.grantable, need) {
+            Ruling::new(Verdict::Ask, rule)
+        } else {
+            Ruling::deny(rule)
+        }
+    }
+
+    fn protection(&self, need: &Need<'_>) -> Ruling {
+        let last = need.folded().rsplit('/').next().unwrap_or_default();
+        let protected = || {
+            PROTECTED_NAMES.contains(&last)
+                || self
+                    .protected
+                    .as_ref()
+                    .is_some_and(|globs| need.any_beneath(&self.mounts, |path| globs.denies(path)))
+        };
+        if need.changes_file() && protected() {
+            Ruling::new(Verdict::Ask, Rule::Protected)
+        } else {
+            Ruling::OPEN
+        }
+    }
+
+    /// Whether `need` would change a protected file.
+    pub(crate) fn protects(&self, need: &Scope) -> bool {
+        self.protection(&Need::new(need)).verdict == Verdict::Ask
+    }
+
+    /// What the roots hold, and what may be granted beyond them.
+    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
+        let held = self
+            .roots
+            .iter()
+            .filter(|root| !root.subtree.blocked)
+            .flat_map(|root| {
+                let verbs = Verb::ALL.into_iter().filter(|verb| root.permits(*verb));
+                verbs.map(|verb| {
+                    ScopePattern::of(&Scope::file(verb, root.subtree.place.path.clone()))
+                })
+            });
+        held.chain(self.grantable.iter().cloned()).collect()
+    }
+
+    pub(crate) fn mounts(&self) -> &[Place] {
+        &self.mounts
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    fn subtrees(&self) -> impl Iterator<Item = &Subtree> {
+        self.roots.iter().map(|root| &root.subtree)
+    }
+
+    /// The roots that keep something.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
+        self.subtrees().filter(|subtree| !subtree.blocked)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Subtree> {
+        self.subtrees()
+    }
+
+    /// Whether a configured root holds the subtree at `path`.
+    pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
+        self.listed().any(|root| path.starts_with(&root.place.path))
+    }
+
+    /// Whether something that `wanted` speaks of could be had here.
+    pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
+        let named = |list: &[ScopePattern]| list.iter().any(|held| held.covers_pattern(wanted));
+        match (wanted.resource(), wanted.path()) {
+            (_, Some(path)) => self.lists(path) || named(&self.grantable),
+            (Some(Resource::Other(_)), None) => named(&self.allow) || named(&self.grantable),
+            (Some(Resource::File) | None, None) => true,
+        }
+    }
+
+    /// Whether something at or beneath `prefix` may be had, now or by a grant.
+    pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
+        let grantable = |pattern: &ScopePattern| {
+            pattern
+                .resource()
+                .is_none_or(|resource| *resource == Resource::File)
+                && pattern.path().is_none_or(|path| touch(path, prefix))
+        };
+        let blocked = |root: &Subtree| root.blocked && prefix.starts_with(&root.place.path);
+        !self.subtrees().any(blocked)
+            && (self.listed().any(|root| touch(&root.place.path, prefix))
+                || self.grantable.iter().any(grantable))
+    }
+}
+
+impl Held {
+    fn compile(root: &RootConfig, at: &str) -> Result<Self, PolicyError> {
+        let RootConfig {
+            mount,
+            default: _,
+            access,
+            allow,
+            deny,
+            immutable,
+            blocked,
+        } = root;
+        let entry = PolicyRoot {
+            path: mount.clone(),
+            blocked: Some(*blocked),
+            // An empty list in configuration is one that was not set.
+            allow: Some(allow.clone()).filter(|allow| !allow.is_empty()),
+            deny: deny.clone(),
+            immutable: immutable.clone(),
+        };
+        Ok(Self {
+            subtree: Subtree::compile(&entry, at)?,
+            writable: *access != Access::Read,
+        })
+    }
+
+    fn permits(&self, verb: Verb) -> bool {
+        match verb {
+            Verb::Read => true,
+            Verb::Write => self.writable,
+            // Running a file is no matter of holding its folder.
+            Verb::Execute => false,
+        }
+    }
+}
+
+fn covers(list: &[ScopePattern], need: &Need<'_>) -> bool {
+    list.iter().any(|pattern| pattern.covers(need.scope()))
+}

@@ -1,0 +1,135 @@
+//! A glob with `{a,b}` in, the globs without braces that mean the same out.
+
+/// The most globs that one glob may stand for.
+const MAX_EXPANDED: usize = 64;
+
+/// Expands every brace group, so that each alternative can be read as a path of its own.
+pub(super) fn expand(glob: &str) -> Result<Vec<String>, String> {
+    let mut open = vec![glob.to_owned()];
+    let mut done = Vec::new();
+    while let Some(glob) = open.pop() {
+        match first_group(&glob) {
+            Some((before, alternatives, after)) => open.extend(
+                alternatives
+                    .iter()
+                    .map(|alternative| format!("{before}{alternative}{after}")),
+            ),
+            None => done.push(glob),
+        }
+        if open.len() + done.len() > MAX_EXPANDED {
+            return Err(format!("stands for more than {MAX_EXPANDED} globs"));
+        }
+    }
+    Ok(done)
+}
+
+/// The text before the first brace group, its alternatives, and the text after it.
+fn first_group(glob: &str) -> Option<(&str, Vec<&str>, &str)> {
+    let mut start = None;
+    let mut cuts = Vec::new();
+    let mut depth = 0_usize;
+    let mut class = Class::default();
+    let mut escaped = false;
+    for (at, c) in glob.char_indices() {
+        if std::mem::take(&mut escaped) || class.holds(c) {
+            continue;
+        }
+        match c {
+            '\\' => escaped = true,
+            '{' => {
+                depth += 1;
+                start = start.or(Some(at));
+            }
+            ',' if depth == 1 => cuts.push(at),
+            '}' if depth == 1 => return split(glob, start?, &cuts, at),
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn split<'g>(
+    glob: &'g str,
+    start: usize,
+    cuts: &[usize],
+    end: usize,
+) -> Option<(&'g str, Vec<&'g str>, &'g str)> {
+    let starts = std::iter::once(start).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain(std::iter::once(end));
+    let alternatives = starts
+        .zip(ends)
+        .map(|(start, end)| glob.get(start + 1..end))
+        .collect::<Option<_>>()?;
+    Some((glob.get(..start)?, alternatives, glob.get(end + 1..)?))
+}
+
+/// Whether a class such as `[a-z]` holds a character that is more than one byte, of which globset would match a part.
+pub(super) fn has_wide_class(glob: &str) -> bool {
+    let mut class = Class::default();
+    let mut escaped = false;
+    glob.chars().any(|c| {
+        if std::mem::take(&mut escaped) {
+            return false;
+        }
+        let held = class.holds(c);
+        escaped = !held && c == '\\';
+        held && !c.is_ascii()
+    })
+}
+
+/// Whether a character stands inside `[...]`, where braces mean themselves.
+#[derive(Default)]
+struct Class {
+    /// How many characters of the class were seen, `!` not counted.
+    seen: Option<usize>,
+}
+
+impl Class {
+    fn holds(&mut self, c: char) -> bool {
+        match (self.seen, c) {
+            (None, '[') => self.seen = Some(0),
+            (None, _) => return false,
+            (Some(0), '!' | '^') => {}
+            // A `]` in the first place is a member.
+            (Some(1..), ']') => self.seen = None,
+            (Some(seen), _) => self.seen = Some(seen + 1),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(glob: &str, expected: &[&str]) {
+        let mut expanded = expand(glob).unwrap();
+        expanded.sort_unstable();
+        assert_eq!(expanded, expected);
+    }
+
+    #[test]
+    fn every_alternative_becomes_a_glob_of_its_own() {
+        check("a", &["a"]);
+        check("{a/**,b}", &["a/**", "b"]);
+        check("x{a,b{c,d}}y", &["xay", "xbcy", "xbdy"]);
+        check("{a,b}/{c,d}", &["a/c", "a/d", "b/c", "b/d"]);
+    }
+
+    #[test]
+    fn braces_in_classes_and_escapes_are_plain() {
+        check("[{]a,b[}]", &["[{]a,b[}]"]);
+        check("[]{]x", &["[]{]x"]);
+        check("\\{a,b\\}", &["\\{a,b\\}"]);
+        check("{a\\,b,c}", &["a\\,b", "c"]);
+    }
+
+    #[test]
+    fn a_glob_that_stands_for_too_many_is_refused() {
+        let eight = "{a,b,c,d,e,f,g,h}";
+        assert_eq!(expand(&eight.repeat(2)).unwrap().len(), 64);
+        assert!(expand(&eight.repeat(3)).is_err());
+    }
+}

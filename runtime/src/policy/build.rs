@@ -1,0 +1,264 @@
+//! What a host says about a policy in, the policy out; texts that cannot be read are told when it is admitted.
+
+use std::str::FromStr;
+
+use super::Policy;
+use super::access::Access;
+use super::error::PolicyError;
+use super::globs::{Reading, check};
+use super::roots::PolicyRoot;
+use super::sets::WriteMode;
+use super::verdict::Verdict;
+use crate::capability::Budget;
+use crate::path::VirtualPath;
+use crate::scope::{ScopePattern, Verb};
+
+impl Policy {
+    /// The policy that says nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a worker gets that is spawned without a policy: a person is asked about everything.
+    #[must_use]
+    pub fn ask_for_everything() -> Self {
+        Self::new().otherwise(Verdict::Ask)
+    }
+
+    /// Allows what `pattern` covers; what no list names is then denied, unless [`Policy::otherwise`] says else.
+    #[must_use]
+    pub fn allow(mut self, pattern: &str) -> Self {
+        self.read(pattern, "allow_scopes", |policy| &mut policy.scopes.allow);
+        self
+    }
+
+    /// Asks a person about what `pattern` covers.
+    #[must_use]
+    pub fn ask(mut self, pattern: &str) -> Self {
+        self.read(pattern, "ask_scopes", |policy| &mut policy.scopes.ask);
+        self
+    }
+
+    /// Denies what `pattern` covers, whatever else allows it.
+    #[must_use]
+    pub fn deny(mut self, pattern: &str) -> Self {
+        self.read(pattern, "deny_scopes", |policy| &mut policy.scopes.deny);
+        self
+    }
+
+    /// Denies what `pattern` covers to the worker itself, while it may hand it on to its children.
+    #[must_use]
+    pub fn delegate_only(mut self, pattern: &str) -> Self {
+        self.read(pattern, "delegate_only", |policy| {
+            &mut policy.scopes.delegate_only
+        });
+        self
+    }
+
+    /// Sets the verdict on what no scope list names.
+    #[must_use]
+    pub fn otherwise(mut self, verdict: Verdict) -> Self {
+        self.scopes.otherwise = Some(verdict);
+        self
+    }
+
+    /// Keeps to the subtree at `path`, and to those of other calls.
+    #[must_use]
+    pub fn root(mut self, path: &str) -> Self {
+        match self.path(path) {
+            Some(path) => self.subtree(PolicyRoot::new(path)),
+            None => self,
+        }
+    }
+
+    /// Takes the subtree at `path` away.
+    #[must_use]
+    pub fn block(mut self, path: &str) -> Self {
+        match self.path(path) {
+            Some(path) => self.subtree(PolicyRoot {
+                blocked: Some(true),
+                ..PolicyRoot::new(path)
+            }),
+            None => self,
+        }
+    }
+
+    /// Adds an entry with globs of its own.
+    #[must_use]
+    pub fn subtree(mut self, root: PolicyRoot) -> Self {
+        self.roots.get_or_insert_default().push(root);
+        self
+    }
+
+    fn path(&mut self, path: &str) -> Option<VirtualPath> {
+        let index = self.roots.as_ref().map_or(0, Vec::len);
+        let parsed = VirtualPath::parse(path, None);
+        parsed
+            .map_err(|error| {
+                let fault = PolicyError::invalid(format!("/roots/{index}/path"), error.to_string());
+                self.faults.push(fault.requested(path));
+            })
+            .ok()
+    }
+
+    /// Takes away what the glob covers, in every root.
+    #[must_use]
+    pub fn deny_glob(mut self, glob: &str) -> Self {
+        self.check(glob, "deny", self.deny.len());
+        self.deny.push(glob.to_owned());
+        self
+    }
+
+    /// Lets nobody change what the glob covers, in every root.
+    #[must_use]
+    pub fn immutable_glob(mut self, glob: &str) -> Self {
+        self.check(glob, "immutable", self.immutable.len());
+        self.immutable.push(glob.to_owned());
+        self
+    }
+
+    fn check(&mut self, glob: &str, key: &str, index: usize) {
+        if let Err(reason) = check(Reading::Deny, glob) {
+            let fault = PolicyError::invalid(format!("/{key}/{index}"), reason);
+            self.faults.push(fault.requested(glob));
+        }
+    }
+
+    /// Keeps to these tools.
+    #[must_use]
+    pub fn tools<'t>(mut self, tools: impl IntoIterator<Item = &'t str>) -> Self {
+        let tools = tools.into_iter().map(str::to_owned);
+        self.sets.tools.get_or_insert_default().extend(tools);
+        self
+    }
+
+    /// Keeps to these verbs.
+    #[must_use]
+    pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
+        self.sets.verbs.get_or_insert_default().extend(verbs);
+        self
+    }
+
+    /// Keeps to these ways of writing a file.
+    #[must_use]
+    pub fn write_modes(mut self, modes: impl IntoIterator<Item = WriteMode>) -> Self {
+        self.sets.write_modes.get_or_insert_default().extend(modes);
+        self
+    }
+
+    /// Keeps to an access level.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    /// Says whether links may lead out of the root they stand in.
+    #[must_use]
+    pub fn allow_escape(mut self, allowed: bool) -> Self {
+        self.flags.allow_escape = Some(allowed);
+        self
+    }
+
+    /// Says whether links are followed at all.
+    #[must_use]
+    pub fn follow_symlinks(mut self, followed: bool) -> Self {
+        self.flags.follow_symlinks = Some(followed);
+        self
+    }
+
+    /// Says whether the network may be used.
+    #[must_use]
+    pub fn network(mut self, allowed: bool) -> Self {
+        self.flags.network = Some(allowed);
+        self
+    }
+
+    /// Says whether nothing may be changed.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.flags.read_only = Some(read_only);
+        self
+    }
+
+    /// Says whether a change must have been previewed.
+    #[must_use]
+    pub fn require_preview(mut self, required: bool) -> Self {
+        self.flags.require_preview = Some(required);
+        self
+    }
+
+    /// Says whether every change needs a person.
+    #[must_use]
+    pub fn require_approval(mut self, required: bool) -> Self {
+        self.flags.require_approval = Some(required);
+        self
+    }
+
+    /// Limits a file or piece of a file returned; 0 is without limit.
+    #[must_use]
+    pub fn read_max_bytes(mut self, bytes: u64) -> Self {
+        self.limits.read_max_bytes = Some(bytes);
+        self
+    }
+
+    /// Limits a file written; 0 is without limit.
+    #[must_use]
+    pub fn write_max_bytes(mut self, bytes: u64) -> Self {
+        self.limits.write_max_bytes = Some(bytes);
+        self
+    }
+
+    /// Limits the entries of one answer; 0 is without limit.
+    #[must_use]
+    pub fn max_results(mut self, results: u64) -> Self {
+        self.limits.max_results = Some(results);
+        self
+    }
+
+    /// Limits the calls of a worker's life; 0 is without limit.
+    #[must_use]
+    pub fn max_calls(mut self, calls: u64) -> Self {
+        self.limits.max_calls = Some(calls);
+        self
+    }
+
+    /// Limits a worker's life, in milliseconds; 0 is without limit.
+    #[must_use]
+    pub fn ttl_ms(mut self, milliseconds: u64) -> Self {
+        self.limits.ttl_ms = Some(milliseconds);
+        self
+    }
+
+    /// Sets the least time between two calls, in milliseconds.
+    #[must_use]
+    pub fn min_interval_ms(mut self, milliseconds: u64) -> Self {
+        self.limits.min_interval_ms = Some(milliseconds);
+        self
+    }
+
+    /// Limits what the worker and all beneath it may spend.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.limits.budget = Some(budget);
+        self
+    }
+
+    fn read(
+        &mut self,
+        text: &str,
+        key: &str,
+        list: impl Fn(&mut Self) -> &mut Option<Vec<ScopePattern>>,
+    ) {
+        let list_of = list(self).get_or_insert_default();
+        match ScopePattern::from_str(text) {
+            Ok(pattern) => list_of.push(pattern),
+            Err(error) => {
+                let at = format!("/{key}/{}", list_of.len());
+                let fault = PolicyError::invalid(at, error.to_string());
+                self.faults.push(fault.requested(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What is wrong with a policy in, an error that programs and people can act on out.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::error::{CallError, Code};
+
+/// In which way a policy or configuration is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyErrorKind {
+    /// It asks for more than its issuer holds.
+    PolicyExpansion,
+    /// It cannot be understood: wrong type, unknown key, bad glob.
+    PolicyInvalid,
+    /// The key belongs in configuration and came in a policy, or the other way round.
+    PolicyScope,
+    /// The key is for people, and the policy comes from a model or a view.
+    PolicyAudience,
+}
+
+impl PolicyErrorKind {
+    /// The kind as it stands in `data.kind`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PolicyExpansion => "policy_expansion",
+            Self::PolicyInvalid => "policy_invalid",
+            Self::PolicyScope => "policy_scope",
+            Self::PolicyAudience => "policy_audience",
+        }
+    }
+
+    fn code(self) -> Code {
+        match self {
+            Self::PolicyExpansion => Code::PolicyExpansion,
+            Self::PolicyInvalid | Self::PolicyScope | Self::PolicyAudience => Code::PolicyInvalid,
+        }
+    }
+}
+
+/// Why a policy or configuration was refused as a whole.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct PolicyError(Box<Fault>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Fault {
+    kind: PolicyErrorKind,
+    field: String,
+    reason: String,
+    requested: Value,
+    limit: Value,
+    witness: Option<String>,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault {
+            kind,
+            field,
+            reason,
+            ..
+        } = &*self.0;
+        match kind {
+            PolicyErrorKind::PolicyExpansion => {
+                write!(f, "policy may only restrict: {field} {reason}")
+            }
+            PolicyErrorKind::PolicyInvalid
+            | PolicyErrorKind::PolicyScope
+            | PolicyErrorKind::PolicyAudience => write!(f, "{field} {reason}"),
+        }
+    }
+}
+
+impl PolicyError {
+    pub(crate) fn new(
+        kind: PolicyErrorKind,
+        field: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self(Box::new(Fault {
+            kind,
+            field: field.into(),
+            reason: reason.into(),
+            requested: Value::Null,
+            limit: Value::Null,
+            witness: None,
+        }))
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(PolicyErrorKind::PolicyInvalid, field, reason)
+    }
+
+    pub(crate) fn expansion(
+        field: impl Into<String>,
+        reason: impl Into<String>,
+        requested: impl Into<Value>,
+        limit: impl Into<Value>,
+    ) -> Self {
+        let mut error = Self::new(PolicyErrorKind::PolicyExpansion, field, reason);
+        error.0.limit = limit.into();
+        error.requested(requested)
+    }
+
+    pub(crate) fn requested(mut self, requested: impl Into<Value>) -> Self {
+        self.0.requested = requested.into();
+        self
+    }
+
+    pub(crate) fn witness(mut self, path: String) -> Self {
+        self.0.witness = Some(path);
+        self
+    }
+
+    /// In which way it is wrong.
+    #[must_use]
+    pub fn kind(&self) -> PolicyErrorKind {
+        self.0.kind
+    }
+
+    /// The JSON pointer of the member that is wrong.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        &self.0.field
+    }
+
+    /// What the member asks for.
+    #[must_use]
+    pub fn asked(&self) -> &Value {
+        &self.0.requested
+    }
+
+    /// What the issuer holds, as far as it can see that already.
+    #[must_use]
+    pub fn limit(&self) -> &Value {
+        &self.0.limit
+    }
+
+    /// A path that the policy asks for and the issuer does not hold, if one was looked for.
+    #[must_use]
+    pub fn witness_path(&self) -> Option<&str> {
+        self.0.witness.as_deref()
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.0.kind.code()
+    }
+
+    /// The `data` of a JSON-RPC error; `layer` says where the policy came from.
+    #[must_use]
+    pub fn data(&self, layer: &str) -> Value {
+        let mut data = json!({ "kind": self.0.kind, "code": self.code(), "field": self.0.field });
+        if let Some(members) = data.as_object_mut() {
+            let facts = [("requested", &self.0.requested), ("limit", &self.0.limit)];
+            for (key, value) in facts.into_iter().filter(|(_, value)| !value.is_null()) {
+                members.insert(key.to_owned(), value.clone());
+            }
+            members.insert("layer".to_owned(), layer.into());
+            if let Some(witness) = &self.0.witness {
+                members.insert("witness".to_owned(), witness.as_str().into());
+            }
+        }
+        data
+    }
+}
+
+impl From<PolicyError> for CallError {
+    fn from(error: PolicyError) -> Self {
+        let text = error.to_string();
+        let error = *error.0;
+        let mut call = Self::new(error.kind.code(), text)
+            .with("kind", error.kind.as_str())
+            .with("field", error.field.as_str());
+        if !error.requested.is_null() {
+            call = call.with("requested", error.requested);
+        }
+        if !error.limit.is_null() {
+            call = call.with("limit", error.limit);
+        }
+        match error.witness {
+            Some(witness) => call.with("witness", witness),
+            None => call,
+        }
+    }
+}

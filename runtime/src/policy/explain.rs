@@ -1,0 +1,175 @@
+//! A need in, which layer and which rule decide it and what would help out.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::Layer;
+use super::authority::{Authority, satisfying};
+use super::need::Need;
+use super::verdict::{Rule, Ruling, Verdict};
+use crate::scope::{Scope, ScopePattern};
+
+/// Where a layer of an authority comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LayerName {
+    /// What people configured.
+    Configuration,
+    /// What the session was opened with.
+    Session,
+    /// What the worker at this place in the path of agents was spawned with; 0 is the outermost.
+    Agent(usize),
+    /// What came with the call.
+    Call,
+}
+
+impl fmt::Display for LayerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configuration => f.write_str("configuration"),
+            Self::Session => f.write_str("session"),
+            Self::Agent(index) => write!(f, "agent/{index}"),
+            Self::Call => f.write_str("call"),
+        }
+    }
+}
+
+impl Serialize for LayerName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Why a need has its verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The verdict, grants counted in.
+    pub verdict: Verdict,
+    /// The layer that decides.
+    pub layer: LayerName,
+    /// The key of the policy or configuration that decides.
+    pub key: &'static str,
+    /// The entry that decides, if it is one of a list.
+    pub pattern: Option<String>,
+    /// The rule as a sentence for people.
+    pub rule: &'static str,
+    /// The grant that turns `Ask` into `Allow`, if one was given.
+    pub granted_by: Option<ScopePattern>,
+    /// The smallest grant that would help; none when no grant can.
+    pub grant: Option<ScopePattern>,
+}
+
+impl Explanation {
+    pub(crate) fn of(authority: &Authority, need: &Scope, granted: &[ScopePattern]) -> Self {
+        let looked = Need::new(need);
+        let mut ruling = authority.base().judge(&looked);
+        let mut decider = None;
+        for held in authority.layers() {
+            let tightest = ruling.tighter(authority.rule_of(held, &looked));
+            if tightest != ruling {
+                ruling = tightest;
+                decider = Some(held);
+            }
+        }
+        let pattern = match decider {
+            Some(held) => entry(&held.layer, authority, &looked, ruling),
+            None => authority
+                .base()
+                .entries()
+                .find_map(|root| root.culprit(&looked, ruling.rule))
+                .map(str::to_owned)
+                .filter(|_| is_glob(ruling.rule)),
+        };
+        let asks = ruling.verdict == Verdict::Ask;
+        let granted_by = satisfying(ruling, need, granted).filter(|_| asks);
+        let (key, rule) = describe(ruling.rule);
+        Self {
+            verdict: granted_by.map_or(ruling.verdict, |_| Verdict::Allow),
+            layer: decider.map_or(LayerName::Configuration, |held| held.name),
+            key,
+            pattern,
+            rule,
+            granted_by: granted_by.cloned(),
+            grant: (asks && granted_by.is_none()).then(|| ScopePattern::of(need)),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}: {}",
+            self.verdict.as_str(),
+            self.layer,
+            self.rule
+        )?;
+        match &self.pattern {
+            Some(pattern) => write!(f, " ({}: `{pattern}`)", self.key),
+            None => write!(f, " ({})", self.key),
+        }
+    }
+}
+
+/// The entry of a policy's list that made the ruling.
+fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) -> Option<String> {
+    if let Some(pattern) = layer.0.scopes.pattern(ruling.rule) {
+        return Some(pattern.to_string());
+    }
+    if !is_glob(ruling.rule) {
+        return None;
+    }
+    let everywhere = match ruling.rule {
+        Rule::ImmutableGlob => &layer.0.everywhere.immutable,
+        _ => &layer.0.everywhere.deny,
+    };
+    let roots = layer.0.roots.entries().iter();
+    roots
+        .filter_map(|root| root.culprit(need, ruling.rule))
+        .map(str::to_owned)
+        .next()
+        .or_else(|| {
+            let globs = everywhere.as_ref()?;
+            let mut found = None;
+            need.any_beneath(authority.base().mounts(), |path| {
+                found = globs.culprit(path).map(str::to_owned);
+                found.is_some()
+            });
+            found
+        })
+}
+
+fn is_glob(rule: Rule) -> bool {
+    matches!(rule, Rule::DenyGlob | Rule::ImmutableGlob)
+}
+
+/// The key behind a rule, and the rule as a sentence.
+fn describe(rule: Rule) -> (&'static str, &'static str) {
+    match rule {
+        Rule::Open => ("", "no rule speaks against it"),
+        Rule::Base => ("roots", "the configuration gives it"),
+        Rule::Outside => ("roots", "no configured root holds it with that access"),
+        Rule::Unnamed => ("allow", "the configuration does not name the resource"),
+        Rule::NoPath => ("roots", "it is about files and names none"),
+        Rule::Protected => (
+            "protect",
+            "the file steers tools or agents, so only a grant that names it allows the change",
+        ),
+        Rule::Unlisted => ("roots", "it lies outside the roots listed"),
+        Rule::Blocked => ("roots", "it lies in a blocked subtree"),
+        Rule::AllowGlobs => ("roots", "the allow globs of its root leave it out"),
+        Rule::DenyGlob => ("deny", "a deny glob covers it"),
+        Rule::ImmutableGlob => ("immutable", "an immutable glob covers it"),
+        Rule::DenyScope(_) => ("deny_scopes", "a denied scope covers it"),
+        Rule::DelegateOnly(_) => ("delegate_only", "it may only be handed on"),
+        Rule::AskScope(_) => ("ask_scopes", "a person must be asked"),
+        Rule::AllowScope(_) => ("allow_scopes", "an allowed scope covers it"),
+        Rule::Otherwise => ("otherwise", "no scope list names it"),
+        Rule::Verbs => ("verbs", "the verb is not among those listed"),
+        Rule::Access => ("access", "the access level is too low for the verb"),
+        Rule::ReadOnly => ("read_only", "nothing may be changed"),
+        Rule::Network => ("network", "the network may not be used"),
+        Rule::Approval => ("require_approval", "every change needs a person"),
+    }
+}

@@ -1,0 +1,96 @@
+//! A name as someone spelt it in, the form in which spellings of the same file are equal out.
+
+use std::borrow::Cow;
+
+use unicode_normalization::UnicodeNormalization;
+
+/// Folds `text`: NFC, case folded, characters that file systems ignore removed. Slashes stay.
+///
+/// Two spellings that a case-insensitive or normalising file system takes for one file fold to one text.
+/// Upper case before lower case also joins `ſ`, `ı` and ligatures with their plain letters.
+pub(crate) fn fold(text: &str) -> Cow<'_, str> {
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
+    {
+        return Cow::Borrowed(text);
+    }
+    if text.is_ascii() {
+        return Cow::Owned(text.to_ascii_lowercase());
+    }
+    let cased = text
+        .nfd()
+        .filter(|c| !is_ignored(*c))
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect::<String>();
+    // Case mapping may compose or decompose anew, such as `ŉ` and the iota subscript.
+    Cow::Owned(cased.nfc().filter(|c| !is_ignored(*c)).collect())
+}
+
+/// The default-ignorable characters of Unicode.
+fn is_ignored(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// What of `path` lies beneath `prefix`, both folded and absolute; none if it does not.
+pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    if prefix == "/" {
+        return path.strip_prefix('/');
+    }
+    let rest = path.strip_prefix(prefix)?;
+    if rest.is_empty() {
+        Some(rest)
+    } else {
+        rest.strip_prefix('/')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(spelling: &str, folded: &str) {
+        assert_eq!(fold(spelling), folded, "{}", spelling.escape_unicode());
+    }
+
+    #[test]
+    fn spellings_of_one_name_fold_to_one_text() {
+        check("src/main.rs", "src/main.rs");
+        check(".GIT/Config", ".git/config");
+        check(".g\u{200c}it", ".git");
+        check("\u{feff}.env", ".env");
+        check(".e\u{ad}nv", ".env");
+        check("e\u{301}", "\u{e9}");
+        check("E\u{301}", "\u{e9}");
+        check("\u{212a}ey", "key");
+        check("\u{17f}ecret", "secret");
+        check("con\u{fb01}g", "config");
+        check("STRASSE", "strasse");
+        check("stra\u{df}e", "strasse");
+        check("\u{131}d_rsa", "id_rsa");
+    }
+
+    #[test]
+    fn plain_text_is_not_copied() {
+        assert!(matches!(fold("/r/src/main.rs"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #![proptest_config(crate::policy::tests::cases())]
+
+        #[test]
+        fn folding_twice_is_folding_once(text in "[a-cA-C/.\u{df}\u{e9}\u{130}\u{131}\u{149}\u{17f}\u{1f80}\u{200b}\u{301}\u{345}\u{3c2}\u{fb01}]{0,12}") {
+            let once = fold(&text).into_owned();
+            prop_assert_eq!(fold(&once), &*once);
+            prop_assert_eq!(once.matches('/').count(), text.matches('/').count());
+        }
+    }
+}

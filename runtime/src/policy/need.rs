@@ -1,0 +1,124 @@
+//! What a call needs in, the same with the spellings that rules compare out.
+
+use std::borrow::Cow;
+
+use super::fold::{beneath, fold};
+use crate::path::VirtualPath;
+use crate::scope::{Resource, Scope, Verb};
+
+/// A place in the namespace, and how it folds.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) path: VirtualPath,
+    folded: Box<str>,
+    depth: usize,
+}
+
+impl Place {
+    pub(crate) fn new(path: VirtualPath) -> Self {
+        Self {
+            folded: fold(path.as_str()).into(),
+            depth: path.depth(),
+            path,
+        }
+    }
+}
+
+/// A path relative to some place: folded, and as it was written where that differs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spelling<'n> {
+    pub(crate) folded: &'n str,
+    pub(crate) written: Option<&'n str>,
+}
+
+/// One need under judgement; its path is folded once for all layers.
+#[derive(Debug)]
+pub(crate) struct Need<'n> {
+    scope: &'n Scope,
+    folded: Cow<'n, str>,
+}
+
+impl<'n> Need<'n> {
+    pub(crate) fn new(scope: &'n Scope) -> Self {
+        let folded = scope.path().map(|path| fold(path.as_str()));
+        Self {
+            scope,
+            folded: folded.unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> &'n Scope {
+        self.scope
+    }
+
+    pub(crate) fn verb(&self) -> Verb {
+        self.scope.verb()
+    }
+
+    pub(crate) fn path(&self) -> Option<&'n VirtualPath> {
+        self.scope.path()
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        *self.scope.resource() == Resource::File
+    }
+
+    pub(crate) fn changes_file(&self) -> bool {
+        self.is_file() && self.verb() == Verb::Write
+    }
+
+    pub(crate) fn folded(&self) -> &str {
+        &self.folded
+    }
+
+    /// The path relative to `place` in any spelling; none if it does not lie there.
+    pub(crate) fn beneath(&self, place: &Place) -> Option<Spelling<'_>> {
+        let path = self.path()?;
+        let folded = beneath(&self.folded, &place.folded)?;
+        Some(Spelling {
+            folded,
+            written: match &self.folded {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(_) => Some(below(path.as_str(), place.depth)),
+            },
+        })
+    }
+
+    /// The path relative to each place that holds it; relative to every folder above it if none does.
+    ///
+    /// A glob is relative to its root, and a path outside every root might come to lie in one at any depth.
+    pub(crate) fn any_beneath(
+        &self,
+        places: &[Place],
+        mut test: impl FnMut(Spelling<'_>) -> bool,
+    ) -> bool {
+        let Some(path) = self.path() else {
+            return false;
+        };
+        let mut held = false;
+        for place in places {
+            if let Some(spelling) = self.beneath(place) {
+                held = true;
+                if test(spelling) {
+                    return true;
+                }
+            }
+        }
+        !held
+            && (0..path.depth()).any(|depth| {
+                test(Spelling {
+                    folded: below(&self.folded, depth),
+                    written: Some(below(path.as_str(), depth)),
+                })
+            })
+    }
+}
+
+/// What is left of an absolute path without its first `depth` names.
+fn below(path: &str, depth: usize) -> &str {
+    let mut rest = path.strip_prefix('/').unwrap_or(path);
+    for _ in 0..depth {
+        rest = rest.split_once('/').map_or("", |(_, rest)| rest);
+    }
+    rest
+}

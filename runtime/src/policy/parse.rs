@@ -1,0 +1,240 @@
+//! JSON in, a policy out; or the JSON pointer of the member that cannot be read.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::Policy;
+use super::access::Access;
+use super::error::PolicyError;
+use super::fields::{Field, FieldScope};
+use super::globs::{Reading, check};
+use super::roots::PolicyRoot;
+use super::sets::WriteMode;
+use super::verdict::Verdict;
+use crate::capability::Budget;
+use crate::path::VirtualPath;
+use crate::scope::{ScopePattern, Verb};
+
+/// A JSON value and the pointer to it.
+#[derive(Clone, Debug)]
+pub(crate) struct At<'v> {
+    pointer: String,
+    value: &'v Value,
+}
+
+impl<'v> At<'v> {
+    pub(crate) fn top(value: &'v Value) -> Self {
+        Self {
+            pointer: String::new(),
+            value,
+        }
+    }
+
+    pub(crate) fn pointer(&self) -> &str {
+        &self.pointer
+    }
+
+    fn wrong(&self, expected: &str) -> PolicyError {
+        PolicyError::invalid(self.pointer.as_str(), format!("must be {expected}"))
+    }
+
+    pub(crate) fn invalid(&self, reason: impl Into<String>) -> PolicyError {
+        PolicyError::invalid(self.pointer.as_str(), reason).requested(self.value.clone())
+    }
+
+    /// The members, `null` being the same as absent.
+    pub(crate) fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
+        let members: &Map<String, Value> = self
+            .value
+            .as_object()
+            .ok_or_else(|| self.wrong("an object"))?;
+        let set = members.iter().filter(|(_, value)| !value.is_null());
+        let pointer = self.pointer.clone();
+        Ok(set.map(move |(key, value)| {
+            let escaped = key.replace('~', "~0").replace('/', "~1");
+            let at = Self {
+                pointer: format!("{pointer}/{escaped}"),
+                value,
+            };
+            (key.as_str(), at)
+        }))
+    }
+
+    pub(crate) fn items(&self) -> Result<impl Iterator<Item = Self>, PolicyError> {
+        let items = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
+        let pointer = self.pointer.clone();
+        Ok(items.iter().enumerate().map(move |(index, value)| Self {
+            pointer: format!("{pointer}/{index}"),
+            value,
+        }))
+    }
+
+    pub(crate) fn text(&self) -> Result<&'v str, PolicyError> {
+        self.value.as_str().ok_or_else(|| self.wrong("a text"))
+    }
+
+    pub(crate) fn flag(&self) -> Result<bool, PolicyError> {
+        self.value
+            .as_bool()
+            .ok_or_else(|| self.wrong("true or false"))
+    }
+
+    fn count(&self) -> Result<u64, PolicyError> {
+        self.value
+            .as_u64()
+            .ok_or_else(|| self.wrong("a whole number, 0 or more"))
+    }
+
+    /// One of a few known texts.
+    pub(crate) fn one_of<T: Copy>(
+        &self,
+        known: &[T],
+        name: impl Fn(T) -> &'static str,
+    ) -> Result<T, PolicyError> {
+        let text = self.text()?;
+        let found = known.iter().copied().find(|member| name(*member) == text);
+        found.ok_or_else(|| {
+            let names: Vec<_> = known.iter().map(|member| name(*member)).collect();
+            self.invalid(format!("must be one of {}", names.join(", ")))
+        })
+    }
+
+    fn each<T, C: FromIterator<T>>(
+        &self,
+        read: impl Fn(&Self) -> Result<T, PolicyError>,
+    ) -> Result<C, PolicyError> {
+        self.items()?.map(|item| read(&item)).collect()
+    }
+
+    pub(crate) fn globs(&self, reading: Reading) -> Result<Vec<String>, PolicyError> {
+        self.each(|item| {
+            let glob = item.text()?;
+            check(reading, glob).map_err(|reason| item.invalid(reason))?;
+            Ok(glob.to_owned())
+        })
+    }
+
+    pub(crate) fn patterns(&self) -> Result<Vec<ScopePattern>, PolicyError> {
+        self.each(|item| {
+            let parsed = item.text()?.parse::<ScopePattern>();
+            parsed.map_err(|error| item.invalid(error.to_string()))
+        })
+    }
+
+    pub(crate) fn path(&self) -> Result<VirtualPath, PolicyError> {
+        VirtualPath::parse(self.text()?, None).map_err(|error| self.invalid(error.to_string()))
+    }
+}
+
+impl Policy {
+    /// Reads a policy as it stands in a message; nothing in it is passed over.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
+    pub fn parse(value: &Value) -> Result<Self, PolicyError> {
+        let mut policy = Self::new();
+        for (key, at) in At::top(value).members()? {
+            Field::check(key, FieldScope::Policy, at.pointer())?;
+            policy.set(key, &at)?;
+        }
+        Ok(policy)
+    }
+
+    /// Sets the field of that key, which is known to be one of a policy.
+    pub(crate) fn set(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
+        match key {
+            "roots" => self.roots = Some(at.each(root)?),
+            "deny" => self.deny = at.globs(Reading::Deny)?,
+            "immutable" => self.immutable = at.globs(Reading::Deny)?,
+            "allow_scopes" => self.scopes.allow = Some(at.patterns()?),
+            "ask_scopes" => self.scopes.ask = Some(at.patterns()?),
+            "deny_scopes" => self.scopes.deny = Some(at.patterns()?),
+            "delegate_only" => self.scopes.delegate_only = Some(at.patterns()?),
+            "otherwise" => {
+                self.scopes.otherwise = Some(at.one_of(&Verdict::ALL, Verdict::as_str)?);
+            }
+            "tools" => self.sets.tools = Some(at.each(|item| item.text().map(str::to_owned))?),
+            "verbs" => {
+                self.sets.verbs = Some(at.each(|item| item.one_of(&Verb::ALL, Verb::as_str))?);
+            }
+            "write_modes" => {
+                let read = |item: &At<'_>| item.one_of(&WriteMode::ALL, WriteMode::as_str);
+                self.sets.write_modes = Some(at.each(read)?);
+            }
+            "access" => self.access = Some(at.one_of(&Access::ALL, Access::as_str)?),
+            _ => return self.set_figure(key, at),
+        }
+        Ok(())
+    }
+
+    fn set_figure(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
+        let (flags, limits) = (&mut self.flags, &mut self.limits);
+        let flag = match key {
+            "allow_escape" => &mut flags.allow_escape,
+            "follow_symlinks" => &mut flags.follow_symlinks,
+            "network" => &mut flags.network,
+            "read_only" => &mut flags.read_only,
+            "require_preview" => &mut flags.require_preview,
+            "require_approval" => &mut flags.require_approval,
+            "budget" => {
+                limits.budget = Some(budget(at)?);
+                return Ok(());
+            }
+            _ => {
+                let limit = match key {
+                    "read_max_bytes" => &mut limits.read_max_bytes,
+                    "write_max_bytes" => &mut limits.write_max_bytes,
+                    "max_results" => &mut limits.max_results,
+                    "max_calls" => &mut limits.max_calls,
+                    "ttl_ms" => &mut limits.ttl_ms,
+                    "min_interval_ms" => &mut limits.min_interval_ms,
+                    _ => return Err(at.invalid("is no known key")),
+                };
+                *limit = Some(at.count()?);
+                return Ok(());
+            }
+        };
+        *flag = Some(at.flag()?);
+        Ok(())
+    }
+}
+
+fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
+    let mut root = PolicyRoot::new(VirtualPath::top());
+    let mut path = None;
+    for (key, at) in at.members()? {
+        Field::check(&format!("roots/{key}"), FieldScope::Policy, at.pointer())?;
+        match key {
+            "path" => path = Some(at.path()?),
+            "blocked" => root.blocked = Some(at.flag()?),
+            "allow" => root.allow = Some(at.globs(Reading::Allow)?),
+            "deny" => root.deny = at.globs(Reading::Deny)?,
+            "immutable" => root.immutable = at.globs(Reading::Deny)?,
+            _ => return Err(at.invalid("is no known key")),
+        }
+    }
+    root.path = path.ok_or_else(|| at.wrong("an object with a `path`"))?;
+    Ok(root)
+}
+
+fn budget(at: &At<'_>) -> Result<Budget, PolicyError> {
+    let mut budget = Budget::default();
+    for (key, at) in at.members()? {
+        let figure = match key {
+            "calls" => &mut budget.calls,
+            "bytes_written" => &mut budget.bytes_written,
+            "files_touched" => &mut budget.files_touched,
+            "children" => &mut budget.children,
+            _ => return Err(at.invalid("is no known key")),
+        };
+        *figure = Some(at.count()?);
+    }
+    Ok(budget)
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Self::parse(&value).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,58 @@
+//! Nothing in, the globs of files that steer tools and agents out.
+
+/// Files whose change would run code later, or change what an agent is told or may do.
+///
+/// They are covered in every root, at any depth, in any spelling, and while they do not exist yet.
+pub(crate) const PROTECTED: &[&str] = &[
+    "**/.git/config",
+    "**/.git/config.worktree",
+    "**/.git/commondir",
+    "**/.git/info/attributes",
+    "**/.git/modules/**/config",
+    "**/.git/modules/**/hooks/**",
+    "**/.git/worktrees/**/config.worktree",
+    "**/.cargo/config*",
+    "**/.gitmodules",
+    "**/.gitattributes",
+    "**/.gitconfig",
+    "**/.mcp.json",
+    "**/AGENTS.md",
+    "**/CLAUDE.md",
+    "**/GEMINI.md",
+    "**/.cursorrules",
+    "**/.envrc",
+    "**/.pre-commit-config.yaml",
+    "**/.npmrc",
+    "**/.bashrc",
+    "**/.bash_profile",
+    "**/.bash_login",
+    "**/.bash_logout",
+    "**/.bash_aliases",
+    "**/.profile",
+    "**/.zshrc",
+    "**/.zshenv",
+    "**/.zprofile",
+    "**/.zlogin",
+    "**/.zlogout",
+    "**/.kshrc",
+    "**/.cshrc",
+    "**/.tcshrc",
+    "**/.login",
+    "**/.xprofile",
+    "**/.xinitrc",
+    "**/.vscode/**",
+    "**/.idea/**",
+    "**/.cursor/**",
+    "**/.claude/**",
+    "**/.codex/**",
+    "**/.agents/**",
+    "**/.gemini/**",
+    "**/.github/workflows/**",
+    "**/.husky/**",
+    "**/.ssh/**",
+    "**/.config/fish/**",
+    "**/.git/hooks/**",
+];
+
+/// Names that are protected themselves, while what lies beneath them is not.
+pub(crate) const PROTECTED_NAMES: &[&str] = &[".git"];

@@ -1,0 +1,218 @@
+//! Allow, ask, deny and delegate-only patterns in, a ruling on a need out.
+
+use serde::Serialize;
+
+use super::authority::Authority;
+use super::error::PolicyError;
+use super::fold::{beneath, fold};
+use super::need::Need;
+use super::roots::touch;
+use super::verdict::{Rule, Ruling, Verdict};
+use crate::path::VirtualPath;
+use crate::scope::{Detail, Resource, Scope, ScopePattern};
+
+/// The scope lists of a policy. `deny` beats `ask` beats `allow`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ScopeLists {
+    #[serde(rename = "allow_scopes", skip_serializing_if = "Option::is_none")]
+    pub(crate) allow: Option<Vec<ScopePattern>>,
+    #[serde(rename = "ask_scopes", skip_serializing_if = "Option::is_none")]
+    pub(crate) ask: Option<Vec<ScopePattern>>,
+    #[serde(rename = "deny_scopes", skip_serializing_if = "Option::is_none")]
+    pub(crate) deny: Option<Vec<ScopePattern>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delegate_only: Option<Vec<ScopePattern>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) otherwise: Option<Verdict>,
+}
+
+/// The scope lists, ready to judge.
+#[derive(Clone, Debug)]
+pub(crate) struct Scopes {
+    allow: Box<[ScopePattern]>,
+    ask: Box<[ScopePattern]>,
+    deny: Box<[Denied]>,
+    delegate_only: Box<[ScopePattern]>,
+    otherwise: Verdict,
+}
+
+/// A deny pattern; its path is compared folded.
+#[derive(Clone, Debug)]
+struct Denied {
+    pattern: ScopePattern,
+    folded: Option<Box<str>>,
+}
+
+impl Denied {
+    fn new(pattern: &ScopePattern) -> Self {
+        Self {
+            folded: pattern.path().map(|path| fold(path.as_str()).into()),
+            pattern: pattern.clone(),
+        }
+    }
+
+    fn covers(&self, need: &Need<'_>) -> bool {
+        let Some(folded) = &self.folded else {
+            return self.pattern.covers(need.scope()) || self.lies_within(need.scope());
+        };
+        let speaks = self.pattern.verb().is_none_or(|verb| verb == need.verb());
+        let here = need.path().is_none() || beneath(need.folded(), folded).is_some();
+        speaks && need.is_file() && here
+    }
+
+    /// A need for a resource as a whole needs what is denied of it, too.
+    fn lies_within(&self, need: &Scope) -> bool {
+        *need.detail() == Detail::None
+            && self.pattern.verb().is_none_or(|verb| verb == need.verb())
+            && self
+                .pattern
+                .resource()
+                .is_none_or(|resource| resource == need.resource())
+    }
+
+    fn covers_pattern(&self, wanted: &ScopePattern) -> bool {
+        match (&self.folded, wanted.path()) {
+            (Some(folded), Some(path)) => {
+                let verb = self.pattern.verb();
+                (verb.is_none() || verb == wanted.verb())
+                    && beneath(&fold(path.as_str()), folded).is_some()
+            }
+            _ => self.pattern.covers_pattern(wanted),
+        }
+    }
+}
+
+impl Scopes {
+    pub(crate) fn compile(lists: &ScopeLists) -> Self {
+        let ScopeLists {
+            allow,
+            ask,
+            deny,
+            delegate_only,
+            otherwise,
+        } = lists;
+        let own = |list: &Option<Vec<ScopePattern>>| list.as_deref().unwrap_or_default().into();
+        let named = allow.is_some() || ask.is_some();
+        Self {
+            allow: own(allow),
+            ask: own(ask),
+            deny: deny.iter().flatten().map(Denied::new).collect(),
+            delegate_only: own(delegate_only),
+            otherwise: otherwise.unwrap_or(if named { Verdict::Deny } else { Verdict::Allow }),
+        }
+    }
+
+    /// Judges for the worker itself, or for one beneath it if `inherited`.
+    pub(crate) fn judge(&self, need: &Need<'_>, inherited: bool) -> Ruling {
+        let find = |list: &[ScopePattern]| list.iter().position(|p| p.covers(need.scope()));
+        if let Some(index) = self.deny.iter().position(|denied| denied.covers(need)) {
+            return Ruling::deny(Rule::DenyScope(index));
+        }
+        let handed = find(&self.delegate_only);
+        if let Some(index) = handed.filter(|_| !inherited) {
+            return Ruling::deny(Rule::DelegateOnly(index));
+        }
+        if let Some(index) = find(&self.ask) {
+            return Ruling::new(Verdict::Ask, Rule::AskScope(index));
+        }
+        if let Some(index) = find(&self.allow) {
+            return Ruling::new(Verdict::Allow, Rule::AllowScope(index));
+        }
+        match handed {
+            Some(index) => Ruling::new(Verdict::Allow, Rule::DelegateOnly(index)),
+            None if self.otherwise == Verdict::Allow => Ruling::OPEN,
+            None => Ruling::new(self.otherwise, Rule::Otherwise),
+        }
+    }
+
+    /// Whether a worker with these lists may hand on all of `wanted`.
+    pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
+        let lists = [&self.allow, &self.ask, &self.delegate_only];
+        let named = || {
+            lists
+                .into_iter()
+                .flatten()
+                .any(|held| held.covers_pattern(wanted))
+        };
+        !self.deny.iter().any(|denied| denied.covers_pattern(wanted))
+            && (self.otherwise != Verdict::Deny || named())
+    }
+
+    /// Whether something at or beneath `prefix` may be left.
+    pub(crate) fn reaches(&self, prefix: &VirtualPath, inherited: bool) -> bool {
+        let handed: &[ScopePattern] = if inherited { &self.delegate_only } else { &[] };
+        let speaks = |pattern: &ScopePattern| {
+            pattern
+                .resource()
+                .is_none_or(|resource| *resource == Resource::File)
+                && pattern.path().is_none_or(|path| touch(path, prefix))
+        };
+        self.otherwise != Verdict::Deny
+            || self
+                .allow
+                .iter()
+                .chain(&*self.ask)
+                .chain(handed)
+                .any(speaks)
+    }
+
+    /// The pattern behind a ruling of this field.
+    pub(crate) fn pattern(&self, rule: Rule) -> Option<&ScopePattern> {
+        match rule {
+            Rule::AllowScope(index) => self.allow.get(index),
+            Rule::AskScope(index) => self.ask.get(index),
+            Rule::DelegateOnly(index) => self.delegate_only.get(index),
+            Rule::DenyScope(index) => self.deny.get(index).map(|denied| &denied.pattern),
+            _ => None,
+        }
+    }
+}
+
+/// Refuses patterns that the issuer does not hold.
+pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), PolicyError> {
+    let ScopeLists {
+        allow,
+        ask,
+        deny: _,
+        delegate_only,
+        otherwise: _,
+    } = lists;
+    let wanted = [
+        ("allow_scopes", allow),
+        ("ask_scopes", ask),
+        ("delegate_only", delegate_only),
+    ];
+    for (key, list) in wanted {
+        for (index, pattern) in list.iter().flatten().enumerate() {
+            if !issuer.holds(pattern) {
+                return Err(PolicyError::expansion(
+                    format!("/{key}/{index}"),
+                    "is not held by who issues the policy",
+                    pattern.to_string(),
+                    issuer.visible(),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl ScopeLists {
+    /// Each key, and whether the policy says something about it.
+    pub(crate) fn present(&self) -> [(&'static str, bool); 5] {
+        let Self {
+            allow,
+            ask,
+            deny,
+            delegate_only,
+            otherwise,
+        } = self;
+        [
+            ("allow_scopes", allow.is_some()),
+            ("ask_scopes", ask.is_some()),
+            ("deny_scopes", deny.is_some()),
+            ("delegate_only", delegate_only.is_some()),
+            ("otherwise", otherwise.is_some()),
+        ]
+    }
+}

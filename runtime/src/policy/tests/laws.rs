@@ -1,0 +1,319 @@
+//! The laws of the algebra, on generated configurations, chains of policies, needs and grants.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use serde_json::{Value, json};
+
+use super::cases;
+use crate::config::Config;
+use crate::policy::{Access, Authority, Layer, Limits, Policy, Verdict};
+use crate::scope::{Scope, ScopePattern, Verb};
+
+static HOST: LazyLock<Authority> = LazyLock::new(|| {
+    let config = json!({
+        "roots": [
+            { "path": "/r", "deny": ["**/.git/**"], "immutable": ["*.lock"] },
+            { "path": "/r/a", "access": "read" },
+            { "path": "/s", "access": "read", "allow": ["a/**", "*.rs"] },
+        ],
+        "grantable": ["read:file", "write:file:/new", "execute:cli"],
+        "allow": ["execute:cli:safe"],
+        "network": true,
+    });
+    Authority::configured(&Config::parse(&config).unwrap()).unwrap()
+});
+
+const PATTERNS: &[&str] = &[
+    "*",
+    "read",
+    "write",
+    "read:file",
+    "write:file",
+    "write:file:/r",
+    "read:file:/r/a",
+    "write:file:/r/a/b",
+    "read:file:/s",
+    "write:file:/new",
+    "execute:cli",
+    "execute:cli:safe",
+    "*:file:/r/b",
+];
+
+const GLOBS: &[&str] = &["**/*.key", "a/**", "b", "**/.env", "{a,b}/c", "*.rs", "**"];
+
+const ROOTS: &[&str] = &["/r", "/r/a", "/r/a/b", "/s", "/new", "/r/b"];
+
+static NEEDS: LazyLock<Vec<Scope>> = LazyLock::new(|| {
+    let paths = [
+        "/",
+        "/r",
+        "/r/a",
+        "/r/a/b",
+        "/r/a/b/k.key",
+        "/r/b",
+        "/r/b/c",
+        "/r/.git/config",
+        "/r/x.lock",
+        "/r/AGENTS.md",
+        "/s",
+        "/s/a",
+        "/s/m.rs",
+        "/s/b/.env",
+        "/new/f",
+        "/rr",
+        "/R/A/B",
+    ];
+    let files = paths
+        .iter()
+        .flat_map(|path| ["read", "write"].map(|verb| format!("{verb}:file:{path}")));
+    let others = [
+        "execute:cli:safe:ls",
+        "execute:cli:rm",
+        "execute:cli",
+        "read:network:x",
+        "read:file",
+        "execute:file:/r/a",
+    ];
+    files
+        .chain(others.map(str::to_owned))
+        .map(|text| text.parse().unwrap())
+        .collect()
+});
+
+fn patterns(delegates: bool) -> impl Strategy<Value = Policy> {
+    let some = || proptest::option::weighted(0.3, subsequence(PATTERNS, 0..4));
+    let handed = if delegates {
+        some().boxed()
+    } else {
+        Just(None).boxed()
+    };
+    let otherwise = proptest::option::weighted(0.3, select(&Verdict::ALL[..]));
+    (some(), some(), some(), handed, otherwise).prop_map(|(allow, ask, deny, handed, otherwise)| {
+        let parsed = |list: Option<Vec<&str>>| -> Option<Vec<ScopePattern>> {
+            list.map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
+        };
+        let mut policy = Policy::new();
+        policy.scopes.allow = parsed(allow);
+        policy.scopes.ask = parsed(ask);
+        policy.scopes.deny = parsed(deny);
+        policy.scopes.delegate_only = parsed(handed);
+        policy.scopes.otherwise = otherwise;
+        policy
+    })
+}
+
+fn globs() -> impl Strategy<Value = Vec<String>> {
+    prop_oneof![
+        3 => Just(Vec::new()),
+        1 => select(GLOBS).prop_map(|glob| vec![glob.to_owned()]),
+    ]
+}
+
+fn subtree() -> impl Strategy<Value = Value> {
+    let allow = proptest::option::weighted(0.3, globs());
+    let blocked = proptest::option::weighted(0.3, any::<bool>());
+    (select(ROOTS), blocked, allow, globs(), globs()).prop_map(|(path, blocked, allow, deny, immutable)| {
+        json!({ "path": path, "blocked": blocked, "allow": allow, "deny": deny, "immutable": immutable })
+    })
+}
+
+fn policy_with(delegates: bool) -> impl Strategy<Value = Policy> {
+    let roots = proptest::option::weighted(0.4, proptest::collection::vec(subtree(), 0..3));
+    let verbs = proptest::option::weighted(0.2, subsequence(&Verb::ALL[..], 0..=3));
+    let access = proptest::option::weighted(0.2, select(&Access::ALL[..]));
+    let flags = proptest::option::weighted(0.3, any::<[bool; 3]>());
+    let limit = proptest::option::weighted(0.3, 0..3_u64);
+    (
+        patterns(delegates),
+        roots,
+        globs(),
+        globs(),
+        verbs,
+        access,
+        flags,
+        limit,
+    )
+        .prop_map(
+            |(scopes, roots, deny, immutable, verbs, access, flags, limit)| {
+                let mut policy = Policy::parse(&json!({ "roots": roots })).unwrap();
+                policy.scopes = scopes.scopes;
+                policy.deny = deny;
+                policy.immutable = immutable;
+                policy.sets.verbs = verbs.map(|verbs| verbs.into_iter().collect());
+                policy.access = access;
+                if let Some([read_only, approval, network]) = flags {
+                    policy = policy
+                        .read_only(read_only)
+                        .require_approval(approval)
+                        .network(network);
+                }
+                policy.limits.max_calls = limit;
+                policy.limits.min_interval_ms = limit;
+                policy
+            },
+        )
+}
+
+fn layer(delegates: bool) -> impl Strategy<Value = Layer> {
+    policy_with(delegates).prop_map(|policy| policy.compile(Limits::UNLIMITED).unwrap())
+}
+
+fn chain(delegates: bool) -> impl Strategy<Value = Authority> {
+    proptest::collection::vec(layer(delegates), 0..3).prop_map(|layers| {
+        layers
+            .iter()
+            .fold(HOST.clone(), |parent, layer| parent.narrow(layer))
+    })
+}
+
+fn need() -> impl Strategy<Value = Scope> {
+    select(&NEEDS[..])
+}
+
+fn grants() -> impl Strategy<Value = Vec<ScopePattern>> {
+    subsequence(PATTERNS, 0..3)
+        .prop_map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
+}
+
+fn top() -> Layer {
+    Policy::new().compile(Limits::UNLIMITED).unwrap()
+}
+
+/// The name with some letters spelt otherwise, though a file system may take it for the same.
+fn respelt(text: &str, choices: &[u8]) -> String {
+    let mut spelt = String::new();
+    for (c, choice) in text.chars().zip(choices.iter().cycle()) {
+        match choice % 4 {
+            0 => spelt.extend(c.to_uppercase()),
+            1 if c == 'k' => spelt.push('\u{212a}'),
+            1 | 2 if c != '/' => spelt.extend([c, '\u{200d}']),
+            _ => spelt.push(c),
+        }
+    }
+    spelt
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn an_overlay_is_never_more_open(a in chain(true), p in layer(true), need in need(), grants in grants()) {
+        prop_assert!(a.overlay(&p).judge(&need, &grants) >= a.judge(&need, &grants));
+        prop_assert!(a.session(&p).judge(&need, &grants) >= a.judge(&need, &grants));
+    }
+
+    #[test]
+    fn a_child_is_never_more_open_than_its_parent(a in chain(false), p in layer(false), need in need(), grants in grants()) {
+        prop_assert!(a.narrow(&p).judge(&need, &grants) >= a.judge(&need, &grants));
+        prop_assert!(a.narrow(&p).judge(&need, &grants) >= HOST.judge(&need, &grants));
+    }
+
+    #[test]
+    fn a_child_is_never_more_open_than_what_its_parent_may_hand_on(a in chain(true), p in layer(true), need in need(), grants in grants()) {
+        prop_assert!(a.narrow(&p).judge(&need, &grants) >= a.narrow(&top()).judge(&need, &grants));
+    }
+
+    #[test]
+    fn layers_commute_and_once_is_enough(a in chain(true), p in layer(true), q in layer(true), need in need(), grants in grants()) {
+        let judge = |authority: &Authority| {
+            (authority.judge(&need, &grants), *authority.limits(), authority.flags(), authority.access())
+        };
+        let pq = a.overlay(&p).overlay(&q);
+        prop_assert_eq!(judge(&pq), judge(&a.overlay(&q).overlay(&p)));
+        prop_assert_eq!(judge(&a.overlay(&p).overlay(&p)), judge(&a.overlay(&p)));
+        prop_assert_eq!(judge(&pq.overlay(&p)), judge(&pq));
+        prop_assert_eq!(judge(&a.overlay(&top())), judge(&a));
+    }
+
+    #[test]
+    fn joined_layers_are_the_tightest_of_each(a in chain(true), p in layer(true), q in layer(true), need in need()) {
+        let both = a.overlay(&p).overlay(&q).judge(&need, &[]);
+        prop_assert_eq!(both, a.overlay(&p).judge(&need, &[]).max(a.overlay(&q).judge(&need, &[])));
+    }
+
+    #[test]
+    fn the_order_of_a_list_never_matters(policy in policy_with(true), need in need()) {
+        let mut turned = policy.clone();
+        let lists = &mut turned.scopes;
+        for list in [&mut lists.allow, &mut lists.ask, &mut lists.deny, &mut lists.delegate_only] {
+            list.iter_mut().for_each(|list| list.reverse());
+        }
+        turned.roots.iter_mut().for_each(|roots| roots.reverse());
+        let judge = |policy: &Policy| HOST.overlay(&policy.compile(Limits::UNLIMITED).unwrap()).judge(&need, &[]);
+        prop_assert_eq!(judge(&policy), judge(&turned));
+    }
+
+    #[test]
+    fn a_deny_beats_whatever_else_a_policy_says(policy in policy_with(true), need in need(), grants in grants()) {
+        let denied = policy.deny(&need.to_string()).allow("*");
+        let worker = HOST.narrow(&denied.compile(Limits::UNLIMITED).unwrap());
+        prop_assert_eq!(worker.judge(&need, &grants), Verdict::Deny);
+    }
+
+    #[test]
+    fn grants_open_what_asks_and_nothing_else(a in chain(true), need in need(), grants in grants()) {
+        let before = a.judge(&need, &[]);
+        let after = a.judge(&need, &grants);
+        match before {
+            Verdict::Ask => prop_assert!(after <= Verdict::Ask),
+            Verdict::Allow | Verdict::Deny => prop_assert_eq!(after, before),
+        }
+        prop_assert!(after == before || grants.iter().any(|grant| grant.covers(&need)));
+    }
+
+    #[test]
+    fn an_explanation_agrees_with_the_verdict_and_its_grant_helps(a in chain(true), need in need(), grants in grants()) {
+        let explained = a.explain(&need, &grants);
+        prop_assert_eq!(explained.verdict, a.judge(&need, &grants));
+        if let Some(grant) = explained.grant {
+            prop_assert_eq!(a.judge(&need, &[grant]), Verdict::Allow);
+        }
+    }
+
+    #[test]
+    fn a_mount_that_is_not_reached_holds_nothing(a in chain(true), prefix in select(ROOTS), need in need()) {
+        let prefix = crate::VirtualPath::parse(prefix, None).unwrap();
+        let beneath = need.path().is_some_and(|path| path.starts_with(&prefix));
+        prop_assert!(!beneath || a.reaches(&prefix) || a.judge(&need, &[]) == Verdict::Deny);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_and_never_passed_over(policy in policy_with(true), key in "[a-z_]{1,12}", junk in any::<bool>()) {
+        prop_assume!(crate::policy::Field::find(&key).is_none());
+        let mut value = serde_json::to_value(&policy).unwrap();
+        prop_assert_eq!(&Policy::parse(&value).unwrap(), &policy);
+        value.as_object_mut().unwrap().insert(key.clone(), junk.into());
+        let error = Policy::parse(&value).unwrap_err();
+        prop_assert_eq!(error.field(), format!("/{key}"));
+    }
+
+    #[test]
+    fn a_denied_name_stays_denied_in_every_spelling(
+        policy in policy_with(false),
+        path in select(&["/r/a/b", "/r/a/b/k.key", "/r/b/c", "/r/.git/config", "/r/x.lock", "/s/b/.env", "/s/m.rs"][..]),
+        choices in proptest::collection::vec(any::<u8>(), 16),
+    ) {
+        let closing = Policy {
+            roots: policy.roots.map(|roots| {
+                let blocked = roots.into_iter().map(|root| crate::PolicyRoot { blocked: Some(true), allow: None, ..root });
+                blocked.collect()
+            }),
+            deny: policy.deny,
+            immutable: policy.immutable,
+            ..Policy::new()
+        };
+        let closing = Policy { scopes: crate::policy::scopes::ScopeLists { deny: policy.scopes.deny, ..Default::default() }, ..closing };
+        let closed = HOST.overlay(&closing.compile(Limits::UNLIMITED).unwrap());
+        let spelt = crate::VirtualPath::parse(&respelt(path, &choices), None).unwrap();
+        let path = crate::VirtualPath::parse(path, None).unwrap();
+        for verb in [Verb::Read, Verb::Write] {
+            let written = closed.judge(&Scope::file(verb, path.clone()), &[]);
+            let otherwise = closed.judge(&Scope::file(verb, spelt.clone()), &[]);
+            let plain = HOST.judge(&Scope::file(verb, path.clone()), &[]);
+            prop_assert!(written == plain || written == Verdict::Deny);
+            prop_assert!(written != Verdict::Deny || plain == Verdict::Deny || otherwise == Verdict::Deny, "{:?}", spelt);
+        }
+    }
+}

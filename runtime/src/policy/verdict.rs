@@ -1,0 +1,135 @@
+//! Rulings of single rules in, the tightest out.
+
+use serde::{Deserialize, Serialize};
+
+/// The answer to "may it?", from open to closed, so that combining is `max`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Go on.
+    Allow,
+    /// A person must say.
+    Ask,
+    /// No.
+    #[default]
+    Deny,
+}
+
+impl Verdict {
+    /// Every verdict, from open to closed.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
+
+    /// The verdict as it stands in a policy.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// Which kind of rule decided; an index says which entry of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// No rule speaks of the need.
+    Open,
+    /// A configured root holds it with that access, or the base list names it.
+    Base,
+    /// It lies in no configured root with that access.
+    Outside,
+    /// The resource is not on the base list.
+    Unnamed,
+    /// A need about files that names none cannot be judged.
+    NoPath,
+    /// It changes a file that steers tools or agents.
+    Protected,
+    /// The roots listed leave it out.
+    Unlisted,
+    /// It lies in a blocked subtree.
+    Blocked,
+    /// The allow globs of its root leave it out.
+    AllowGlobs,
+    /// A deny glob of a root, or of all roots.
+    DenyGlob,
+    /// An immutable glob of a root, or of all roots.
+    ImmutableGlob,
+    /// An entry of the deny scopes.
+    DenyScope(usize),
+    /// An entry of what may only be handed on.
+    DelegateOnly(usize),
+    /// An entry of the ask scopes.
+    AskScope(usize),
+    /// An entry of the allow scopes.
+    AllowScope(usize),
+    /// No scope list names it.
+    Otherwise,
+    /// The verb is not listed.
+    Verbs,
+    /// The access level is too low for the verb.
+    Access,
+    /// Nothing may be changed.
+    ReadOnly,
+    /// No network.
+    Network,
+    /// Every change needs a person.
+    Approval,
+}
+
+/// What one rule says of one need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ruling {
+    pub(crate) verdict: Verdict,
+    pub(crate) rule: Rule,
+}
+
+impl Ruling {
+    pub(crate) const OPEN: Self = Self::new(Verdict::Allow, Rule::Open);
+
+    pub(crate) const fn new(verdict: Verdict, rule: Rule) -> Self {
+        Self { verdict, rule }
+    }
+
+    pub(crate) const fn deny(rule: Rule) -> Self {
+        Self::new(Verdict::Deny, rule)
+    }
+
+    /// Denies by `rule` if `refused`, else says nothing.
+    pub(crate) fn deny_if(refused: bool, rule: Rule) -> Self {
+        if refused {
+            Self::deny(rule)
+        } else {
+            Self::OPEN
+        }
+    }
+
+    /// Only a grant that names this very file satisfies it.
+    pub(crate) fn is_exact(self) -> bool {
+        self.rule == Rule::Protected
+    }
+
+    /// The tighter of two rulings; the first, if they are equally tight.
+    #[must_use]
+    pub(crate) fn tighter(self, other: Self) -> Self {
+        let rank = |ruling: Self| (ruling.verdict, ruling.is_exact());
+        if rank(other) > rank(self) {
+            other
+        } else {
+            self
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Workers come and go here: spawned under admitted policies, restarted when they die, revoked with their subtrees.
+
+mod restart;
+mod tree;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use foldhash::fast::FixedState;
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use crate::artifact::ArtifactStore;
+use crate::audit::{Audit, Step as AuditStep};
+use crate::call::Origin;
+use crate::capability::{Gate, Meter};
+use crate::config::Namespace;
+use crate::error::{CallError, Code};
+use crate::id::{CallId, WorkerId};
+use crate::permission::Broker;
+use crate::pipeline::Holder;
+use crate::policy::{Authority, Policy, PolicyError};
+use crate::root::RootTable;
+use crate::tool::ToolSet;
+use crate::worker::{Admission, Deadlines, Pool, Shared, Turns, WorkerActor, WorkerSpec};
+use restart::Restarts;
+use tree::Tree;
+
+/// How long a revocation waits for effects that had begun.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What all workers of a runtime share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) tools: ToolSet,
+    pub(crate) names: Namespace,
+    pub(crate) authority: Authority,
+    pub(crate) roots: RootTable,
+    pub(crate) audit: Audit,
+    pub(crate) broker: Broker,
+    pub(crate) artifacts: ArtifactStore,
+    /// Whether there is anybody to ask.
+    pub(crate) asks: bool,
+    pub(crate) admission: Admission,
+    /// The longest a call may work.
+    pub(crate) call_limit: Duration,
+    /// The deepest a delegation may go.
+    pub(crate) max_depth: usize,
+    pub(crate) io: Pool,
+    pub(crate) cpu: Pool,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) turns: Turns,
+    pub(crate) calls: AtomicU64,
+    pub(crate) workers: AtomicU64,
+    pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
+    pub(crate) actors: DashMap<ActorId, WorkerId, FixedState>,
+    pub(crate) tree: TreeLock,
+    /// One supervisor actor a core, so that a hundred thousand children share no map and no mailbox.
+    pub(crate) supervisors: OnceLock<Vec<ActorRef<Never>>>,
+}
+
+/// The delegation tree behind its lock; taken when workers come and go, never on a call.
+#[derive(Debug, Default)]
+pub(crate) struct TreeLock(Mutex<Tree>);
+
+impl TreeLock {
+    fn lock(&self) -> MutexGuard<'_, Tree> {
+        // Nothing that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a worker was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The policy asks for more than the parent holds, or cannot be understood.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The parent was revoked or stopped.
+    #[error("the worker that was to delegate is gone")]
+    Orphan,
+    /// A budget of children is spent, or the delegation is too deep.
+    #[error("{0}")]
+    Budget(String),
+    /// The name has control characters, `/`, or no characters at all.
+    #[error("a worker's name is 1 to 64 visible characters without `/`")]
+    Name,
+    /// The audit log takes no more events.
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
+    /// The actor did not start.
+    #[error("the worker did not start")]
+    Start(#[source] ractor::SpawnErr),
+}
+
+impl From<SpawnError> for CallError {
+    fn from(error: SpawnError) -> Self {
+        match error {
+            SpawnError::Policy(error) => error.into(),
+            SpawnError::Orphan => crate::capability::revoked(),
+            SpawnError::Audit(error) => error.into(),
+            SpawnError::Budget(_) => Self::new(Code::Budget, error.to_string()),
+            SpawnError::Name => Self::new(Code::InvalidArguments, error.to_string()),
+            SpawnError::Start(_) => Self::new(Code::Internal, error.to_string()),
+        }
+    }
+}
+
+/// What a revocation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// Workers that lost their authority, this one included.
+    pub workers: usize,
+    /// Workers with an effect that had begun before and did not end in time; nothing new begins there.
+    pub unfinished: usize,
+}
+
+/// A supervisor is told nothing; it hears of deaths.
+#[derive(Debug)]
+pub(crate) enum Never {}
+
+/// Starts workers anew when they die.
+#[derive(Debug)]
+pub(crate) struct Supervisor;
+
+/// What a supervisor remembers.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    core: std::sync::Weak<Core>,
+    began: Instant,
+    restarts: HashMap<WorkerId, Restarts, FixedState>,
+}
+
+impl Actor for Supervisor {
+    type Msg = Never;
+    type State = Watch;
+    type Arguments = std::sync::Weak<Core>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Never>,
+        core: Self::Arguments,
+    ) -> Result<Watch, ActorProcessingErr> {
+        Ok(Watch {
+            core,
+            began: Instant::now(),
+            restarts: HashMap::default(),
+        })
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        me: ActorRef<Never>,
+        event: SupervisionEvent,
+        watch: &mut Watch,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(who, _) | SupervisionEvent::ActorTerminated(who, ..) => {
+                watch.died(who.get_id(), me.get_cell()).await;
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Watch {
+    /// Starts a worker anew with the same authority, unless its end was wanted or it dies too often.
+    async fn died(&mut self, actor: ActorId, me: ActorCell) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let Some((_, id)) = core.actors.remove(&actor) else {
+            return;
+        };
+        let Some(shared) = core.registry.get(&id).map(|entry| Arc::clone(&entry)) else {
+            self.restarts.remove(&id);
+            return;
+        };
+        let again = self
+            .restarts
+            .entry(id)
+            .or_default()
+            .allow(self.began.elapsed());
+        if again
+            && Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), me)
+                .await
+                .is_ok()
+        {
+            shared.note(AuditStep::Restarted);
+            return;
+        }
+        self.restarts.remove(&id);
+        core.revoke(id).await;
+    }
+}
+
+impl Core {
+    pub(crate) fn next_call(&self) -> CallId {
+        CallId(self.calls.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// How long a call may work: what its host asked for, within the runtime's bound.
+    pub(crate) fn limit(&self, asked: Option<Duration>) -> Duration {
+        asked.map_or(self.call_limit, |asked| asked.min(self.call_limit))
+    }
+
+    /// Starts a worker beneath `parent`, or beneath the configuration.
+    pub(crate) async fn spawn(
+        self: &Arc<Self>,
+        parent: Option<&Arc<Shared>>,
+        spec: WorkerSpec,
+    ) -> Result<Arc<Shared>, SpawnError> {
+        let WorkerSpec {
+            name,
+            session,
+            policy,
+            budget,
+        } = spec;
+        let plain = !name.is_empty() && name.chars().count() <= 64 && !name.contains('/');
+        if !plain || name.chars().any(crate::is_deceptive) {
+            return Err(SpawnError::Name);
+        }
+        let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
+        let policy = policy.unwrap_or_else(Policy::ask_for_everything);
+        let authority = issuer.narrow(&issuer.admit(&policy, Origin::Human)?);
+        let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
+        if depth > self.max_depth {
+            return Err(SpawnError::Budget(format!(
+                "delegation goes at most {} deep",
+                self.max_depth
+            )));
+        }
+        if let Some(parent) = parent {
+            parent
+                .meter
+                .charge_child()
+                .map_err(|spent| SpawnError::Budget(spent.to_string()))?;
+        }
+        let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
+        let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
+        let holder = Holder {
+            roots: Arc::new(self.roots.reached_by(&authority)),
+            gate: Arc::new(Gate::default()),
+        };
+        let shared = Arc::new(Shared::new(
+            id, &name, session, parent, authority, holder, meter, self,
+        ));
+        self.start(shared, parent).await
+    }
+
+    async fn start(
+        self: &Arc<Self>,
+        shared: Arc<Shared>,
+        parent: Option<&Arc<Shared>>,
+    ) -> Result<Arc<Shared>, SpawnError> {
+        let (id, parent) = (shared.id, parent.map(|parent| parent.id));
+        self.tree
+            .lock()
+            .insert(id, parent)
+            .map_err(|_| SpawnError::Orphan)?;
+        self.registry.insert(id, Arc::clone(&shared));
+        let started = match shared.record(AuditStep::Spawned {
+            parent,
+            policy: None,
+        }) {
+            Err(error) => Err(SpawnError::Audit(error)),
+            Ok(()) => {
+                let supervisor = self.supervisor_of(id).ok_or(SpawnError::Orphan)?;
+                let started =
+                    Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), supervisor).await;
+                started.map(drop).map_err(SpawnError::Start)
+            }
+        };
+        match started {
+            // It may have been revoked with its parent before it began.
+            Ok(()) if shared.gate().is_closed() => {
+                shared.stop();
+                Err(SpawnError::Orphan)
+            }
+            Ok(()) => Ok(shared),
+            Err(error) => {
+                self.forget(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// The supervisor that a worker is linked to; none once the runtime ends.
+    fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
+        let supervisors = self.supervisors.get()?;
+        let index = usize::try_from(id.0)
+            .unwrap_or_default()
+            .checked_rem(supervisors.len())?;
+        supervisors.get(index).map(ActorRef::get_cell)
+    }
+
+    fn forget(&self, id: WorkerId) -> Vec<Arc<Shared>> {
+        let ids = self.tree.lock().remove_subtree(id);
+        ids.iter()
+            .filter_map(|id| self.registry.remove(id))
+            .map(|(_, shared)| shared)
+            .collect()
+    }
+
+    /// Takes all authority from a worker and everything beneath it.
+    pub(crate) async fn revoke(&self, id: WorkerId) -> Revoked {
+        let subtree = self.forget(id);
+        for shared in &subtree {
+            shared.gate().close();
+        }
+        let mut unfinished = 0;
+        for shared in &subtree {
+            shared.note(AuditStep::Revoked);
+            if tokio::time::timeout(GRACE, shared.gate().idle())
+                .await
+                .is_err()
+            {
+                unfinished += 1;
+            }
+            shared.stop();
+            self.broker.forget_worker(shared.id).await;
+        }
+        Revoked {
+            workers: subtree.len(),
+            unfinished,
+        }
+    }
+
+    /// Takes all authority from everybody at once, without waiting.
+    pub(crate) fn close(&self) {
+        for shared in self.tops().into_iter().flat_map(|top| self.forget(top)) {
+            shared.gate().close();
+            shared.stop();
+        }
+        for supervisor in self.supervisors.get().into_iter().flatten() {
+            supervisor.stop(None);
+        }
+        self.broker.stop();
+        self.io.close();
+        self.cpu.close();
+        self.deadlines.close();
+    }
+
+    /// The workers that no worker delegated to.
+    pub(crate) fn tops(&self) -> Vec<WorkerId> {
+        self.tree.lock().tops()
+    }
+}

@@ -1,0 +1,47 @@
+//! Deaths of one worker in, whether it may be started again out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How many restarts of one worker are borne within [`WINDOW`].
+const MOST: usize = 5;
+/// The time in which they are counted.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// When one worker was restarted lately.
+#[derive(Debug, Default)]
+pub(super) struct Restarts(VecDeque<Duration>);
+
+impl Restarts {
+    /// Whether one more restart at `now` is within bounds; it is counted if so.
+    pub(super) fn allow(&mut self, now: Duration) -> bool {
+        while self
+            .0
+            .front()
+            .is_some_and(|first| now.saturating_sub(*first) >= WINDOW)
+        {
+            self.0.pop_front();
+        }
+        let allowed = self.0.len() < MOST;
+        if allowed {
+            self.0.push_back(now);
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_keeps_dying_is_given_up_and_one_that_dies_seldom_is_not() {
+        let mut often = Restarts::default();
+        let allowed = (0..10)
+            .filter(|n| often.allow(Duration::from_secs(*n) / 10))
+            .count();
+        assert_eq!(allowed, MOST);
+        let mut seldom = Restarts::default();
+        assert!((0..100).all(|n| seldom.allow(WINDOW / 4 * n)));
+    }
+}

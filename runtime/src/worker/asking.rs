@@ -1,0 +1,127 @@
+//! A call that must ask in, what a grant or a person says out.
+
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use crate::effect::{ContentHash, Preview};
+use crate::error::{CallError, Code};
+use crate::id::CallId;
+use crate::permission::{Answered, Claimant, Decision, Redeemed, Request, Ruling, ladder};
+use crate::pipeline::{Facts, Step, Waiting, canonical};
+
+/// A question under way; dropping it withdraws the question.
+#[derive(Debug)]
+pub(super) struct Asking(AbortHandle);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Shared {
+    fn claimant(&self) -> Claimant {
+        Claimant {
+            worker: self.id,
+            ancestors: Arc::clone(&self.lineage),
+            session: Arc::clone(&self.session),
+            agent: Arc::clone(&self.agent),
+        }
+    }
+
+    /// Looks for live grants that cover what a call must ask for.
+    pub(super) fn redeem(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
+        let (shared, needs) = (Arc::clone(self), Arc::from(waiting.asks()));
+        let task = tokio::spawn(async move {
+            // A broker that is gone has nothing to give.
+            let granted = shared
+                .core
+                .broker
+                .redeem(shared.claimant(), needs)
+                .await
+                .unwrap_or_default();
+            shared.post(WorkerMsg::Redeemed(id, granted));
+        });
+        Asking(task.abort_handle())
+    }
+
+    /// Puts a call to whoever answers, with its preview if it has one.
+    pub(super) fn question(
+        self: &Arc<Self>,
+        id: CallId,
+        waiting: &Step<Waiting>,
+        preview: Option<Preview>,
+    ) -> Result<Asking, CallError> {
+        if !self.core.asks {
+            return Err(waiting.unasked());
+        }
+        let request = self.request(waiting, preview);
+        let shared = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let answered = shared.core.broker.ask(request, shared.claimant()).await;
+            shared.post(WorkerMsg::Answered(id, answered.and_then(ruled)));
+        });
+        Ok(Asking(task.abort_handle()))
+    }
+
+    fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {
+        let facts = waiting.facts();
+        let needs = waiting.asks().to_vec();
+        let sensitive = needs.iter().any(|need| self.core.authority.protects(need));
+        let ceiling = self.core.authority.ceiling();
+        let arguments = canonical(&facts.arguments);
+        Request {
+            worker: self.id,
+            call: facts.id,
+            origin: facts.origin,
+            agent_path: self.agent.split('/').map(str::to_owned).collect(),
+            session: Arc::clone(&self.session),
+            tool: facts.tool.clone(),
+            arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
+            arguments,
+            intent: self.intent(facts, waiting),
+            ladder: ladder(&needs, &ceiling, sensitive),
+            needs,
+            before: preview.as_ref().map(|preview| preview.token),
+            preview,
+            ceiling,
+            sensitive,
+        }
+    }
+
+    /// One sentence for people: what the tool does, and to what.
+    fn intent(&self, facts: &Facts, waiting: &Step<Waiting>) -> String {
+        let title = self
+            .core
+            .tools
+            .get(facts.tool.as_str())
+            .map_or("", |entry| entry.spec.title);
+        let mut targets: Vec<&str> = waiting
+            .needs()
+            .iter()
+            .filter_map(|need| Some(need.path()?.as_str()))
+            .collect();
+        targets.dedup();
+        format!("{title}: {}", crate::escape(&targets.join(", ")))
+    }
+}
+
+fn ruled(answered: Answered) -> Result<Redeemed, CallError> {
+    let (decision, note) = match answered.ruling {
+        Ruling::Allowed(granted) => return Ok(granted),
+        Ruling::Refused { decision, note } => (decision, note),
+    };
+    let (code, message) = match decision {
+        Decision::Cancelled => (Code::Cancelled, "the question was withdrawn"),
+        Decision::Expired => (Code::PermissionDenied, "nobody allowed this in time"),
+        Decision::Granted | Decision::Denied => (Code::PermissionDenied, "a person refused this"),
+    };
+    let error = CallError::new(
+        code,
+        note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")),
+    );
+    Err(error.with("denied_by", "person"))
+}

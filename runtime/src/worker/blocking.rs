@@ -1,0 +1,353 @@
+//! Jobs that may block in, threads of our own that run them out; a thread lost in the kernel is replaced up to a cap.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::path::VirtualPath;
+
+/// How large a pool is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolSize {
+    /// Threads while all is well.
+    pub(crate) threads: usize,
+    /// Threads when some are lost in the kernel.
+    pub(crate) hard_cap: usize,
+    /// Jobs that may wait for a thread.
+    pub(crate) queue: usize,
+    /// Threads that jobs on one root may hold.
+    pub(crate) per_root: usize,
+}
+
+/// A job that was handed in; tells the pool when its call no longer waits for it.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    state: AtomicU8,
+}
+
+const QUEUED: u8 = 0;
+const RUNNING: u8 = 1;
+const LOST: u8 = 2;
+const SKIPPED: u8 = 3;
+const ENDED: u8 = 4;
+
+/// The pool takes no more jobs for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+struct Queued {
+    work: Work,
+    ticket: Arc<Ticket>,
+    root: Option<VirtualPath>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Queued>,
+    busy_roots: Vec<VirtualPath>,
+    threads: usize,
+    idle: usize,
+    lost: usize,
+    closed: bool,
+}
+
+/// Threads that may block, bounded in every direction.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: &'static str,
+    size: PoolSize,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.inner.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(name: &'static str, size: PoolSize) -> Self {
+        let inner = Inner {
+            name,
+            size,
+            state: Mutex::default(),
+            ready: Condvar::new(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Queues `work`; jobs on one `root` never hold every thread.
+    pub(crate) fn submit(
+        &self,
+        root: Option<VirtualPath>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<Arc<Ticket>, Full> {
+        let ticket = Arc::new(Ticket {
+            state: AtomicU8::new(QUEUED),
+        });
+        let mut state = self.inner.lock();
+        if state.closed || state.queue.len() >= self.inner.size.queue {
+            return Err(Full);
+        }
+        state.queue.push_back(Queued {
+            work: Box::new(work),
+            ticket: Arc::clone(&ticket),
+            root,
+        });
+        self.inner.grow(&mut state, &self.inner)?;
+        drop(state);
+        self.inner.ready.notify_one();
+        Ok(ticket)
+    }
+
+    /// Says that nobody waits for a job any more: if it did not begin it never will, and if it hangs its thread is replaced.
+    /// Returns whether it never will have begun.
+    pub(crate) fn abandon(&self, ticket: &Ticket) -> bool {
+        let mut state = self.inner.lock();
+        if ticket
+            .state
+            .compare_exchange(QUEUED, SKIPPED, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            // Dropped now, and outside the lock, so that what the job holds is free at once.
+            let skipped = state
+                .queue
+                .iter()
+                .position(|job| std::ptr::eq(&*job.ticket, ticket));
+            let skipped = skipped.and_then(|place| state.queue.remove(place));
+            drop(state);
+            drop(skipped);
+            return true;
+        }
+        if ticket
+            .state
+            .compare_exchange(RUNNING, LOST, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            state.lost += 1;
+            // The cap may be reached; then jobs wait, and their own deadlines answer for them.
+            let _ = self.inner.grow(&mut state, &self.inner);
+        }
+        false
+    }
+
+    /// Lets idle threads end; jobs in the queue are still run.
+    pub(crate) fn close(&self) {
+        self.inner.lock().closed = true;
+        self.inner.ready.notify_all();
+    }
+
+    #[cfg(test)]
+    fn threads(&self) -> usize {
+        self.inner.lock().threads
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Jobs run outside the lock, so a poisoned one still holds a whole state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allowed(&self, state: &State) -> usize {
+        (self.size.threads + state.lost).min(self.size.hard_cap)
+    }
+
+    /// Starts a thread if a job waits for one and the cap allows it.
+    fn grow(&self, state: &mut State, shared: &Arc<Self>) -> Result<(), Full> {
+        if state.queue.len() <= state.idle || state.threads >= self.allowed(state) {
+            return Ok(());
+        }
+        let inner = Arc::clone(shared);
+        let started = std::thread::Builder::new()
+            .name(format!("bailiwick-{}", self.name))
+            .spawn(move || inner.run());
+        match started {
+            Ok(_) => state.threads += 1,
+            // Without any thread nobody would ever run the job.
+            Err(_) if state.threads == 0 => {
+                state.queue.pop_back();
+                return Err(Full);
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn run(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = self.take(&mut state) {
+                drop(state);
+                let Queued { work, ticket, root } = job;
+                // A panic was already turned into an answer by the job itself; the thread must live on.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                state = self.lock();
+                self.ended(&mut state, &ticket, root.as_ref());
+            } else if state.closed || state.threads > self.allowed(&state) {
+                state.threads -= 1;
+                return;
+            } else {
+                state.idle += 1;
+                state = self
+                    .ready
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+
+    /// The first job whose root has a thread to spare.
+    fn take(&self, state: &mut State) -> Option<Queued> {
+        let per_root = self.size.per_root;
+        let spare = |root: &VirtualPath| {
+            state.busy_roots.iter().filter(|busy| *busy == root).count() < per_root
+        };
+        let next = state
+            .queue
+            .iter()
+            .position(|job| job.root.as_ref().is_none_or(spare))?;
+        let job = state.queue.remove(next)?;
+        job.ticket.state.store(RUNNING, Ordering::Release);
+        state.busy_roots.extend(job.root.clone());
+        Some(job)
+    }
+
+    fn ended(&self, state: &mut State, ticket: &Ticket, root: Option<&VirtualPath>) {
+        if ticket.state.swap(ENDED, Ordering::AcqRel) == LOST {
+            state.lost -= 1;
+        }
+        if let Some(place) =
+            root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
+        {
+            state.busy_roots.swap_remove(place);
+            // A job on this root may have been passed over by threads that went idle.
+            self.ready.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const SMALL: PoolSize = PoolSize {
+        threads: 2,
+        hard_cap: 4,
+        queue: 8,
+        per_root: 1,
+    };
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// A job that says it began and then holds its thread until told.
+    fn hang(
+        pool: &Pool,
+        root: Option<&str>,
+    ) -> (Arc<Ticket>, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (began, has_begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let root = root.map(|text| VirtualPath::parse(text, None).unwrap());
+        let work = move || {
+            began.send(()).unwrap();
+            let _ = released.recv();
+        };
+        (pool.submit(root, work).unwrap(), has_begun, release)
+    }
+
+    #[test]
+    fn a_full_queue_refuses_at_once() {
+        let pool = Pool::new("test", SMALL);
+        let hung: Vec<_> = (0..2).map(|_| hang(&pool, None)).collect();
+        hung.iter()
+            .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
+        let waiting: Vec<_> = (0..SMALL.queue)
+            .map(|_| pool.submit(None, || {}).unwrap())
+            .collect();
+        assert_eq!(pool.submit(None, || {}).unwrap_err(), Full);
+        drop((hung, waiting));
+    }
+
+    #[test]
+    fn a_lost_thread_is_replaced_up_to_the_cap_and_given_back() {
+        let pool = Pool::new("test", SMALL);
+        let hung: Vec<_> = (0..2).map(|_| hang(&pool, None)).collect();
+        hung.iter()
+            .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
+        let (done, is_done) = mpsc::channel();
+        pool.submit(None, move || done.send(()).unwrap()).unwrap();
+        assert!(!hung.iter().any(|(ticket, ..)| pool.abandon(ticket)));
+        is_done.recv_timeout(SOON).unwrap();
+        assert!(pool.threads() <= SMALL.hard_cap);
+    }
+
+    #[test]
+    fn one_hung_root_leaves_threads_for_the_others() {
+        let pool = Pool::new("test", SMALL);
+        let first = hang(&pool, Some("/hung"));
+        first.1.recv_timeout(SOON).unwrap();
+        let second = hang(&pool, Some("/hung"));
+        let other = hang(&pool, Some("/fine"));
+        other.1.recv_timeout(SOON).unwrap();
+        assert!(second.1.try_recv().is_err());
+        drop(first.2);
+        second.1.recv_timeout(SOON).unwrap();
+        drop((second, other));
+    }
+
+    #[test]
+    fn an_abandoned_job_that_did_not_begin_never_runs() {
+        let pool = Pool::new(
+            "test",
+            PoolSize {
+                threads: 1,
+                ..SMALL
+            },
+        );
+        let hung = hang(&pool, None);
+        hung.1.recv_timeout(SOON).unwrap();
+        let (ran, has_run) = mpsc::channel();
+        let ticket = pool
+            .submit(None, {
+                let ran = ran.clone();
+                move || ran.send("abandoned").unwrap()
+            })
+            .unwrap();
+        pool.submit(None, move || ran.send("kept").unwrap())
+            .unwrap();
+        assert!(pool.abandon(&ticket));
+        drop(hung.2);
+        assert_eq!(has_run.recv_timeout(SOON).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_panicking_job_does_not_take_its_thread_along() {
+        let pool = Pool::new(
+            "test",
+            PoolSize {
+                threads: 1,
+                hard_cap: 1,
+                ..SMALL
+            },
+        );
+        pool.submit(None, || panic!("as a broken tool would"))
+            .unwrap();
+        let (done, is_done) = mpsc::channel();
+        pool.submit(None, move || done.send(()).unwrap()).unwrap();
+        is_done.recv_timeout(SOON).unwrap();
+    }
+}

@@ -1,0 +1,155 @@
+//! Instants in, one call back each when it has passed out; one thread serves them all, coarsely.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How late a deadline may be noticed.
+const TICK: Duration = Duration::from_millis(10);
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    due: BTreeMap<(Instant, u64), Callback>,
+    next: u64,
+    /// The thread sleeps without end because nothing was due.
+    asleep: bool,
+    started: bool,
+    closed: bool,
+}
+
+/// Calls back when time is over. Arming and disarming cost a map entry, never a timer.
+#[derive(Clone, Default)]
+pub(crate) struct Deadlines {
+    inner: Arc<(Mutex<State>, Condvar)>,
+}
+
+/// One armed deadline; dropping it disarms it.
+pub(crate) struct Armed {
+    key: (Instant, u64),
+    deadlines: Deadlines,
+}
+
+impl fmt::Debug for Deadlines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deadlines").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Armed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Armed")
+            .field("at", &self.key.0)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Deadlines {
+    /// Calls `then` once, `after` from now or a little later, unless the result is dropped before.
+    pub(crate) fn arm(&self, after: Duration, then: impl FnOnce() + Send + 'static) -> Armed {
+        let now = Instant::now();
+        // A deadline beyond what the clock can express is none; a century stands for it.
+        let at = now
+            .checked_add(after)
+            .unwrap_or_else(|| now + Duration::from_secs(3_153_600_000));
+        let mut state = self.lock();
+        state.next += 1;
+        let key = (at, state.next);
+        state.due.insert(key, Box::new(then));
+        self.start(&mut state);
+        if state.asleep {
+            self.inner.1.notify_one();
+        }
+        Armed {
+            key,
+            deadlines: self.clone(),
+        }
+    }
+
+    /// Ends the thread; what is still armed never calls back.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.inner.1.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Callbacks run outside the lock, so a poisoned one still holds a whole state.
+        self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self, state: &mut State) {
+        if !state.started {
+            let clock = self.clone();
+            let spawned = std::thread::Builder::new()
+                .name("bailiwick-clock".into())
+                .spawn(move || clock.run());
+            state.started = spawned.is_ok();
+        }
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        while !state.closed {
+            let now = Instant::now();
+            match state.due.first_key_value().map(|(key, _)| *key) {
+                None => {
+                    state.asleep = true;
+                    state = self
+                        .inner
+                        .1
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state.asleep = false;
+                }
+                Some(key) if key.0 <= now => {
+                    let then = state.due.remove(&key);
+                    drop(state);
+                    if let Some(then) = then {
+                        then();
+                    }
+                    state = self.lock();
+                }
+                Some((at, _)) => {
+                    let nap = (at - now).min(TICK);
+                    state = self
+                        .inner
+                        .1
+                        .wait_timeout(state, nap)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.deadlines.lock().due.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn the_earlier_deadline_calls_back_first_and_a_dropped_one_never() {
+        let deadlines = Deadlines::default();
+        let (tell, told) = mpsc::channel();
+        let arm = |millis, name: &'static str| {
+            let tell = tell.clone();
+            deadlines.arm(Duration::from_millis(millis), move || {
+                tell.send(name).unwrap()
+            })
+        };
+        let _late = arm(40, "late");
+        drop(arm(1, "dropped"));
+        let _early = arm(20, "early");
+        assert_eq!(told.recv().unwrap(), "early");
+        assert_eq!(told.recv().unwrap(), "late");
+    }
+}

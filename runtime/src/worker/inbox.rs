@@ -1,0 +1,227 @@
+//! A call from outside in, admitted and posted to its worker, or refused at once, out.
+//!
+//! A ractor mailbox has no bound, so the bound stands here, before anything is posted.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use super::intake::Request;
+use crate::call::{Call, CallMeta};
+use crate::capability::{Halted, StopFlag, revoked};
+use crate::effect::{Outcome, Preview};
+use crate::error::{CallError, Code};
+use crate::id::CallId;
+use crate::pipeline::{Facts, Mode};
+
+/// How much one worker may have under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Calls in flight, people's answers included.
+    pub calls: u32,
+    /// Bytes of arguments in flight.
+    pub bytes: u64,
+    /// Jobs on pool threads at one time.
+    pub jobs: u32,
+    /// What a refused caller is told to wait, in milliseconds.
+    pub retry_after_ms: u64,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            calls: 256,
+            bytes: 64 << 20,
+            jobs: 4,
+            retry_after_ms: 50,
+        }
+    }
+}
+
+/// What a worker has under way.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    calls: AtomicU32,
+    bytes: AtomicU64,
+}
+
+impl Load {
+    pub(super) fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Acquire)
+    }
+}
+
+/// A place under the worker's bound; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Admitted {
+    fn new(shared: &Arc<Shared>, bytes: u64) -> Result<Self, CallError> {
+        let bounds = shared.core.admission;
+        let calls = shared.load.calls.fetch_add(1, Ordering::AcqRel);
+        let queued = shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let admitted = Self {
+            shared: Arc::clone(shared),
+            bytes,
+        };
+        if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
+            return Err(busy(bounds.retry_after_ms));
+        }
+        Ok(admitted)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.shared.load.calls.fetch_sub(1, Ordering::AcqRel);
+        self.shared
+            .load
+            .bytes
+            .fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(super) enum Done {
+    Outcome(Outcome),
+    Preview(Preview),
+}
+
+impl Done {
+    /// Bytes of content in the answer.
+    pub(super) fn bytes(&self) -> u64 {
+        let reply = match self {
+            Self::Outcome(outcome) => &outcome.reply,
+            Self::Preview(preview) => &preview.reply,
+        };
+        reply
+            .content
+            .iter()
+            .map(|content| content.len() as u64)
+            .sum()
+    }
+}
+
+pub(super) type Port = oneshot::Sender<Result<Done, CallError>>;
+
+/// An admitted call in the mailbox.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(super) request: Request,
+    pub(super) deadline: Option<Duration>,
+    pub(super) admitted: Admitted,
+    pub(super) port: Port,
+}
+
+/// Tells the worker that nobody waits any more, unless the answer came.
+struct Waiter {
+    shared: Arc<Shared>,
+    call: CallId,
+    stop: Arc<StopFlag>,
+    answered: bool,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.stop.raise(Halted::Cancelled);
+            self.shared.post(WorkerMsg::Cancel(self.call));
+        }
+    }
+}
+
+/// Admits a call, posts it and waits for its answer.
+pub(super) async fn submit(
+    shared: &Arc<Shared>,
+    call: Call,
+    typed: Option<Box<dyn Any + Send>>,
+    mode: Mode,
+) -> Result<Done, CallError> {
+    if shared.gate().is_closed() {
+        return Err(revoked());
+    }
+    let admitted = Admitted::new(shared, weight(&call.arguments))?;
+    let stop = Arc::new(StopFlag::default());
+    let id = shared.core.next_call();
+    let Call {
+        tool,
+        arguments,
+        meta:
+            CallMeta {
+                origin,
+                policy,
+                preview_token,
+                deadline,
+            },
+    } = call;
+    let facts = Facts {
+        id,
+        tool,
+        origin,
+        mode,
+        token: preview_token,
+        arguments,
+        stop: Arc::clone(&stop),
+    };
+    let request = Request {
+        facts: Arc::new(facts),
+        typed,
+        policy,
+    };
+    let (port, answer) = oneshot::channel();
+    let mut waiter = Waiter {
+        shared: Arc::clone(shared),
+        call: id,
+        stop,
+        answered: false,
+    };
+    let posted = shared.post(WorkerMsg::Call(Box::new(Incoming {
+        request,
+        deadline,
+        admitted,
+        port,
+    })));
+    let answer = if posted { answer.await.ok() } else { None };
+    waiter.answered = true;
+    answer.unwrap_or_else(|| Err(lost(shared)))
+}
+
+/// Why a worker gave no answer.
+fn lost(shared: &Shared) -> CallError {
+    if shared.gate().is_closed() {
+        return revoked();
+    }
+    let message =
+        "the worker was restarted while the call was in flight; look before you try again";
+    CallError::new(Code::WorkerRestarted, message)
+}
+
+pub(super) fn busy(retry_after_ms: u64) -> CallError {
+    CallError::new(Code::Busy, "too much is under way; try again later")
+        .with("retry_after_ms", retry_after_ms)
+}
+
+/// About how many bytes a value holds.
+fn weight(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() as u64 + 8,
+        Value::Array(items) => items.iter().map(weight).sum::<u64>() + 8,
+        Value::Object(map) => {
+            map.iter()
+                .map(|(key, value)| key.len() as u64 + weight(value))
+                .sum::<u64>()
+                + 8
+        }
+    }
+}

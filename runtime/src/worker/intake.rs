@@ -1,0 +1,101 @@
+//! A call as it was posted in, its needs and job under the authority that counts for it out.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Shared;
+use crate::call::{Call, Origin};
+use crate::error::{CallError, Code};
+use crate::pipeline::{Facts, Parsed, Step};
+use crate::policy::{Authority, Explanation, Policy};
+use crate::tool::Arguments;
+
+/// A call that nobody looked at yet.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) facts: Arc<Facts>,
+    /// Arguments of the tool's own type, in place of JSON.
+    pub(super) typed: Option<Box<dyn Any + Send>>,
+    /// A policy for this call alone.
+    pub(super) policy: Option<Value>,
+}
+
+impl Request {
+    /// Understands the call; its own policy is admitted against what its worker holds.
+    pub(super) fn prepare(self, shared: &Shared) -> Result<Step<Parsed>, CallError> {
+        let Self {
+            facts,
+            typed,
+            policy,
+        } = self;
+        let authority = match policy {
+            None => shared.authority.clone(),
+            Some(fragment) => narrowed(&shared.authority, &fragment, facts.origin)?,
+        };
+        let tool = facts.tool.as_str();
+        let entry = shared
+            .core
+            .tools
+            .get(tool)
+            .filter(|_| authority.allows_tool(tool))
+            .ok_or_else(|| unknown(tool))?;
+        shared
+            .meter
+            .charge_call()
+            .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+        let arguments = match typed {
+            Some(typed) => Arguments::Typed(typed),
+            None => Arguments::Json(&facts.arguments),
+        };
+        let (needs, job) = entry.prepare(arguments, &shared.core.names)?;
+        Ok(Step::new(
+            facts,
+            job,
+            needs,
+            authority,
+            Arc::clone(&shared.holder),
+        ))
+    }
+}
+
+/// Says what decides on each need of a call, without looking at anything.
+pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, CallError> {
+    let fragment = call.meta.policy.as_ref();
+    let authority = fragment.map_or_else(
+        || Ok(shared.authority.clone()),
+        |fragment| narrowed(&shared.authority, fragment, call.meta.origin),
+    )?;
+    let tool = call.tool.as_str();
+    let entry = shared
+        .core
+        .tools
+        .get(tool)
+        .filter(|_| authority.allows_tool(tool))
+        .ok_or_else(|| unknown(tool))?;
+    let (needs, _) = entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?;
+    Ok(needs
+        .iter()
+        .map(|need| authority.explain(need, &[]))
+        .collect())
+}
+
+fn narrowed(
+    authority: &Authority,
+    fragment: &Value,
+    origin: Origin,
+) -> Result<Authority, CallError> {
+    let layer = Policy::parse(fragment).and_then(|policy| authority.admit(&policy, origin));
+    layer
+        .map(|layer| authority.overlay(&layer))
+        .map_err(CallError::from)
+}
+
+/// One answer for a tool that does not exist and one that this worker may not use.
+fn unknown(tool: &str) -> CallError {
+    CallError::new(
+        Code::UnknownTool,
+        format!("there is no tool `{}` for this worker", crate::escape(tool)),
+    )
+}

@@ -1,0 +1,201 @@
+//! A cleared call in, what its tool made of it out; this runs on pool threads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::Shared;
+use super::inbox::Done;
+use crate::artifact::{self, ArtifactRef, Kind};
+use crate::audit::{ChangeSummary, Step as AuditStep};
+use crate::capability::{Halt, ReadPermit};
+use crate::effect::{Outcome, Preview, PreviewToken, Reply};
+use crate::error::{CallError, Code};
+use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
+use crate::tool::{AnyPlan, WriteJob};
+
+/// How a job ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// With an answer.
+    Done(Result<Done, CallError>),
+    /// The tool found that more must be judged.
+    Halted(Step<Cleared>, Halt),
+}
+
+/// Runs what a tool does, so that its panic is an answer and not the end of a thread.
+pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Halt>) -> Result<T, Halt> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Halt::Failed(panicked())))
+}
+
+fn outcome(reply: Reply) -> Done {
+    Done::Outcome(Outcome {
+        reply,
+        changes: Vec::new(),
+        artifacts: Vec::new(),
+    })
+}
+
+/// Answers a reading call on the worker's own task, if its tool has the answer at hand.
+pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Halt>> {
+    let Work::Read(job, permit) = step.work() else {
+        return None;
+    };
+    let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
+    let answer = answer.unwrap_or_else(|_| Some(Err(Halt::Failed(panicked()))))?;
+    Some(answer.map(outcome))
+}
+
+fn panicked() -> CallError {
+    CallError::new(
+        Code::Internal,
+        "the tool failed; this call did not end in an orderly way",
+    )
+}
+
+/// Runs a cleared call to its end; `plan` was made before a person was asked, if it was.
+pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, plan: Option<AnyPlan>) -> Ended {
+    match step.work() {
+        Work::Read(job, permit) => match guarded(|| {
+            permit
+                .checkpoint()
+                .map_err(Halt::from)
+                .and_then(|()| job.read(&permit))
+        }) {
+            Ok(reply) => Ended::Done(Ok(outcome(reply))),
+            Err(Halt::Failed(error)) => Ended::Done(Err(error)),
+            Err(halt) => Ended::Halted(step, halt),
+        },
+        Work::Write(job, permit) => {
+            let fresh = || {
+                permit
+                    .checkpoint()
+                    .map_err(Halt::from)
+                    .and_then(|()| job.plan(&permit))
+            };
+            match plan.map_or_else(|| guarded(fresh), Ok) {
+                Ok(plan) => Ended::Done(
+                    step.planned(plan)
+                        .and_then(|planned| carry_out(shared, planned)),
+                ),
+                Err(Halt::Failed(error)) => Ended::Done(Err(error)),
+                Err(halt) => Ended::Halted(step, halt),
+            }
+        }
+    }
+}
+
+fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
+    let (facts, token) = (Arc::clone(step.facts()), step.token());
+    shared.audit_commit(&facts, planned(token, step.plan()))?;
+    match facts.mode {
+        Mode::Preview => {
+            shared.audit_commit(&facts, AuditStep::Previewed { token })?;
+            Ok(Done::Preview(shown(shared, &facts, step.plan(), token)))
+        }
+        Mode::Apply => apply(shared, &facts, step).map(Done::Outcome),
+    }
+}
+
+/// Plans a change that a person will be asked about; what it shows goes with the question.
+pub(super) fn look(
+    shared: &Shared,
+    facts: &Facts,
+    job: &dyn WriteJob,
+    permit: &ReadPermit,
+) -> Result<(AnyPlan, Preview), Halt> {
+    let plan = guarded(|| job.plan(permit))?;
+    let token = token_of(facts, &plan)?;
+    shared.audit_commit(facts, planned(token, &plan))?;
+    shared.audit_commit(facts, AuditStep::Previewed { token })?;
+    let preview = shown(shared, facts, &plan, token);
+    Ok((plan, preview))
+}
+
+fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
+    AuditStep::Planned {
+        token,
+        changes: plan.changes.iter().map(ChangeSummary::from).collect(),
+    }
+}
+
+fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) -> Preview {
+    let artifacts = artifacts(shared, facts, plan);
+    Preview {
+        changes: plan.changes.clone(),
+        reply: plan.reply.clone(),
+        token,
+        artifacts,
+    }
+}
+
+fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome, CallError> {
+    let token = step.token();
+    let (job, mut plan, permit) = step.permit();
+    let cost = plan.cost;
+    shared
+        .meter
+        .charge_effect(cost)
+        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+    // The log names an effect before it is made.
+    shared.audit_commit(
+        facts,
+        AuditStep::Applying {
+            token,
+            bytes: cost.bytes,
+            files: cost.files,
+        },
+    )?;
+    let steps = std::mem::replace(&mut plan.steps, Box::new(()));
+    guarded(|| Ok(job.apply(steps, permit)?)).map_err(|halt| match halt {
+        Halt::Failed(error) => error,
+        other @ (Halt::Needs(_) | Halt::Moved { .. }) => {
+            CallError::new(Code::Internal, format!("the tool asked too late: {other}"))
+        }
+    })?;
+    // The effect is done and the log named it: a log that fails now must not make it look undone.
+    let _ = shared.audit_commit(facts, AuditStep::Applied { token });
+    let artifacts = artifacts(shared, facts, &plan);
+    Ok(Outcome {
+        reply: plan.reply,
+        changes: plan.changes,
+        artifacts,
+    })
+}
+
+/// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
+fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan) -> Vec<ArtifactRef> {
+    if plan.changes.is_empty() {
+        return Vec::new();
+    }
+    let diff = (Kind::Diff, artifact::diff(&plan.changes).into());
+    let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
+    let parts = std::iter::once(diff).chain(json).collect();
+    let kept =
+        shared
+            .core
+            .artifacts
+            .put(&facts.tool, shared.id, Arc::clone(&shared.lineage), parts);
+    let (refs, steps) = match kept {
+        Ok(refs) => {
+            let steps = refs
+                .iter()
+                .map(|kept| AuditStep::Artifact {
+                    uri: kept.uri.as_str().into(),
+                })
+                .collect();
+            (refs, steps)
+        }
+        Err(error) => {
+            let step = AuditStep::Refused {
+                code: error.code(),
+                message: error.message().into(),
+            };
+            (Vec::new(), vec![step])
+        }
+    };
+    for step in steps {
+        // The artifact is a by-product; what it shows was audited before.
+        let _ = shared.audit(facts, step);
+    }
+    refs
+}

@@ -1,0 +1,294 @@
+//! The sources in, every breach of the map in ARCHITECTURE.md out.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read the sources must fail"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it reads the repository, not a root"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a file may touch.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Decides: no clock, no file, no thread, no actor.
+    Pure,
+    /// Moves messages, or holds threads and locks.
+    Actor,
+    /// Touches the world.
+    Io,
+}
+use Kind::{Actor, Io, Pure};
+
+/// The files of the runtime from the bottom up. A file uses only what stands above it in this table; one that is not
+/// named stands where its folder does.
+const LAYERS: &[(&str, Kind)] = &[
+    ("escape", Pure),
+    ("id", Pure),
+    ("path", Pure),
+    ("scope", Pure),
+    ("error", Pure),
+    ("effect", Pure),
+    ("call", Pure),
+    ("capability/meter", Pure),
+    ("config", Pure),
+    ("policy", Pure),
+    ("root", Io),
+    ("capability/gate", Actor),
+    ("capability", Pure),
+    ("tool", Pure),
+    ("artifact/render", Pure),
+    ("artifact", Actor),
+    ("permission/ladder", Pure),
+    ("permission/grants", Pure),
+    ("permission/ledger", Pure),
+    ("permission", Pure),
+    ("audit/chain", Pure),
+    ("audit/verify", Pure),
+    ("audit/sink", Io),
+    ("audit/recorder", Io),
+    ("audit", Pure),
+    ("permission/desk", Pure),
+    ("permission/approver", Io),
+    ("permission/terminal", Io),
+    ("permission/authority", Actor),
+    ("permission/broker", Actor),
+    ("pipeline", Pure),
+    ("worker/locks", Pure),
+    ("worker", Actor),
+    ("supervisor/tree", Pure),
+    ("supervisor/restart", Pure),
+    ("supervisor", Actor),
+    ("host", Io),
+    ("lib", Pure),
+];
+
+/// Pairs that name each other: a worker holds what all workers share, and that holds the workers.
+const CYCLES: &[(&str, &str)] = &[("worker", "supervisor")];
+
+/// What no pure file says.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::env",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "Instant::now",
+    "SystemTime",
+    "tokio::",
+    "ractor::",
+    "async fn",
+    ".await",
+    "std::io::stdin",
+    "println!",
+];
+
+/// What only files that touch the world say.
+const AMBIENT: &[&str] = &[
+    "std::fs",
+    "std::env",
+    "std::net",
+    "std::process",
+    "ambient_authority",
+    "Command::new",
+];
+
+const MOST_LINES: usize = 400;
+
+fn crates() -> Vec<PathBuf> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    ["runtime", "fs-actor", "ui-assets", "benches", "examples"]
+        .iter()
+        .map(|name| top.join(name))
+        .collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().unwrap() != "target" {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The text of a file up to its tests.
+fn production(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.split("#[cfg(test)]").next().unwrap().to_owned()
+}
+
+/// The lines of code, without comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .map(str::trim_start)
+        .filter(|line| !line.starts_with("//"))
+}
+
+fn runtime_files() -> BTreeMap<String, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    sources(&folder, &mut found);
+    let name = |path: &Path| {
+        path.strip_prefix(&folder)
+            .unwrap()
+            .with_extension("")
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    found
+        .iter()
+        .map(|path| (name(path), production(path)))
+        .collect()
+}
+
+/// The row of the table that a file belongs to: its own, or the nearest folder's.
+fn row(file: &str) -> Option<usize> {
+    let own = LAYERS.iter().position(|(name, _)| *name == file);
+    own.or_else(|| row(file.rsplit_once('/')?.0))
+}
+
+#[track_caller]
+fn none(breaches: &[String]) {
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+}
+
+#[test]
+fn every_file_of_the_runtime_has_a_layer_and_every_layer_a_file() {
+    let files = runtime_files();
+    let homeless = files
+        .keys()
+        .filter(|file| row(file).is_none())
+        .map(|file| format!("{file} is in no layer"));
+    let empty = LAYERS.iter().filter(|(name, _)| !files.contains_key(*name));
+    none(
+        &homeless
+            .chain(empty.map(|(name, _)| format!("{name} has no file")))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn no_file_uses_what_stands_below_it() {
+    let mut breaches = Vec::new();
+    for (file, text) in runtime_files() {
+        for line in code(&text).filter(|line| !line.starts_with("pub use")) {
+            for used in line.split("crate::").skip(1) {
+                let module = used
+                    .split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .next()
+                    .unwrap();
+                let top = file.split('/').next().unwrap();
+                let cycle = CYCLES
+                    .iter()
+                    .any(|pair| *pair == (top, module) || *pair == (module, top));
+                if module != top
+                    && !cycle
+                    && row(module).is_some_and(|used| used > row(&file).unwrap())
+                {
+                    breaches.push(format!("{file} uses {module}: {line}"));
+                }
+            }
+        }
+    }
+    none(&breaches);
+}
+
+#[test]
+fn what_decides_touches_nothing() {
+    let mut breaches = Vec::new();
+    for (file, text) in runtime_files() {
+        let (_, kind) = LAYERS[row(&file).unwrap()];
+        let forbidden = match kind {
+            Pure => IMPURE,
+            Actor => AMBIENT,
+            Io => continue,
+        };
+        for line in code(&text) {
+            let words = forbidden.iter().filter(|word| line.contains(**word));
+            breaches.extend(words.map(|word| format!("{file} says {word}: {line}")));
+        }
+    }
+    none(&breaches);
+}
+
+#[test]
+fn ambient_authority_is_taken_in_one_file() {
+    let mut breaches = Vec::new();
+    for folder in crates()
+        .iter()
+        .filter(|folder| folder.ends_with("runtime") || folder.ends_with("fs-actor"))
+    {
+        let mut found = Vec::new();
+        sources(&folder.join("src"), &mut found);
+        let taking = found
+            .iter()
+            .filter(|path| production(path).contains("ambient_authority"));
+        breaches.extend(
+            taking
+                .filter(|path| !path.ends_with("runtime/src/root.rs"))
+                .map(|path| path.display().to_string()),
+        );
+    }
+    none(&breaches);
+}
+
+#[test]
+fn files_are_short_and_say_first_what_they_do() {
+    let mut breaches = Vec::new();
+    let mut found = Vec::new();
+    crates()
+        .iter()
+        .for_each(|folder| sources(folder, &mut found));
+    for path in found {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = production(&path).lines().count();
+        let test = path.components().any(|part| part.as_os_str() == "tests");
+        if lines > MOST_LINES && !test {
+            breaches.push(format!(
+                "{} has {lines} lines before its tests",
+                path.display()
+            ));
+        }
+        if !text.starts_with("//! ") {
+            breaches.push(format!(
+                "{} does not begin with what it does",
+                path.display()
+            ));
+        }
+    }
+    none(&breaches);
+}
+
+#[test]
+fn nothing_is_left_undone_in_the_sources() {
+    let mut breaches = Vec::new();
+    let mut found = Vec::new();
+    crates()
+        .iter()
+        .for_each(|folder| sources(folder, &mut found));
+    let marks = [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["allow(dead", "_code)"].concat(),
+        ["#[ig", "nore"].concat(),
+    ];
+    for path in found {
+        let text = fs::read_to_string(&path).unwrap();
+        breaches.extend(
+            marks
+                .iter()
+                .filter(|mark| text.contains(*mark))
+                .map(|mark| format!("{}: {mark}", path.display())),
+        );
+    }
+    none(&breaches);
+}

@@ -1,0 +1,221 @@
+//! Children, budgets, call policies and previews in, never more than the parent held out.
+
+use bailiwick::{Budget, Call, CallMeta, Code, Policy, SpawnError, Verdict, WorkerSpec};
+use serde_json::json;
+
+use super::{at, stage};
+
+#[tokio::test]
+async fn a_child_that_asks_for_more_is_refused_and_one_that_asks_for_less_is_not() {
+    let stage = stage(|builder| builder).await;
+    let parent = stage
+        .worker(Policy::new().allow("read:file").allow("write:file:/r/src"))
+        .await;
+    let more = parent
+        .spawn(WorkerSpec::new("more").policy(Policy::new().allow("write:file:/r")))
+        .await;
+    assert!(matches!(more, Err(SpawnError::Policy(_))), "{more:?}");
+    let less = parent
+        .spawn(WorkerSpec::new("less").policy(Policy::new().allow("write:file:/r/src/a")))
+        .await
+        .unwrap();
+    assert!(less.call("post", at("src/a/x")).await.is_ok());
+    assert_eq!(
+        less.call("post", at("src/b")).await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    assert_eq!(less.agent(), "main/less");
+}
+
+#[tokio::test]
+async fn a_coordinator_hands_on_what_it_may_not_do_itself() {
+    let stage = stage(|builder| builder).await;
+    let coordinator = stage
+        .worker(
+            Policy::new()
+                .allow("read:file")
+                .delegate_only("write:file:/r/src"),
+        )
+        .await;
+    assert_eq!(
+        coordinator
+            .call("post", at("src/x"))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::PermissionDenied
+    );
+    let child = coordinator
+        .spawn(WorkerSpec::new("child").policy(Policy::new().allow("write:file:/r/src")))
+        .await;
+    assert!(child.unwrap().call("post", at("src/x")).await.is_ok());
+    assert_eq!(stage.board.posted(), ["/r/src/x"]);
+}
+
+#[tokio::test]
+async fn a_worker_without_a_policy_must_ask_for_everything() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.runtime.spawn(WorkerSpec::new("new")).await.unwrap();
+    let error = worker.call("echo", at("x")).await.unwrap_err();
+    assert_eq!(error.code(), Code::ScopeRequired);
+    assert_eq!(
+        error.requested_scopes(),
+        ["read:file:/r/x".parse().unwrap()]
+    );
+}
+
+#[tokio::test]
+async fn a_call_policy_narrows_one_call_and_cannot_widen_it() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.worker(Policy::new().allow("read:file:/r/src")).await;
+    let with = |policy| {
+        Call::new("echo", at("src/x")).meta(CallMeta {
+            policy: Some(policy),
+            ..CallMeta::default()
+        })
+    };
+    let narrowed = worker
+        .submit(with(json!({ "roots": [{ "path": "/r/src/sub" }] })))
+        .await
+        .unwrap_err();
+    assert_eq!(narrowed.code(), Code::PermissionDenied);
+    let widened = worker
+        .submit(with(json!({ "allow_scopes": ["read:file:/r"] })))
+        .await
+        .unwrap_err();
+    assert_eq!(widened.code(), Code::PolicyExpansion);
+    let unknown = worker
+        .submit(with(json!({ "allow_all": true })))
+        .await
+        .unwrap_err();
+    assert_eq!(unknown.code(), Code::PolicyInvalid);
+    assert!(worker.call("echo", at("src/x")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_child_spends_its_parents_budget() {
+    let stage = stage(|builder| builder).await;
+    let budget = Budget {
+        bytes_written: Some(30),
+        children: Some(1),
+        ..Budget::default()
+    };
+    let parent = stage
+        .runtime
+        .spawn(
+            WorkerSpec::new("parent")
+                .policy(Policy::new())
+                .budget(budget),
+        )
+        .await
+        .unwrap();
+    let child = parent
+        .spawn(WorkerSpec::new("child").policy(Policy::new()))
+        .await
+        .unwrap();
+    assert!(matches!(
+        parent.spawn(WorkerSpec::new("second")).await,
+        Err(SpawnError::Budget(_))
+    ));
+    for path in ["a", "b", "c"] {
+        child.call("post", at(path)).await.unwrap();
+    }
+    assert_eq!(
+        child.call("post", at("d")).await.unwrap_err().code(),
+        Code::Budget
+    );
+    assert_eq!(
+        parent.call("post", at("d")).await.unwrap_err().code(),
+        Code::Budget
+    );
+    assert_eq!(stage.board.posted().len(), 3);
+}
+
+#[tokio::test]
+async fn a_preview_changes_nothing_and_ties_the_call_to_what_it_showed() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let preview = worker.preview("post", at("x")).await.unwrap();
+    assert_eq!(stage.board.posted(), [""; 0]);
+    let approved = |path: &str| {
+        let meta = CallMeta {
+            preview_token: Some(preview.token),
+            ..CallMeta::default()
+        };
+        Call::new("post", at(path)).meta(meta)
+    };
+    assert_eq!(
+        worker.submit(approved("y")).await.unwrap_err().code(),
+        Code::StalePreview
+    );
+    let outcome = worker.submit(approved("x")).await.unwrap();
+    assert_eq!(
+        outcome.structured().unwrap(),
+        preview.reply.output.to_json().unwrap()
+    );
+    assert_eq!(
+        worker.submit(approved("x")).await.unwrap_err().code(),
+        Code::StalePreview
+    );
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+    assert_eq!(
+        worker.preview("echo", at("x")).await.unwrap_err().code(),
+        Code::InvalidArguments
+    );
+}
+
+#[tokio::test]
+async fn unknown_tools_and_those_a_policy_leaves_out_are_told_apart_by_nobody() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.worker(Policy::new().tools(["echo"])).await;
+    let hidden = worker.call("post", at("x")).await.unwrap_err();
+    let absent = worker.call("past", at("x")).await.unwrap_err();
+    assert_eq!(hidden.code(), Code::UnknownTool);
+    assert_eq!(hidden.message().replace("post", "past"), absent.message());
+    assert_eq!(
+        worker
+            .tools()
+            .iter()
+            .map(|tool| tool.spec.name)
+            .collect::<Vec<_>>(),
+        ["echo"]
+    );
+    assert!(worker.call("echo", at("x")).await.is_ok());
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_refused_by_name() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    for arguments in [
+        json!({}),
+        json!({ "path": 1 }),
+        json!({ "path": "x", "granted_scopes": ["*"] }),
+        json!([1]),
+    ] {
+        let error = worker.call("echo", arguments).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArguments);
+    }
+    assert_eq!(
+        worker.call("echo", at("../../x")).await.unwrap_err().code(),
+        Code::InvalidArguments
+    );
+}
+
+#[tokio::test]
+async fn explain_names_the_verdict_without_an_effect() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage
+        .worker(Policy::new().allow("read:file").ask("write:file:/r/src"))
+        .await;
+    let verdict = |path: &str| worker.explain(&Call::new("post", at(path))).unwrap()[0].verdict;
+    assert_eq!(verdict("src/x"), Verdict::Ask);
+    assert_eq!(verdict("x"), Verdict::Deny);
+    assert_eq!(
+        stage
+            .board
+            .planned
+            .load(std::sync::atomic::Ordering::SeqCst),
+        0
+    );
+}

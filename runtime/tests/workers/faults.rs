@@ -1,0 +1,171 @@
+//! Tools that panic and hang, floods and lost callers in, an answer for everybody out.
+
+use std::time::Duration;
+
+use bailiwick::{Admission, Code, Status};
+use tokio::task::JoinSet;
+
+use super::{Board, Door, at, stage, stage_with};
+
+#[tokio::test]
+async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    for path in ["inline", "pool", "early"] {
+        let error = worker.call("panics", at(path)).await.unwrap_err();
+        assert_eq!(error.code(), Code::Internal, "{path}");
+    }
+    assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
+    let steps = stage.steps().await;
+    assert_eq!(
+        steps
+            .iter()
+            .filter(|step| *step == "refused INTERNAL")
+            .count(),
+        3
+    );
+    assert!(!steps.contains(&"restarted".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
+    let stage = stage(|builder| builder.call_limit(Duration::from_millis(100)).io_threads(2)).await;
+    let (worker, neighbour) = (stage.open().await, stage.open().await);
+    let hung = worker.call("hangs", at("x")).await.unwrap_err();
+    assert_eq!(hung.code(), Code::Deadline);
+    assert_eq!(
+        worker.status(),
+        Status {
+            in_flight: 0,
+            lost_threads: 1,
+            revoked: false
+        }
+    );
+    assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
+    worker.call("post", at("y")).await.unwrap();
+    neighbour.call("post", at("z")).await.unwrap();
+    stage.door.open();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_places_all_hang_still_answers_what_needs_none() {
+    let bounds = Admission {
+        jobs: 2,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| {
+        builder
+            .call_limit(Duration::from_millis(100))
+            .admission(bounds)
+    })
+    .await;
+    let worker = stage.open().await;
+    for _ in 0..2 {
+        assert_eq!(
+            worker.call("hangs", at("x")).await.unwrap_err().code(),
+            Code::Deadline
+        );
+    }
+    assert_eq!(
+        worker.call("post", at("x")).await.unwrap_err().code(),
+        Code::Deadline
+    );
+    assert_eq!(stage.board.posted(), [""; 0]);
+    assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
+    stage.door.open();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_ten_thousand_calls_is_answered_or_refused_at_once() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let mut calls = JoinSet::new();
+    for n in 0..10_000 {
+        let worker = worker.clone();
+        calls.spawn(async move {
+            worker
+                .call(if n % 2 == 0 { "echo" } else { "panics" }, at("x"))
+                .await
+        });
+    }
+    let (mut answered, mut failed, mut busy) = (0, 0, 0);
+    while let Some(result) = calls.join_next().await {
+        match result
+            .unwrap()
+            .map_err(|error| (error.code(), error.details().contains_key("retry_after_ms")))
+        {
+            Ok(_) => answered += 1,
+            Err((Code::Internal, _)) => failed += 1,
+            Err((Code::Busy, true)) => busy += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(answered + failed + busy, 10_000);
+    assert!(
+        answered > 0 && failed > 0,
+        "{answered} answered, {failed} failed, {busy} busy"
+    );
+    assert_eq!(worker.status().in_flight, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
+    let bounds = Admission {
+        calls: 3,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| builder.admission(bounds)).await;
+    let (worker, neighbour) = (stage.open().await, stage.open().await);
+    let mut held = JoinSet::new();
+    for _ in 0..3 {
+        let worker = worker.clone();
+        held.spawn(async move { worker.call("hangs", at("x")).await });
+    }
+    stage.door.stand(3).await;
+    assert_eq!(
+        worker.call("echo", at("x")).await.unwrap_err().code(),
+        Code::Busy
+    );
+    assert!(neighbour.call("echo", at("x")).await.is_ok());
+    stage.door.open();
+    while let Some(answer) = held.join_next().await {
+        assert_eq!(answer.unwrap().unwrap().text(), "/r/x");
+    }
+    assert!(worker.call("echo", at("x")).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_gives_up_before_the_effect_prevents_it() {
+    let door = Door::default();
+    let board = Board {
+        before: Some(door.clone()),
+        ..Board::default()
+    };
+    let stage = stage_with(board, |builder| builder).await;
+    let worker = stage.open().await;
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("post", at("given-up")).await }
+    });
+    door.stand(1).await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    door.open();
+    worker.call("post", at("kept")).await.unwrap();
+    assert_eq!(stage.board.posted(), ["/r/kept"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_of_one_worker_come_one_after_the_other() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let mut calls = JoinSet::new();
+    for n in 0..100 {
+        let worker = worker.clone();
+        calls.spawn(async move { worker.call("post", at(&n.to_string())).await });
+    }
+    while let Some(answer) = calls.join_next().await {
+        answer.unwrap().unwrap();
+    }
+    assert_eq!(stage.board.posted().len(), 100);
+}

@@ -1,0 +1,165 @@
+//! Revocation, restarts and shutdown in, no late effect and no lost caller out.
+
+use bailiwick::{Code, Policy, Revoked, SpawnError, WorkerSpec};
+
+use super::{Board, Door, at, stage, stage_with};
+
+#[tokio::test]
+async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
+    let stage = stage(|builder| builder).await;
+    let (parent, other) = (stage.open().await, stage.open().await);
+    let child = parent
+        .spawn(WorkerSpec::new("child").policy(Policy::new()))
+        .await
+        .unwrap();
+    let grandchild = child
+        .spawn(WorkerSpec::new("grandchild").policy(Policy::new()))
+        .await
+        .unwrap();
+    assert!(grandchild.call("echo", at("x")).await.is_ok());
+    assert_eq!(
+        parent.revoke().await,
+        Revoked {
+            workers: 3,
+            unfinished: 0
+        }
+    );
+    for worker in [&parent, &child, &grandchild] {
+        assert_eq!(
+            worker.call("echo", at("x")).await.unwrap_err().code(),
+            Code::Cancelled
+        );
+        assert!(worker.status().revoked);
+    }
+    let late = child
+        .spawn(WorkerSpec::new("late").policy(Policy::new()))
+        .await;
+    assert!(matches!(late, Err(SpawnError::Orphan)));
+    assert!(other.call("echo", at("x")).await.is_ok());
+    assert_eq!(
+        parent.revoke().await,
+        Revoked {
+            workers: 0,
+            unfinished: 0
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not() {
+    let (before, within) = (Door::default(), Door::default());
+    let board = Board {
+        before: Some(before.clone()),
+        within: Some(within.clone()),
+        ..Board::default()
+    };
+    let stage = stage_with(board, |builder| builder).await;
+    let (begun, waiting) = (stage.open().await, stage.open().await);
+    let first = tokio::spawn({
+        let begun = begun.clone();
+        async move { begun.call("post", at("a/begun")).await }
+    });
+    before.stand(1).await;
+    before.open();
+    within.stand(1).await;
+    let revoking = tokio::spawn({
+        let begun = begun.clone();
+        async move { begun.revoke().await }
+    });
+    while !begun.status().revoked {
+        tokio::task::yield_now().await;
+    }
+    assert!(!revoking.is_finished());
+    within.open();
+    assert_eq!(revoking.await.unwrap().unfinished, 0);
+    assert_eq!(stage.board.posted(), ["/r/a/begun"]);
+    assert!(first.await.unwrap().is_ok());
+    waiting.revoke().await;
+    assert_eq!(
+        waiting.call("post", at("b/late")).await.unwrap_err().code(),
+        Code::Cancelled
+    );
+    assert_eq!(stage.board.posted(), ["/r/a/begun"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_effect_comes_after_a_raced_revoke_returned() {
+    for _ in 0..200 {
+        let stage = stage(|builder| builder).await;
+        let worker = stage.open().await;
+        let posts: Vec<_> = (0..4)
+            .map(|n| {
+                let worker = worker.clone();
+                tokio::spawn(async move { worker.call("post", at(&n.to_string())).await.is_ok() })
+            })
+            .collect();
+        worker.revoke().await;
+        let settled = stage.board.posted();
+        for post in posts {
+            post.await.unwrap();
+        }
+        assert_eq!(stage.board.posted(), settled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_handle_on_a_runtime_takes_all_authority_along() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("hangs", at("x")).await }
+    });
+    stage.door.stand(1).await;
+    let door = stage.door.clone();
+    drop(stage);
+    assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Cancelled);
+    assert_eq!(
+        worker.call("echo", at("x")).await.unwrap_err().code(),
+        Code::Cancelled
+    );
+    door.open();
+}
+
+#[tokio::test]
+async fn shutdown_ends_every_worker_and_its_end_is_audited() {
+    let stage = stage(|builder| builder).await;
+    let parent = stage.open().await;
+    parent
+        .spawn(WorkerSpec::new("child").policy(Policy::new()))
+        .await
+        .unwrap();
+    stage.open().await;
+    assert_eq!(
+        stage.runtime.shutdown().await,
+        Revoked {
+            workers: 3,
+            unfinished: 0
+        }
+    );
+    let steps = stage.steps().await;
+    assert_eq!(steps.iter().filter(|step| *step == "revoked").count(), 3);
+}
+
+#[tokio::test]
+async fn each_step_of_a_call_is_audited_in_order() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage
+        .worker(Policy::new().allow("read:file").allow("write:file:/r/src"))
+        .await;
+    worker.call("post", at("src/x")).await.unwrap();
+    worker.call("post", at("x")).await.unwrap_err();
+    let expected = [
+        "spawned",
+        "judged",
+        "planned",
+        "applying",
+        "applied",
+        "artifact",
+        "artifact",
+        "finished",
+        "judged",
+        "refused PERMISSION_DENIED",
+    ];
+    assert_eq!(stage.steps().await, expected);
+}

@@ -1,0 +1,89 @@
+//! Workers under load, faults and revocation in, the outcome each of them promises out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod asking;
+mod authority;
+mod faults;
+mod life;
+mod tools;
+
+use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
+use serde_json::{Value, json};
+use tools::{Board, Door, Echo, Hangs, Panics, Post};
+
+/// A runtime over one empty root `/r`, its board, its hanging door and its audit.
+struct Stage {
+    runtime: Runtime,
+    grants: bailiwick::GrantAuthority,
+    board: Board,
+    door: Door,
+    audit: MemoryAudit,
+    _root: tempfile::TempDir,
+}
+
+async fn stage(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
+    stage_with(Board::default(), configure).await
+}
+
+async fn stage_with(
+    board: Board,
+    configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+) -> Stage {
+    let root = tempfile::tempdir().unwrap();
+    let door = Door::default();
+    let tools = ToolSet::new()
+        .reader(Echo)
+        .reader(Panics)
+        .reader(Hangs(door.clone()))
+        .writer(Post(board.clone()));
+    let audit = MemoryAudit::new(100_000);
+    let builder = Runtime::builder()
+        .root("r", root.path())
+        .tools(tools)
+        .audit(audit.clone());
+    let (runtime, grants) = configure(builder).build().await.unwrap();
+    Stage {
+        runtime,
+        grants,
+        board,
+        door,
+        audit,
+        _root: root,
+    }
+}
+
+impl Stage {
+    /// A worker that may do everything in the root.
+    async fn open(&self) -> Worker {
+        self.worker(Policy::new()).await
+    }
+
+    async fn worker(&self, policy: Policy) -> Worker {
+        self.runtime
+            .spawn(WorkerSpec::new("main").policy(policy))
+            .await
+            .unwrap()
+    }
+
+    /// The steps of the audit so far, as `step` or `step CODE`.
+    async fn steps(&self) -> Vec<String> {
+        self.runtime.flush_audit().await.unwrap();
+        let steps = self.audit.records().into_iter().map(|record| {
+            let line: Value = serde_json::from_str(record.line()).unwrap();
+            let event = &line["event"];
+            match event["code"].as_str() {
+                Some(code) => format!("{} {code}", event["step"].as_str().unwrap()),
+                None => event["step"].as_str().unwrap().to_owned(),
+            }
+        });
+        steps.collect()
+    }
+}
+
+fn at(path: &str) -> Value {
+    json!({ "path": path })
+}

@@ -1,0 +1,232 @@
+//! Arguments in, tools that answer, hang, panic and change a board in memory out.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use bailiwick::{
+    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan,
+    Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    pub path: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Said {
+    pub path: String,
+}
+
+fn reading(args: &Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+    let path = names.path(&args.path)?;
+    Ok(Prepared {
+        needs: vec![Scope::file(Verb::Read, path.clone())],
+        job: path,
+    })
+}
+
+fn said(path: &VirtualPath) -> Reply {
+    Reply::text(
+        path.as_str(),
+        Said {
+            path: path.to_string(),
+        },
+    )
+}
+
+/// Answers at once, on the worker's own task.
+pub struct Echo;
+
+impl ReadTool for Echo {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("echo", "Echo", "Says the path.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        reading(&args, names)
+    }
+
+    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        Some(Ok(said(job)))
+    }
+
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(said(job))
+    }
+}
+
+/// Panics on the worker's task or on a pool thread, as the path says.
+pub struct Panics;
+
+impl ReadTool for Panics {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("panics", "Panic", "Panics.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        assert!(!args.path.ends_with("early"), "as a broken tool would");
+        reading(&args, names)
+    }
+
+    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        assert!(!job.as_str().ends_with("inline"), "as a broken tool would");
+        None
+    }
+
+    fn read(&self, _: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        panic!("as a broken tool would")
+    }
+}
+
+/// A door that holds whoever comes until it is opened.
+#[derive(Clone, Default)]
+pub struct Door(Arc<(Mutex<(usize, bool)>, Condvar)>);
+
+impl Door {
+    pub fn wait(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        state.0 += 1;
+        self.0.1.notify_all();
+        drop(self.0.1.wait_while(state, |(_, open)| !*open).unwrap());
+    }
+
+    pub fn open(&self) {
+        self.0.0.lock().unwrap().1 = true;
+        self.0.1.notify_all();
+    }
+
+    /// Returns once `count` stand before the door.
+    pub async fn stand(&self, count: usize) {
+        let door = self.clone();
+        let waiting = move || {
+            drop(
+                door.0
+                    .1
+                    .wait_while(door.0.0.lock().unwrap(), |(came, _)| *came < count)
+                    .unwrap(),
+            )
+        };
+        tokio::task::spawn_blocking(waiting).await.unwrap();
+    }
+}
+
+/// Hangs, as a read of a dead mount does: it sees no checkpoint.
+pub struct Hangs(pub Door);
+
+impl ReadTool for Hangs {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("hangs", "Hang", "Hangs.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        reading(&args, names)
+    }
+
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        self.0.wait();
+        Ok(said(job))
+    }
+}
+
+/// What `post` wrote, and how often it was planned and applied.
+#[derive(Clone, Default)]
+pub struct Board {
+    pub posted: Arc<Mutex<Vec<String>>>,
+    pub planned: Arc<AtomicUsize>,
+    /// Held before the point of no return, and after it.
+    pub before: Option<Door>,
+    pub within: Option<Door>,
+}
+
+impl Board {
+    pub fn posted(&self) -> Vec<String> {
+        self.posted.lock().unwrap().clone()
+    }
+}
+
+/// Writes a path on a board.
+pub struct Post(pub Board);
+
+impl WriteTool for Post {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+    type Steps = (VirtualPath, usize);
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("post", "Post", "Posts the path.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let path = names.path(&args.path)?;
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Write, path.clone())],
+            job: path,
+        })
+    }
+
+    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<Self::Steps>, Halt> {
+        self.0.planned.fetch_add(1, Ordering::SeqCst);
+        let count = self.0.posted.lock().unwrap().len();
+        let after = Entry::File {
+            hash: ContentHash::of(job.as_str().as_bytes()),
+            bytes: 1,
+        };
+        let before = Entry::Directory {
+            entries: count as u64,
+        };
+        let diff = FileDiff::default();
+        let change = Change {
+            path: job.clone(),
+            op: Op::Create,
+            to: None,
+            before,
+            after,
+            diff,
+        };
+        let cost = Cost {
+            bytes: 10,
+            files: 1,
+        };
+        Ok(Plan {
+            changes: vec![change],
+            reply: said(job),
+            cost,
+            steps: (job.clone(), count),
+            inverse: None,
+        })
+    }
+
+    fn apply(&self, (path, count): Self::Steps, permit: WritePermit) -> Result<(), CallError> {
+        if let Some(door) = &self.0.before {
+            door.wait();
+        }
+        let _commit = permit.begin()?;
+        if let Some(door) = &self.0.within {
+            door.wait();
+        }
+        let mut posted = self.0.posted.lock().unwrap();
+        if posted.len() != count {
+            return Err(CallError::new(Code::StalePreview, "the board changed"));
+        }
+        posted.push(path.to_string());
+        Ok(())
+    }
+}
