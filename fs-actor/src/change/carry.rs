@@ -1,7 +1,5 @@
 //! One step in, that change made or nothing changed out.
 
-use std::os::fd::AsFd as _;
-
 use bailiwick::{CallError, Code, Halt, VirtualPath};
 use rustix::fs::{self as sys, AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
@@ -30,19 +28,17 @@ impl Changer {
                 durability,
             } => {
                 let spot = self.spot(lens, path)?;
-                if *over == State::Absent {
-                    let staged = Staged::new_file(spot.dir.as_fd(), content, *mode);
-                    let staged = staged.map_err(|error| error.say(path))?;
-                    let _commit = begin()?;
-                    return spot.create(staged, *durability);
+                match over {
+                    State::Absent => {
+                        let staged = Staged::new_file(spot.dir.as_fd(), content, *mode);
+                        let staged = staged.map_err(|error| error.say(path))?;
+                        let _commit = begin()?;
+                        spot.create(staged, *durability)
+                    }
+                    State::File { .. } | State::Object { .. } | State::Directory { .. } => {
+                        rewrite(&spot, content, over, *durability, pause, begin)
+                    }
                 }
-                let old = spot.file(over, pause)?;
-                let staged = Staged::in_place_of(spot.dir.as_fd(), content, &old.file);
-                let staged = staged.map_err(|error| error.say(path))?;
-                let _lock = spot.lock()?;
-                let _commit = begin()?;
-                let done = staged.replace(&spot.name, &old.file, &old.meta, *durability);
-                done.map(drop).map_err(|error| error.say(path))
             }
             Step::MakeDirectory { path, mode } => {
                 let spot = self.spot(lens, path)?;
@@ -170,6 +166,23 @@ fn changed_if_too_large(error: CallError, path: &VirtualPath) -> CallError {
     } else {
         error
     }
+}
+
+fn rewrite<P>(
+    spot: &Spot<'_>,
+    content: &[u8],
+    over: &State,
+    durability: Durability,
+    pause: Pause<'_>,
+    begin: &impl Fn() -> Result<P, CallError>,
+) -> Result<(), CallError> {
+    let old = spot.file(over, pause)?;
+    let staged = Staged::in_place_of(spot.dir.as_fd(), content, &old.file);
+    let staged = staged.map_err(|error| error.say(spot.path))?;
+    let _lock = spot.lock()?;
+    let _commit = begin()?;
+    let done = staged.replace(&spot.name, &old.file, &old.meta, durability);
+    done.map(drop).map_err(|error| error.say(spot.path))
 }
 
 fn rename<P>(

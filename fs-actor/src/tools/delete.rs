@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::change::state::Seen;
 use crate::change::{Changer, State, Step, see, target};
 use crate::diff;
-use crate::lens::Lens as _;
 use crate::replace::Durability;
 use crate::resolve::{Kind, Meta};
 

@@ -12,7 +12,6 @@ use crate::change::target::{self, Old};
 use crate::change::{Changer, State, Step};
 use crate::diff;
 use crate::edit::{self, Applied, Edit, EditError, Edited, Nearest, PatchError, Places, Strategy};
-use crate::lens::Lens as _;
 use crate::replace::Durability;
 use crate::text::{NotText, Text};
 

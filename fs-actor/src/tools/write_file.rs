@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::change::target::{self, Old};
 use crate::change::{Changer, State, Step};
 use crate::diff;
-use crate::lens::Lens as _;
 use crate::replace::Durability;
 
 /// Writes whole files, and adds to their end.
