@@ -39,7 +39,7 @@ pub(crate) enum Places {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Strategy {
+pub enum Strategy {
     /// Byte for byte.
     Exact,
     /// All but the line endings, which stayed those of the file.

@@ -7,10 +7,20 @@ mod lens;
 mod page;
 mod replace;
 mod resolve;
+mod search;
 #[cfg(test)]
 mod testing;
 mod text;
 mod tools;
 mod walk;
 
+pub use edit::Strategy;
+pub use replace::Durability;
+pub use resolve::Kind;
 pub use tools::tools;
+pub use tools::{
+    CaseArg, Copied, CopyArgs, DeleteArgs, Deleted, DirectoriesMade, EditArgs, EditFileArgs,
+    FactsFound, FileEdited, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash, IfExists,
+    ListDirectoryArgs, ListRootsArgs, Listed, Listing, Made, MakeDirectoryArgs, Matches, Mode,
+    MoveArgs, Moved, PathsFound, ReadFileArgs, Roots, StatArgs, Wanted, WriteFileArgs, Written,
+};

@@ -138,19 +138,35 @@ pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>,
 
 /// Opens the regular file at `path` without waiting for a disk; none if that is not certain.
 ///
-/// The name must be in the kernel's cache, and the object is looked at before it is opened, as always.
+/// The names must be in the kernel's cache. The object is looked at before it is opened, as always, but it is
+/// opened by its name again rather than by way of procfs, which would cost more than the whole read. Both opens
+/// follow nothing and must give the same object. Who swaps it for a FIFO in between can have that opened, not
+/// waited for, and closed unread; they could do as much themselves.
 pub(crate) fn file_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<OpenFile> {
     let (place, names) = lens.place_of(lens.actual(path))?;
     if place.crosses_mounts {
         return None;
     }
-    let handle = beneath::open_cached(place.dir.as_fd(), names, OFlags::PATH, false).ok()?;
-    let meta = Meta::of(&handle).ok()?;
-    if meta.kind != Kind::File {
-        return None;
-    }
-    let file = File::from(beneath::reopen(&handle).ok()?);
-    Some(OpenFile { file, meta })
+    let base = place.dir.as_fd();
+    let handle = beneath::open_cached(base, names, OFlags::PATH, false).ok()?;
+    let seen = Meta::of(&handle)
+        .ok()
+        .filter(|seen| seen.kind == Kind::File)?;
+    let opened = beneath::open_cached(base, names, beneath::READING, false).ok()?;
+    let meta = Meta::of(&opened).ok()?;
+    let same = (seen.dev, seen.ino) == (meta.dev, meta.ino);
+    same.then(|| OpenFile {
+        file: File::from(opened),
+        meta,
+    })
+}
+
+/// What stands at `path`, without waiting for a disk; none if that is not certain.
+pub(crate) fn entry_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<Meta> {
+    let (place, names) = lens.place_of(lens.actual(path))?;
+    let crosses = place.crosses_mounts;
+    let handle = beneath::open_cached(place.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
+    Meta::of(&handle).ok()
 }
 
 /// Names beneath a handle, not yet opened.

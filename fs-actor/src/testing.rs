@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::lens::{Lens, Place};
 
@@ -39,31 +41,43 @@ impl World {
         for name in ["root", "second", "outside"] {
             fs::create_dir(base.join(name)).unwrap();
         }
-        for line in lines {
-            let mut parts = line.splitn(3, ' ');
-            let (kind, name) = (parts.next().unwrap(), base.join(parts.next().unwrap()));
-            fs::create_dir_all(name.parent().unwrap()).unwrap();
-            let rest = parts.next().unwrap_or_default();
-            match kind {
-                "dir" => fs::create_dir_all(name).unwrap(),
-                "file" => fs::write(name, rest).unwrap(),
-                "link" => symlink(rest.replace('@', base.to_str().unwrap()), name).unwrap(),
-                kind => panic!("{kind}"),
-            }
-        }
         let mounts = [("/r", "root"), ("/s", "second")].map(|(mount, name)| {
             let host = base.join(name);
             let dir = Dir::open_ambient_dir(&host, ambient_authority()).unwrap();
             (path(mount), host, dir)
         });
-        Self {
+        let world = Self {
             temp,
             mounts: mounts.into(),
             crosses_mounts: false,
             denied: |path| path.split('/').any(|name| name == "secrets"),
             max_bytes: 1 << 20,
             max_results: 1000,
+        };
+        lines.iter().for_each(|line| world.make(line));
+        world
+    }
+
+    /// Makes what one more line says.
+    pub(crate) fn make(&self, line: &str) {
+        let mut parts = line.splitn(3, ' ');
+        let (kind, name) = (parts.next().unwrap(), self.host(parts.next().unwrap()));
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        let rest = parts.next().unwrap_or_default();
+        match kind {
+            "dir" => fs::create_dir_all(name).unwrap(),
+            "file" => fs::write(name, rest).unwrap(),
+            "link" => symlink(
+                rest.replace('@', self.host("").to_str().unwrap().trim_end_matches('/')),
+                name,
+            )
+            .unwrap(),
+            kind => panic!("{kind}"),
         }
+    }
+
+    pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        fs::write(self.host("").join(name), bytes).unwrap();
     }
 
     pub(crate) fn host(&self, name: &str) -> PathBuf {
@@ -239,4 +253,37 @@ pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
 /// How often each law is tried: as [`cases`].
 pub(crate) fn laws() -> proptest::test_runner::Config {
     proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
+}
+
+/// Exchanges `one` and `other` as fast as it goes while `look` is tried; returns how often it saw each text.
+pub(crate) fn race(
+    world: &World,
+    pairs: &[(&str, &str)],
+    kernel: Kernel,
+    tries: usize,
+    look: impl Fn() -> Result<String, Code> + Sync,
+) -> (usize, usize) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for (one, other) in pairs {
+                    let (one, other) = (world.host(one), world.host(other));
+                    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+                }
+            }
+        });
+        let tally = scope.spawn(|| {
+            kernel.filter();
+            let seen = (0..tries).map(|_| look());
+            let tally = seen.fold((0, 0), |(inside, leaked), got| match got.as_deref() {
+                Ok("in") => (inside + 1, leaked),
+                Ok(_) => (inside, leaked + 1),
+                Err(_) => (inside, leaked),
+            });
+            over.store(true, Ordering::Relaxed);
+            tally
+        });
+        tally.join().unwrap()
+    })
 }

@@ -3,6 +3,9 @@
 mod copy;
 mod delete;
 mod edit_file;
+mod find;
+mod glob;
+mod grep;
 mod list_directory;
 mod list_roots;
 mod make_directory;
@@ -13,6 +16,19 @@ mod suggest;
 mod write_file;
 
 use bailiwick::ToolSet;
+
+pub use copy::{Copied, CopyArgs};
+pub use delete::{DeleteArgs, Deleted};
+pub use edit_file::{EditArgs, EditFileArgs, FileEdited, Made};
+pub use find::{FindArgs, PathsFound, Wanted};
+pub use grep::{CaseArg, FileMatches, GrepArgs, Matches, Mode};
+pub use list_directory::{ListDirectoryArgs, Listed, Listing};
+pub use list_roots::{ListRootsArgs, Roots};
+pub use make_directory::{DirectoriesMade, MakeDirectoryArgs};
+pub use move_entry::{MoveArgs, Moved};
+pub use read_file::{FileRead, FilesRead, Hash, ReadFileArgs};
+pub use stat::{FactsFound, StatArgs};
+pub use write_file::{IfExists, WriteFileArgs, Written};
 
 /// The file tools.
 ///
@@ -32,4 +48,6 @@ pub fn tools() -> ToolSet {
         .writer(move_entry::Move::default())
         .writer(copy::Copy::default())
         .writer(delete::Delete::default())
+        .reader(find::Find)
+        .reader(grep::Grep)
 }

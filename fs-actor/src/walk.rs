@@ -4,6 +4,8 @@
 //! mount. It holds one descriptor and at most one buffer of names a level, however large the directories are.
 
 mod ignored;
+#[cfg(test)]
+mod tests;
 
 use std::mem::MaybeUninit;
 
@@ -12,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 
 use crate::lens::Lens;
-use crate::resolve::{Kind, Meta, OpenDir, say};
+use crate::resolve::{Kind, Meta, OpenDir};
 
 pub(crate) use ignored::Ignoring;
 
@@ -222,9 +224,4 @@ fn likeness(name: &[u8]) -> String {
 pub(crate) fn start(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, VirtualPath), Halt> {
     let dir = crate::resolve::directory(lens, path)?;
     Ok((dir, lens.actual(path).clone()))
-}
-
-/// The system's refusal on the way, as an answer.
-pub(crate) fn failed(errno: Errno, path: &VirtualPath) -> Halt {
-    Halt::Failed(say(errno, path))
 }

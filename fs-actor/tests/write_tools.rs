@@ -449,14 +449,14 @@ async fn a_protected_name_is_not_written_without_a_person() {
         .refused(
             "write_file",
             json!({"path": "/r/.git/hooks/pre-commit", "content": "", "create_parents": true}),
-            Code::PermissionDenied,
+            Code::ScopeRequired,
         )
         .await;
     stage
         .refused(
             "move",
             json!({"from": "/r/x", "to": "/r/.vscode"}),
-            Code::PermissionDenied,
+            Code::ScopeRequired,
         )
         .await;
     stage
@@ -557,6 +557,46 @@ async fn a_size_limit_of_the_policy_holds_for_every_way_to_write() {
         .await;
     stage
         .call("write_file", json!({"path": "/r/x", "content": "12345678"}))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_write_mode_that_the_policy_leaves_out_is_left_out_of_every_tool() {
+    let only = Policy::new().write_modes([bailiwick::WriteMode::Create]);
+    let stage = Stage::new(&FILES, only).await;
+    for (tool, arguments) in [
+        (
+            "write_file",
+            json!({"path": "/r/f", "content": "", "mode": "overwrite"}),
+        ),
+        (
+            "write_file",
+            json!({"path": "/r/f", "content": "x", "mode": "append"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "/r/f", "edits": [{"old_text": "one", "new_text": "1"}]}),
+        ),
+        ("move", json!({"from": "/r/f", "to": "/r/g"})),
+        (
+            "copy",
+            json!({"from": "/r/f", "to": "/r/d/a", "overwrite": true}),
+        ),
+        ("delete", json!({"path": "/r/f"})),
+    ] {
+        stage.refused(tool, arguments, Code::PermissionDenied).await;
+    }
+    stage
+        .call("write_file", json!({"path": "/r/g", "content": ""}))
+        .await
+        .unwrap();
+    stage
+        .call("copy", json!({"from": "/r/f", "to": "/r/h"}))
+        .await
+        .unwrap();
+    stage
+        .call("make_directory", json!({"path": "/r/m"}))
         .await
         .unwrap();
 }

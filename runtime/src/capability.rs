@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Limits, Verdict};
+use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
@@ -25,6 +25,8 @@ pub(crate) enum Halted {
     Cancelled = 1,
     /// Its time is over.
     Expired = 2,
+    /// Its worker lost its authority.
+    Revoked = 3,
 }
 
 /// Tells a call in flight to stop; the first word counts.
@@ -46,6 +48,7 @@ impl StopFlag {
                 Code::Deadline,
                 "the call did not end in time; ask for less at once",
             )),
+            revoked if revoked == Halted::Revoked as u8 => Err(self::revoked()),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
         }
     }
@@ -105,6 +108,18 @@ pub enum Halt {
 impl From<CallError> for Halt {
     fn from(error: CallError) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<Halt> for CallError {
+    /// For places where nothing more can be judged: a tool that asks there is at fault.
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Failed(error) => error,
+            Halt::Needs(_) | Halt::Moved { .. } => {
+                Self::new(Code::Internal, format!("the tool asked too late: {halt}"))
+            }
+        }
     }
 }
 
@@ -211,6 +226,12 @@ impl ReadPermit {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         self.terms.authority.limits()
+    }
+
+    /// Whether every layer leaves this way of writing.
+    #[must_use]
+    pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
+        self.terms.authority.allows_write_mode(mode)
     }
 
     /// Returns at once while the call may go on; called between pieces of work.

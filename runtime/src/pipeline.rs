@@ -67,6 +67,8 @@ struct Way {
     granted: Vec<ScopePattern>,
     grant_gates: Vec<Arc<Gate>>,
     moved: Vec<(VirtualPath, VirtualPath)>,
+    /// What live grants were looked through for.
+    tried: Vec<Scope>,
     rounds: u8,
 }
 
@@ -231,6 +233,7 @@ impl Step<Parsed> {
             granted,
             grant_gates,
             moved,
+            tried: Vec::new(),
             rounds: 0,
         };
         Self {
@@ -278,6 +281,21 @@ impl Step<Waiting> {
     /// Exactly the needs that a person must allow, sorted.
     pub(crate) fn asks(&self) -> &[Scope] {
         &self.state.asks
+    }
+
+    /// Whether live grants were not yet looked through for one of the needs; from now on they were. A grant may
+    /// cover a need and still not satisfy it, as that of a folder does for a protected name in it.
+    pub(crate) fn untried(&mut self) -> bool {
+        let tried = &mut self.way.tried;
+        let fresh: Vec<_> = self
+            .state
+            .asks
+            .iter()
+            .filter(|need| !tried.contains(need))
+            .cloned()
+            .collect();
+        tried.extend_from_slice(&fresh);
+        !fresh.is_empty()
     }
 
     /// The refusal for when nobody can be asked.

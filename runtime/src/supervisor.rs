@@ -278,7 +278,7 @@ impl Core {
         match started {
             // It may have been revoked with its parent before it began.
             Ok(()) if shared.gate().is_closed() => {
-                shared.stop();
+                shared.close();
                 Err(SpawnError::Orphan)
             }
             Ok(()) => Ok(shared),
@@ -321,7 +321,7 @@ impl Core {
             {
                 unfinished += 1;
             }
-            shared.stop();
+            shared.close();
             self.broker.forget_worker(shared.id).await;
         }
         Revoked {
@@ -334,7 +334,7 @@ impl Core {
     pub(crate) fn close(&self) {
         for shared in self.tops().into_iter().flat_map(|top| self.forget(top)) {
             shared.gate().close();
-            shared.stop();
+            shared.close();
         }
         for supervisor in self.supervisors.get().into_iter().flatten() {
             supervisor.stop(None);

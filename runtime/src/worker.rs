@@ -167,12 +167,9 @@ impl Shared {
             .is_some_and(|actor| actor.send_message(msg).is_ok())
     }
 
-    /// Ends the actor; calls under way are answered first.
-    pub(crate) fn stop(&self) {
-        if let Some(actor) = self.actor.swap(None) {
-            self.core.actors.remove(&actor.get_id());
-            actor.stop(None);
-        }
+    /// Ends the actor once everybody is answered; those whose effect has begun hear how it ended.
+    pub(crate) fn close(&self) {
+        self.post(WorkerMsg::Close);
     }
 
     /// Judges a call and audits the verdict before anything follows from it.

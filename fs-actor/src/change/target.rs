@@ -2,7 +2,7 @@
 
 use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Op, Plan, ReadPermit, Reply,
-    Verb, Verdict, VirtualPath, not_yours,
+    Verb, Verdict, VirtualPath, WriteMode, not_yours,
 };
 
 use super::state::Seen;
@@ -92,6 +92,37 @@ pub(crate) fn free_name(path: &VirtualPath) -> Result<(), CallError> {
         ));
     }
     Ok(())
+}
+
+/// Refuses steps that write in a way the policy leaves out. What moves or removes something that was there
+/// overwrites; so does an edit. `adding` says that what is rewritten only gets longer.
+///
+/// # Errors
+/// `PERMISSION_DENIED`
+pub(crate) fn within_modes(
+    permit: &ReadPermit,
+    steps: &[Step],
+    adding: bool,
+) -> Result<(), CallError> {
+    let anew = |over: &State| match over {
+        State::Absent => WriteMode::Create,
+        _ if adding => WriteMode::Append,
+        State::File { .. } | State::Object { .. } | State::Directory { .. } => WriteMode::Overwrite,
+    };
+    let modes = steps.iter().flat_map(|step| match step {
+        Step::MakeDirectory { .. } => vec![WriteMode::Create],
+        Step::Write { over, .. } | Step::Copy { over, .. } => vec![anew(over)],
+        Step::Move { over, .. } => vec![WriteMode::Overwrite, anew(over)],
+        Step::Remove { .. } => vec![WriteMode::Overwrite],
+    });
+    let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
+    left_out.next().map_or(Ok(()), |mode| {
+        let message = format!(
+            "this worker's policy leaves out the write mode `{}`",
+            mode.as_str()
+        );
+        Err(CallError::new(Code::PermissionDenied, message))
+    })
 }
 
 /// The directories above `path` that are missing, from the top down, each of which the call may make.

@@ -134,13 +134,14 @@ pub(crate) fn open_for_reading(
     }
 }
 
-const READING: OFlags = OFlags::RDONLY
+/// For regular files: never waits for a writer, never becomes a terminal.
+pub(crate) const READING: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
 /// Opens for reading what `handle` stands for, by way of procfs.
-pub(crate) fn reopen(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+fn reopen(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
     use std::os::fd::AsRawFd as _;
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
     openat(CWD, name, READING, Mode::empty())

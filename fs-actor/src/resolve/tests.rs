@@ -4,13 +4,12 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick::{Code, Halt};
-use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
-use crate::testing::{Kernel, View, World, cases, in_child, path};
+use crate::testing::{Kernel, View, World, cases, in_child, path, race};
 
 fn text(view: &View<'_>, asked: &str) -> Result<String, Halt> {
     let mut text = String::new();
@@ -388,7 +387,7 @@ fn names_that_mean_something_elsewhere_are_plain_names_here() {
         "\u{202e}txt",
     ] {
         let world = World::new(&[]);
-        fs::write(world.host("root").join(name), "in").unwrap();
+        world.write(&format!("root/{name}"), "in");
         for kernel in Kernel::ALL {
             let got = kernel.run(|| world.run(|view| text(view, &format!("/r/{name}"))));
             assert_eq!(got, Ok("in".to_owned()), "{name}");
@@ -425,7 +424,7 @@ fn what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts() {
     ]);
     let host = |name: &str| world.host(name).to_str().unwrap().to_owned();
     mount(&["-t", "tmpfs", "none", &host("root/tmp")]);
-    fs::write(world.host("root/tmp/f"), "out").unwrap();
+    world.write("root/tmp/f", "out");
     mount(&["--bind", &host("outside"), &host("root/bind")]);
     mount(&["-t", "proc", "none", &host("root/proc")]);
     for crosses in [false, true] {
@@ -478,39 +477,6 @@ fn without_procfs_files_are_still_opened_and_links_still_judged() {
         Err(Code::NotFound),
     );
     only_regular_files_are_opened();
-}
-
-/// Exchanges `one` and `other` as fast as it goes while `look` is tried; returns how often it saw each text.
-fn race(
-    world: &World,
-    pairs: &[(&str, &str)],
-    kernel: Kernel,
-    tries: usize,
-    look: impl Fn() -> Result<String, Code> + Sync,
-) -> (usize, usize) {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                for (one, other) in pairs {
-                    let (one, other) = (world.host(one), world.host(other));
-                    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
-                }
-            }
-        });
-        let tally = scope.spawn(|| {
-            kernel.filter();
-            let seen = (0..tries).map(|_| look());
-            let tally = seen.fold((0, 0), |(inside, leaked), got| match got.as_deref() {
-                Ok("in") => (inside + 1, leaked),
-                Ok(_) => (inside, leaked + 1),
-                Err(_) => (inside, leaked),
-            });
-            over.store(true, Ordering::Relaxed);
-            tally
-        });
-        tally.join().unwrap()
-    })
 }
 
 #[track_caller]
@@ -626,6 +592,29 @@ fn no_race_makes_a_listing_of_what_lies_outside() {
         assert_eq!(leaked, 0);
         assert!(inside > 0);
     }
+}
+
+#[test]
+fn no_race_of_a_file_and_another_object_fools_a_read_at_hand() {
+    let world = World::new(&[
+        "file root/f in",
+        "file outside/f out",
+        "link root/l @/outside/f",
+    ]);
+    let fifo = world.host("root/fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let look = || {
+        let lens = world.lens();
+        let opened = file_at_hand(&lens, &path("/r/f")).ok_or(Code::NotFound)?;
+        assert_eq!(Meta::of(&opened.file).unwrap().kind, Kind::File);
+        let mut text = String::new();
+        opened.file.take(100).read_to_string(&mut text).unwrap();
+        Ok(text)
+    };
+    let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
+    let (inside, other) = race(&world, &pairs, Kernel::Whole, cases(), look);
+    assert_eq!(other, 0);
+    assert!(inside > 0);
 }
 
 #[test]

@@ -142,6 +142,7 @@ impl WriteTool for Copy {
             what: seen.state,
             over: over.state,
         });
+        target::within_modes(permit, &steps, false)?;
         Ok(Plan {
             reply: reply(&from, &to, entries, seen.bytes),
             cost: Cost {

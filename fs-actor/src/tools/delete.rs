@@ -106,6 +106,11 @@ impl WriteTool for Delete {
             diff: difference(inverse.as_deref(), &meta, shown),
         };
         let reply = reply(&path, &meta, &seen);
+        let steps = vec![Step::Remove {
+            path,
+            what: seen.state,
+        }];
+        target::within_modes(permit, &steps, false)?;
         Ok(Plan {
             changes: vec![change],
             reply,
@@ -113,10 +118,7 @@ impl WriteTool for Delete {
                 bytes: 0,
                 files: seen.items.len() as u64 + 1,
             },
-            steps: vec![Step::Remove {
-                path,
-                what: seen.state,
-            }],
+            steps,
             inverse,
         })
     }

@@ -4,6 +4,7 @@ use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
     Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
 };
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -66,7 +67,7 @@ pub struct EditFileArgs {
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Made {
     /// How the old text was found: `exact`, `line_endings` or `whitespace`.
-    strategy: Strategy,
+    pub strategy: Strategy,
     /// How many places were changed.
     pub count: usize,
     /// The lines where they begin, the first few, as the file was.
@@ -175,7 +176,7 @@ impl WriteTool for EditFile {
             usize::try_from(limit).unwrap_or(usize::MAX),
             permit,
         )?;
-        let content = edited.text.into_bytes();
+        let content = Bytes::from(edited.text);
         let diff = diff::of_bytes(&bytes, &content);
         let after = State::of_file(&content);
         let reply = reply(&path, &content, &edited.applied, &diff);
@@ -189,9 +190,17 @@ impl WriteTool for EditFile {
             mode: None,
             durability: Durability::default(),
         };
+        let steps = vec![Step::Write {
+            path: path.clone(),
+            content: content.clone(),
+            over: before.clone(),
+            mode: None,
+            durability: Durability::default(),
+        }];
+        target::within_modes(permit, &steps, false)?;
         Ok(Plan {
             changes: vec![Change {
-                path: path.clone(),
+                path,
                 op: Op::Modify,
                 to: None,
                 before: before.entry(),
@@ -203,13 +212,7 @@ impl WriteTool for EditFile {
                 bytes: content.len() as u64,
                 files: 1,
             },
-            steps: vec![Step::Write {
-                path,
-                content: content.into(),
-                over: before,
-                mode: None,
-                durability: Durability::default(),
-            }],
+            steps,
             inverse: Some(vec![restore]),
         })
     }

@@ -96,7 +96,7 @@ pub struct Listed {
 
 /// A listing once understood.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     path: VirtualPath,
     depth: usize,
     limit: u32,
@@ -237,8 +237,8 @@ fn text(listing: &Listing) -> String {
 mod tests {
     use bailiwick::Code;
     use std::ffi::OsStr;
-    use std::fs;
     use std::os::unix::ffi::OsStrExt as _;
+    use std::path::Path;
 
     use super::*;
     use crate::testing::{Kernel, World, in_child, path};
@@ -304,7 +304,7 @@ mod tests {
     fn odd_names_are_listed_escaped_with_their_bytes() {
         let world = World::new(&[]);
         for name in [&b"a\nb"[..], b"\xff\xfe", "\u{202e}txt".as_bytes()] {
-            fs::write(world.host("root").join(OsStr::from_bytes(name)), "x").unwrap();
+            world.write(Path::new("root").join(OsStr::from_bytes(name)), "x");
         }
         let reply = world.run(|view| list(view, &job("/r", 2))).unwrap();
         let got = reply.output.to_json().unwrap();
@@ -355,7 +355,7 @@ mod tests {
         }
         let world = World::new(&[]);
         for n in 0..5000 {
-            fs::create_dir(world.host("root").join(format!("d{n:04}"))).unwrap();
+            world.make(&format!("dir root/d{n:04}"));
         }
         for kernel in Kernel::ALL {
             let got = kernel.run(|| listing(&world, &job("/r", 3)));

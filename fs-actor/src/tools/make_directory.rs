@@ -92,6 +92,7 @@ impl WriteTool for MakeDirectory {
                 steps
             }
         };
+        target::within_modes(permit, &steps, false)?;
         let made = DirectoriesMade {
             path: path.to_string(),
             made: steps.len(),

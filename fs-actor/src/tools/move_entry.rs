@@ -148,6 +148,7 @@ impl WriteTool for Move {
             what: seen.state,
             over: over.state,
         });
+        target::within_modes(permit, &steps, false)?;
         Ok(Plan {
             reply: reply(&from, &to, entries),
             cost: Cost {

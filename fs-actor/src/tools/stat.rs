@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::suggest;
 use crate::lens::Lens;
-use crate::resolve::{self, Kind};
+use crate::resolve::{self, Kind, Meta};
 
 /// Tells what stands at a path.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct StatArgs {
 
 /// What stands there.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Facts {
+pub struct FactsFound {
     /// Its path, links followed.
     pub path: String,
     /// What it is.
@@ -42,7 +42,7 @@ pub struct Facts {
 
 impl ReadTool for Stat {
     type Args = StatArgs;
-    type Output = Facts;
+    type Output = FactsFound;
     type Job = VirtualPath;
 
     fn spec(&self) -> ToolSpec {
@@ -68,6 +68,11 @@ impl ReadTool for Stat {
         })
     }
 
+    fn read_now(&self, job: &VirtualPath, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        let meta = resolve::entry_at_hand(permit, job)?;
+        Some(Ok(tell(permit, job, &meta)))
+    }
+
     fn read(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Reply, Halt> {
         stat(permit, job)
     }
@@ -77,7 +82,11 @@ fn stat(lens: &dyn Lens, path: &VirtualPath) -> Result<Reply, Halt> {
     let Some(meta) = resolve::entry(lens, path)? else {
         return Err(suggest::instead(lens, path, not_yours(path)).into());
     };
-    let facts = Facts {
+    Ok(tell(lens, path, &meta))
+}
+
+fn tell(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Reply {
+    let facts = FactsFound {
         path: lens.actual(path).to_string(),
         kind: meta.kind,
         bytes: meta.len,
@@ -98,7 +107,7 @@ fn stat(lens: &dyn Lens, path: &VirtualPath) -> Result<Reply, Halt> {
         facts.modified,
         facts.mode
     );
-    Ok(Reply::text(text, facts))
+    Reply::text(text, facts)
 }
 
 #[cfg(test)]

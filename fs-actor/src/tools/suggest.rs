@@ -74,7 +74,7 @@ fn likeness(wanted: &str, name: &str) -> f32 {
     if wanted.len().abs_diff(name.len()) > wanted.len().min(16) {
         return 0.0;
     }
-    TextDiff::from_chars(&wanted.to_lowercase(), &name.to_lowercase()).ratio()
+    TextDiff::from_chars(wanted.to_lowercase(), name.to_lowercase()).ratio()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) struct WriteFile(Changer);
 /// What to do if a file is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum IfExists {
     /// Refuse.
     #[default]
     Create,
@@ -40,7 +40,7 @@ pub struct WriteFileArgs {
     pub content: String,
     /// What to do if the file exists: `create` refuses, `overwrite` replaces all of it, `append` adds at its end.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: IfExists,
     /// Make the directories above it that are missing.
     #[serde(default)]
     pub create_parents: bool,
@@ -74,7 +74,7 @@ pub struct Written {
 pub(crate) struct Job {
     path: VirtualPath,
     content: Bytes,
-    mode: Mode,
+    mode: IfExists,
     create_parents: bool,
     expected: Option<ContentHash>,
     durability: Durability,
@@ -102,7 +102,7 @@ impl WriteTool for WriteFile {
         target::free_name(&path)?;
         let mut needs = vec![Scope::file(Verb::Write, path.clone())];
         // What is compared or continued is read; a hash that may be tried would tell the content.
-        if args.mode == Mode::Append || args.expected_hash.is_some() {
+        if args.mode == IfExists::Append || args.expected_hash.is_some() {
             needs.push(Scope::file(Verb::Read, path.clone()));
         }
         let job = Job {
@@ -122,7 +122,7 @@ impl WriteTool for WriteFile {
         target::free_name(&path)?;
         let shown = permit.shows(&path);
         let before = old.as_ref().map_or(State::Absent, |old| old.state.clone());
-        if old.is_some() && job.mode == Mode::Create {
+        if old.is_some() && job.mode == IfExists::Create {
             let message = format!(
                 "there is a file at `{path}` already; change it with `edit_file`, or set mode to `overwrite` or `append`"
             );
@@ -169,6 +169,7 @@ impl WriteTool for WriteFile {
             mode: None,
             durability: job.durability,
         });
+        target::within_modes(permit, &steps, job.mode == IfExists::Append)?;
         Ok(Plan {
             changes,
             reply,
@@ -187,16 +188,18 @@ impl WriteTool for WriteFile {
 fn content(job: &Job, old: Option<&Old>, path: &VirtualPath) -> Result<Bytes, CallError> {
     match (job.mode, old) {
         (
-            Mode::Append,
+            IfExists::Append,
             Some(Old {
                 bytes: Some(bytes), ..
             }),
         ) => Ok([bytes.as_slice(), &job.content].concat().into()),
-        (Mode::Append, Some(Old { bytes: None, .. })) => Err(CallError::new(
+        (IfExists::Append, Some(Old { bytes: None, .. })) => Err(CallError::new(
             Code::TooLarge,
             format!("`{path}` is too large to be added to"),
         )),
-        (Mode::Append, None) | (Mode::Create | Mode::Overwrite, _) => Ok(job.content.clone()),
+        (IfExists::Append, None) | (IfExists::Create | IfExists::Overwrite, _) => {
+            Ok(job.content.clone())
+        }
     }
 }
 
@@ -253,8 +256,8 @@ fn reply(
     let done = match (job.mode, old) {
         _ if unchanged => "unchanged",
         (_, None) => "created",
-        (Mode::Append, Some(_)) => "appended",
-        (Mode::Create | Mode::Overwrite, Some(_)) => "overwritten",
+        (IfExists::Append, Some(_)) => "appended",
+        (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
     };
     let before = old.filter(|_| shown).and_then(|old| old.bytes.as_deref());
     let written = Written {

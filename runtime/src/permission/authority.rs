@@ -42,9 +42,7 @@ pub enum AuthorityError {
 /// }
 /// ```
 /// ```compile_fail
-/// fn forged(broker: bailiwick::Broker) -> bailiwick::GrantAuthority {
-///     bailiwick::GrantAuthority { broker }
-/// }
+/// let forged = bailiwick::GrantAuthority { broker: todo!() };
 /// ```
 /// Its holder lends it:
 /// ```

@@ -43,6 +43,8 @@ pub(crate) enum WorkerMsg {
     Expired(CallId),
     /// Nobody waits for a call any more.
     Cancel(CallId),
+    /// The worker's authority is gone; it ends once everybody is answered.
+    Close,
 }
 
 /// Where a call under way is.
@@ -67,6 +69,8 @@ enum Stage {
 struct Caller {
     facts: Arc<Facts>,
     port: Port,
+    /// Whether its job may change something.
+    changes: bool,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
     armed: Option<Armed>,
@@ -94,6 +98,7 @@ pub(crate) struct Docket {
     ready: VecDeque<CallId>,
     /// Places taken in the pool, those of callers that gave up included.
     running: u32,
+    closing: bool,
 }
 
 impl Actor for WorkerActor {
@@ -114,12 +119,13 @@ impl Actor for WorkerActor {
             writes: VecDeque::new(),
             ready: VecDeque::new(),
             running: 0,
+            closing: false,
         })
     }
 
     async fn handle(
         &self,
-        _: ActorRef<WorkerMsg>,
+        me: ActorRef<WorkerMsg>,
         msg: WorkerMsg,
         docket: &mut Docket,
     ) -> Result<(), ActorProcessingErr> {
@@ -133,6 +139,10 @@ impl Actor for WorkerActor {
             WorkerMsg::Ended(call, ended) => docket.ended(call, *ended),
             WorkerMsg::Expired(call) => docket.give_up(call, Halted::Expired),
             WorkerMsg::Cancel(call) => docket.give_up(call, Halted::Cancelled),
+            WorkerMsg::Close => docket.close(),
+        }
+        if docket.closing && docket.calls.is_empty() {
+            me.stop(None);
         }
         Ok(())
     }
@@ -152,6 +162,7 @@ impl Docket {
         let caller = Caller {
             facts,
             port,
+            changes: false,
             limit,
             armed: None,
             ticket: None,
@@ -211,9 +222,10 @@ impl Docket {
     }
 
     /// A preview of what may be read asks nobody: it changes nothing.
-    fn look_for_grants(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+    fn look_for_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
         caller.armed = None;
-        if caller.facts.mode == Mode::Preview && waiting.look().is_some() {
+        let shown = caller.facts.mode == Mode::Preview && waiting.look().is_some();
+        if shown || !waiting.untried() {
             return self.look(id, waiting, caller);
         }
         caller.asking = Some(self.shared.redeem(id, &waiting));
@@ -312,6 +324,7 @@ impl Docket {
         mut caller: Caller,
     ) {
         let ordered = step.mutates() && caller.facts.mode == Mode::Apply;
+        caller.changes = ordered;
         caller.arm(id, &self.shared);
         self.calls.insert(id, (Stage::Ready(step, plan), caller));
         if ordered {
@@ -433,6 +446,24 @@ impl Docket {
             error.unwrap_or_else(|| CallError::new(Code::Cancelled, "the call was cancelled"));
         self.shared.finished(&caller.facts, caller.port, Err(error));
         self.start_ready();
+    }
+
+    /// Answers everybody but those whose effect may have begun: these hear how it ended.
+    fn close(&mut self) {
+        self.closing = true;
+        let begun = |(stage, caller): &(Stage, Caller)| {
+            caller.facts.stop.raise(Halted::Revoked);
+            matches!(stage, Stage::Running) && caller.changes
+        };
+        let ended: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| !begun(call))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ended {
+            self.give_up(id, Halted::Revoked);
+        }
     }
 
     fn answer(&mut self, id: CallId, caller: Caller, result: Result<Done, CallError>) {

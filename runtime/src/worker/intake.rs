@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Shared;
+use super::jobs::guarded;
 use crate::call::{Call, Origin};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Parsed, Step};
@@ -49,7 +50,8 @@ impl Request {
             Some(typed) => Arguments::Typed(typed),
             None => Arguments::Json(&facts.arguments),
         };
-        let (needs, job) = entry.prepare(arguments, &shared.core.names)?;
+        let prepared = || Ok(entry.prepare(arguments, &shared.core.names)?);
+        let (needs, job) = guarded(prepared).map_err(CallError::from)?;
         Ok(Step::new(
             facts,
             job,

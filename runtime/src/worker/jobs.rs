@@ -146,12 +146,7 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
         },
     )?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
-    guarded(|| Ok(job.apply(steps, permit)?)).map_err(|halt| match halt {
-        Halt::Failed(error) => error,
-        other @ (Halt::Needs(_) | Halt::Moved { .. }) => {
-            CallError::new(Code::Internal, format!("the tool asked too late: {other}"))
-        }
-    })?;
+    guarded(|| Ok(job.apply(steps, permit)?)).map_err(CallError::from)?;
     // The effect is done and the log named it: a log that fails now must not make it look undone.
     let _ = shared.audit_commit(facts, AuditStep::Applied { token });
     let artifacts = artifacts(shared, facts, &plan);

@@ -29,7 +29,7 @@ async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
-    let stage = stage(|builder| builder.call_limit(Duration::from_millis(100)).io_threads(2)).await;
+    let stage = stage(|builder| builder.call_limit(Duration::from_millis(100))).await;
     let (worker, neighbour) = (stage.open().await, stage.open().await);
     let hung = worker.call("hangs", at("x")).await.unwrap_err();
     assert_eq!(hung.code(), Code::Deadline);

@@ -5,7 +5,8 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use bailiwick::{CallError, Code, Content, Halt};
 
 use super::piece::{Gather, Hash, Want, count_lines, failed};
-use super::{BOM, FileRead, Job, shown, unchanged};
+use super::render::{BOM, shown, take, unchanged};
+use super::{FileRead, Job};
 use crate::lens::Lens;
 use crate::resolve::OpenFile;
 
@@ -111,7 +112,7 @@ fn tail(
     let window = MAX_TAIL.min(want.max_bytes);
     let from = SeekFrom::Start(opened.meta.len.saturating_sub(window));
     opened.file.seek(from).map_err(|error| failed(&error))?;
-    let end = super::take(&mut opened.file, window)?;
+    let end = take(&mut opened.file, window)?;
     // The window begins in the midst of a line.
     let begin = end
         .iter()

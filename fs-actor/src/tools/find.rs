@@ -1,0 +1,277 @@
+//! A glob in, the paths that match it out, a page at a time.
+
+use std::fmt::Write as _;
+
+use bailiwick::{
+    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
+    VirtualPath, escape,
+};
+use globset::GlobMatcher;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{glob, suggest};
+use crate::lens::Lens;
+use crate::page::{self, Cursor, Page};
+use crate::resolve::Kind;
+use crate::walk::{self, Ignoring, Onward};
+
+/// Finds files by name.
+#[derive(Debug)]
+pub(crate) struct Find;
+
+/// What to find.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindArgs {
+    /// A glob such as `*.rs`, for names at any depth, or `src/**/*.rs`, for paths beneath `path`.
+    pub pattern: String,
+    /// The directory to look in; the default root if left out.
+    #[serde(default = "here")]
+    pub path: String,
+    /// Only this kind of entry.
+    #[serde(default)]
+    pub kind: Option<Wanted>,
+    /// Also what `.gitignore`, `.ignore` and `.git` leave out.
+    #[serde(default)]
+    pub include_ignored: bool,
+    /// The most paths in this answer.
+    #[serde(default = "page_length")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub limit: u32,
+    /// Goes on where an earlier answer ended: its `next_cursor`.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// A kind of entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// Regular files.
+    File,
+    /// Directories.
+    Directory,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn page_length() -> u32 {
+    200
+}
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PathsFound {
+    /// The paths of this page, in order.
+    pub paths: Vec<String>,
+    /// How many there are on all pages.
+    pub total: u64,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A search once understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    path: VirtualPath,
+    glob: GlobMatcher,
+    kind: Option<Wanted>,
+    include_ignored: bool,
+    limit: u32,
+    cursor: Option<Cursor>,
+}
+
+impl ReadTool for Find {
+    type Args = FindArgs;
+    type Output = PathsFound;
+    type Job = Job;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "find",
+            "Find files",
+            "Finds files and directories by a glob, in path order. What `.gitignore` names is left out unless you ask for it.",
+        )
+        .intent("Find {pattern} in {path}")
+        .scopes(&["read:file"])
+        .idempotent()
+    }
+
+    fn prepare(&self, args: FindArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let path = names.path(&args.path)?;
+        let job = Job {
+            path: path.clone(),
+            glob: glob::compile(&args.pattern)?,
+            kind: args.kind,
+            include_ignored: args.include_ignored,
+            limit: args.limit,
+            cursor: args.cursor.as_deref().map(Cursor::parse).transpose()?,
+        };
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Read, path)],
+            job,
+        })
+    }
+
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+        find(permit, job)
+    }
+}
+
+fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+    let (dir, at) =
+        walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
+    let limit = u64::from(job.limit).min(lens.max_results());
+    let mut page = Page::new(
+        usize::try_from(limit).unwrap_or(usize::MAX),
+        job.cursor.clone(),
+    );
+    let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
+    walk::walk(lens, dir, &at, ignoring, &mut |found| {
+        let kind = match job.kind {
+            None => true,
+            Some(Wanted::File) => found.kind == Kind::File,
+            Some(Wanted::Directory) => found.kind == Kind::Directory,
+        };
+        let beneath = found.path.beneath(&at).unwrap_or_default();
+        if kind && found.raw.is_none() && job.glob.is_match(beneath) {
+            page.offer(page::key(&found.path, None), || found.path.to_string());
+        }
+        Ok(Onward::Enter)
+    })?;
+    let page = page.finish();
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    for path in &page.entries {
+        let _ = writeln!(text, "{}", escape(path));
+    }
+    if page.total == 0 {
+        text.push_str("nothing found\n");
+    }
+    if let Some(cursor) = &page.next {
+        let _ = writeln!(
+            text,
+            "[{} of {}; go on with cursor {cursor}]",
+            page.entries.len(),
+            page.total
+        );
+    }
+    Ok(Reply::text(
+        text,
+        PathsFound {
+            paths: page.entries,
+            total: page.total,
+            next_cursor: page.next,
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Kernel, World, path};
+
+    fn job(pattern: &str) -> Job {
+        Job {
+            path: path("/r"),
+            glob: glob::compile(pattern).unwrap(),
+            kind: None,
+            include_ignored: false,
+            limit: 100,
+            cursor: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(lines: &[&str], job: &Job, expected: &[&str]) {
+        let world = World::new(lines);
+        for kernel in Kernel::ALL {
+            let reply = kernel.run(|| world.run(|view| find(view, job)).unwrap());
+            let found = reply.output.as_any().downcast_ref::<PathsFound>().unwrap();
+            assert_eq!(found.paths, expected, "{kernel:?}");
+            assert_eq!(found.total, expected.len() as u64);
+        }
+    }
+
+    const TREE: [&str; 9] = [
+        "file root/src/a.rs x",
+        "file root/src/deep/b.rs x",
+        "file root/target/c.rs x",
+        "file root/.gitignore target/\n*.log\n!keep.log",
+        "file root/x.log x",
+        "file root/keep.log x",
+        "file root/.git/d.rs x",
+        "file root/secrets/e.rs x",
+        "link root/l.rs secrets/e.rs",
+    ];
+
+    #[test]
+    fn names_are_found_at_any_depth_but_not_what_is_ignored_or_denied() {
+        check(
+            &TREE,
+            &job("*.rs"),
+            &["/r/l.rs", "/r/src/a.rs", "/r/src/deep/b.rs"],
+        );
+        check(&TREE, &job("src/*.rs"), &["/r/src/a.rs"]);
+        check(&TREE, &job("*.log"), &["/r/keep.log"]);
+        let files = Job {
+            kind: Some(Wanted::File),
+            ..job("*.rs")
+        };
+        check(&TREE, &files, &["/r/src/a.rs", "/r/src/deep/b.rs"]);
+        let all = Job {
+            include_ignored: true,
+            ..job("*.rs")
+        };
+        check(
+            &TREE,
+            &all,
+            &[
+                "/r/.git/d.rs",
+                "/r/l.rs",
+                "/r/src/a.rs",
+                "/r/src/deep/b.rs",
+                "/r/target/c.rs",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_a_directory_above_ignores_is_ignored_beneath_it() {
+        let below = Job {
+            path: path("/r/src"),
+            ..job("*")
+        };
+        let lines = [
+            "file root/.gitignore *.o",
+            "file root/src/a.o x",
+            "file root/src/a.c x",
+        ];
+        check(&lines, &below, &["/r/src/a.c"]);
+    }
+
+    #[test]
+    fn a_nearer_ignore_file_beats_a_farther_one() {
+        let lines = [
+            "file root/.gitignore *.o",
+            "file root/src/.ignore !a.o",
+            "file root/src/a.o x",
+            "file root/src/b.o x",
+        ];
+        check(&lines, &job("*.o"), &["/r/src/a.o"]);
+    }
+
+    #[test]
+    fn a_hostile_ignore_file_costs_little() {
+        let braces = "{a,b}".repeat(8000);
+        let hostile = format!(
+            "file root/.gitignore {braces}\n[\n**********z\n{}",
+            "*a".repeat(200)
+        );
+        check(&[&hostile, "file root/f x"], &job("f"), &["/r/f"]);
+    }
+}

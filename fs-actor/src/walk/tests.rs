@@ -1,0 +1,139 @@
+//! Trees that change or lead astray while they are walked in, what the walk saw out.
+
+use std::io::Read as _;
+use std::process::Command;
+
+use bailiwick::Code;
+
+use super::*;
+use crate::testing::{Kernel, View, World, cases, in_child, path, race};
+
+/// The texts of all files beneath `/r`, each once, joined.
+fn contents(view: &View<'_>) -> Result<String, Halt> {
+    let mut texts = Vec::new();
+    let (dir, at) = start(view, &path("/r"))?;
+    walk(view, dir, &at, None, &mut |found| {
+        if found.kind == Kind::File {
+            let mut text = String::new();
+            if let Some(Ok(opened)) = found.path.name().map(|name| found.holder.read(name)) {
+                opened.file.take(100).read_to_string(&mut text).unwrap();
+                texts.push(text);
+            }
+        }
+        Ok(Onward::Enter)
+    })?;
+    texts.sort();
+    texts.dedup();
+    Ok(texts.concat())
+}
+
+#[track_caller]
+fn check_race(lines: &[&str], pairs: &[(&str, &str)]) {
+    let world = World::new(lines);
+    for kernel in [Kernel::Whole, Kernel::Old] {
+        let tries = cases() / 4;
+        // A walk that meets but the links, in both places, reads nothing.
+        let look = || {
+            world.run(contents).and_then(|text| {
+                if text.is_empty() {
+                    Err(Code::NotFound)
+                } else {
+                    Ok(text)
+                }
+            })
+        };
+        let (inside, leaked) = race(&world, pairs, kernel, tries, look);
+        assert_eq!(leaked, 0, "{kernel:?}");
+        assert!(
+            inside > 0,
+            "{kernel:?}: not one of {tries} walks met the file"
+        );
+    }
+}
+
+#[test]
+fn no_race_makes_a_walk_leave_the_root() {
+    let lines = [
+        "file root/a/d/f in",
+        "file outside/f out",
+        "link root/a/l @/outside",
+    ];
+    check_race(&lines, &[("root/a/d", "root/a/l")]);
+    let lines = [
+        "file root/a/f in",
+        "file outside/f out",
+        "link root/a/l ../../outside/f",
+    ];
+    check_race(&lines, &[("root/a/f", "root/a/l")]);
+}
+
+#[test]
+fn no_race_makes_a_walk_read_a_denied_file_through_a_link() {
+    let lines = [
+        "file root/a/d/f in",
+        "file root/secrets/f out",
+        "link root/a/l ../secrets",
+    ];
+    check_race(&lines, &[("root/a/d", "root/a/l")]);
+}
+
+#[test]
+fn a_walk_enters_no_mount_and_says_so() {
+    const NAME: &str = "walk::tests::a_walk_enters_no_mount_and_says_so";
+    if !in_child(NAME, "") {
+        return;
+    }
+    let mut world = World::new(&["dir root/m", "file root/f in", "file outside/f out"]);
+    let (from, onto) = (world.host("outside"), world.host("root/m"));
+    assert!(
+        Command::new("mount")
+            .arg("--bind")
+            .args([from, onto])
+            .status()
+            .unwrap()
+            .success()
+    );
+    for (crosses, expected) in [(false, "in"), (true, "inout")] {
+        world.crosses_mounts = crosses;
+        for kernel in Kernel::ALL {
+            assert_eq!(
+                kernel.run(|| world.run(contents)).as_deref(),
+                Ok(expected),
+                "{kernel:?}"
+            );
+        }
+        let left_out = world.run(|view| {
+            let (dir, at) = start(view, &path("/r"))?;
+            walk(view, dir, &at, None, &mut |_| Ok(Onward::Enter))
+        });
+        assert_eq!(left_out.unwrap().directories, u64::from(!crosses));
+    }
+}
+
+#[test]
+fn a_walk_stops_where_it_is_told_to() {
+    let world = World::new(&["file root/a x", "file root/b x", "file root/c/d x"]);
+    let walked = |onward: fn(&str) -> Onward| {
+        let mut seen = Vec::new();
+        let (dir, at) = start(&world.lens(), &path("/r")).unwrap();
+        let walked = walk(&world.lens(), dir, &at, None, &mut |found| {
+            seen.push(found.path.to_string());
+            Ok(onward(found.path.as_str()))
+        });
+        assert_eq!(walked.unwrap(), LeftOut::default());
+        seen
+    };
+    assert_eq!(
+        walked(|_| Onward::Enter),
+        ["/r/a", "/r/b", "/r/c", "/r/c/d"]
+    );
+    assert_eq!(walked(|_| Onward::Pass), ["/r/a", "/r/b", "/r/c"]);
+    assert_eq!(
+        walked(|path| if path == "/r/b" {
+            Onward::Stop
+        } else {
+            Onward::Enter
+        }),
+        ["/r/a", "/r/b"]
+    );
+}
