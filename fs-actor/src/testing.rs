@@ -269,6 +269,11 @@ pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
     false
 }
 
+/// How often each law is tried: as [`cases`].
+pub(crate) fn laws() -> proptest::test_runner::Config {
+    proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
+}
+
 /// Exchanges `one` and `other` as fast as it goes while `look` is tried; returns how often it saw each text.
 pub(crate) fn race(
     world: &World,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Limits, Verdict};
+use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
@@ -225,6 +225,12 @@ impl ReadPermit {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         self.terms.authority.limits()
+    }
+
+    /// Whether every layer leaves this way of writing.
+    #[must_use]
+    pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
+        self.terms.authority.allows_write_mode(mode)
     }
 
     /// Returns at once while the call may go on; called between pieces of work.
