@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{admitted, check, configured, expands, host, path, under};
+use crate::budget::Budget;
 use crate::call::Origin;
-use crate::capability::Budget;
 use crate::config::{Config, RootConfig};
 use crate::policy::{Access, Authority, Limits, Policy, PolicyErrorKind, Verdict, WriteMode};
 use crate::scope::Verb;
