@@ -41,13 +41,8 @@ impl Changer {
                 }
             }
             Step::MakeDirectory { path, mode } => {
-                let spot = self.spot(lens, path)?;
-                let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
                 let _commit = begin()?;
-                match sys::mkdirat(spot.dir.as_fd(), spot.name.as_str(), mode) {
-                    Err(Errno::EXIST) => Err(stale(path)),
-                    done => done.map_err(|errno| resolve::say(errno, path)),
-                }
+                self.spot(lens, path)?.make_directory(*mode)
             }
             Step::Move {
                 from,
@@ -147,6 +142,14 @@ impl Spot<'_> {
             Ok(file)
         } else {
             Err(stale(self.path))
+        }
+    }
+
+    fn make_directory(&self, mode: Option<u32>) -> Result<(), CallError> {
+        let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
+        match sys::mkdirat(self.dir.as_fd(), self.name.as_str(), mode) {
+            Err(Errno::EXIST) => Err(stale(self.path)),
+            done => done.map_err(|errno| self.say(errno)),
         }
     }
 

@@ -175,9 +175,7 @@ impl<'t> Source<'t> {
             let mut fitted = fitted;
             // Text without a last line end: what is asked to end a line there ends the file.
             let at_end = last.ending == Ending::None;
-            if old_ends && new_ends && !at_end {
-                fitted.push(NewLine::Fresh(String::new()));
-            } else if new_ends && !old_ends {
+            if new_ends && !(old_ends && at_end) {
                 fitted.push(NewLine::Fresh(String::new()));
             }
             found.push(Found {

@@ -1,4 +1,8 @@
 //! Writers that are killed, starved and raced in, old or new content and no litter out.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests prepare and check files from outside"
+)]
 
 use std::fs;
 use std::io::{Read as _, Write as _};
