@@ -1,5 +1,6 @@
 //! A text and edits in, the edited text out, with the way each edit was matched; or the text as it was and the reason.
 
+mod indent;
 mod locate;
 mod nearest;
 mod patch;

@@ -387,21 +387,3 @@ fn remove_directory<P>(
     sys::unlinkat(dir, aside.as_str(), AtFlags::REMOVEDIR)
         .map_err(|errno| put_back(spot.say(errno)))
 }
-
-/// Removes the directories that `steps` made, as far as they are still empty. Returns how many steps are left made.
-pub(super) fn take_directories_back(steps: &[Step], lens: &dyn Lens) -> usize {
-    let mut left = steps.len();
-    for step in steps.iter().rev() {
-        let Step::MakeDirectory { path, .. } = step else {
-            break;
-        };
-        let Ok((dir, name)) = resolve::parent(lens, path) else {
-            break;
-        };
-        if sys::unlinkat(dir.as_fd(), name.as_str(), AtFlags::REMOVEDIR).is_err() {
-            break;
-        }
-        left -= 1;
-    }
-    left
-}
