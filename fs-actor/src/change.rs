@@ -11,9 +11,11 @@ use std::sync::OnceLock;
 
 use bailiwick::{CallError, Code, ContentHash, Entry, VirtualPath};
 use bytes::Bytes;
+use rustix::fs::{AtFlags, unlinkat};
 
 use crate::lens::Lens;
 use crate::replace::{Durability, Sweeper};
+use crate::resolve;
 
 pub(crate) use state::{State, see};
 
@@ -76,8 +78,7 @@ impl Changer {
     ) -> Result<(), CallError> {
         for (done, step) in steps.iter().enumerate() {
             if let Err(error) = self.carry(step, lens, &begin) {
-                let left =
-                    carry::take_directories_back(steps.get(..done).unwrap_or_default(), lens);
+                let left = take_directories_back(steps.get(..done).unwrap_or_default(), lens);
                 return Err(if left == 0 {
                     error
                 } else {
@@ -127,4 +128,22 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
         Code::StalePreview,
         format!("`{path}` is no longer what the preview was made from; make a new one"),
     )
+}
+
+/// Removes the directories that `steps` made, as far as they are still empty. Returns how many steps are left made.
+fn take_directories_back(steps: &[Step], lens: &dyn Lens) -> usize {
+    let mut left = steps.len();
+    for step in steps.iter().rev() {
+        let Step::MakeDirectory { path, .. } = step else {
+            break;
+        };
+        let Ok((dir, name)) = resolve::parent(lens, path) else {
+            break;
+        };
+        if unlinkat(dir.as_fd(), name.as_str(), AtFlags::REMOVEDIR).is_err() {
+            break;
+        }
+        left -= 1;
+    }
+    left
 }

@@ -1,5 +1,6 @@
 //! A text and edits in, the edited text out, with the way each edit was matched; or the text as it was and the reason.
 
+mod indent;
 mod locate;
 mod nearest;
 mod patch;
@@ -689,10 +690,10 @@ mod tests {
             prop_assume!(old != new);
             let edited = made(&text, &[edit(&old, &new)]).unwrap();
             prop_assert!(edited.text.starts_with(&head), "{:?}", edited.text);
-            let rest = &edited.text[head.len()..];
+            let rest = edited.text.strip_prefix(&head).unwrap();
             prop_assert!(rest.ends_with(&tail), "{:?}", edited.text);
-            let put = &rest[..rest.len() - tail.len()];
-            prop_assert_eq!(put.replace('\r', "").replace('\n', ""), new.replace(['\r', '\n'], ""));
+            let put = rest.strip_suffix(&tail).unwrap();
+            prop_assert_eq!(put.replace(['\r', '\n'], ""), new.replace(['\r', '\n'], ""));
         }
 
         #[test]

@@ -1,5 +1,9 @@
 //! Calls to the write tools through a whole runtime in, the files and answers they promise out.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests prepare and check files from outside"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;

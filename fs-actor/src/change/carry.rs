@@ -41,13 +41,8 @@ impl Changer {
                 }
             }
             Step::MakeDirectory { path, mode } => {
-                let spot = self.spot(lens, path)?;
-                let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
                 let _commit = begin()?;
-                match sys::mkdirat(spot.dir.as_fd(), spot.name.as_str(), mode) {
-                    Err(Errno::EXIST) => Err(stale(path)),
-                    done => done.map_err(|errno| resolve::say(errno, path)),
-                }
+                self.spot(lens, path)?.make_directory(*mode)
             }
             Step::Move {
                 from,
@@ -147,6 +142,14 @@ impl Spot<'_> {
             Ok(file)
         } else {
             Err(stale(self.path))
+        }
+    }
+
+    fn make_directory(&self, mode: Option<u32>) -> Result<(), CallError> {
+        let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
+        match sys::mkdirat(self.dir.as_fd(), self.name.as_str(), mode) {
+            Err(Errno::EXIST) => Err(stale(self.path)),
+            done => done.map_err(|errno| self.say(errno)),
         }
     }
 
@@ -383,22 +386,4 @@ fn remove_directory<P>(
     cleared.map_err(|error| put_back(error.with("removed", gone)))?;
     sys::unlinkat(dir, aside.as_str(), AtFlags::REMOVEDIR)
         .map_err(|errno| put_back(spot.say(errno)))
-}
-
-/// Removes the directories that `steps` made, as far as they are still empty. Returns how many steps are left made.
-pub(super) fn take_directories_back(steps: &[Step], lens: &dyn Lens) -> usize {
-    let mut left = steps.len();
-    for step in steps.iter().rev() {
-        let Step::MakeDirectory { path, .. } = step else {
-            break;
-        };
-        let Ok((dir, name)) = resolve::parent(lens, path) else {
-            break;
-        };
-        if sys::unlinkat(dir.as_fd(), name.as_str(), AtFlags::REMOVEDIR).is_err() {
-            break;
-        }
-        left -= 1;
-    }
-    left
 }

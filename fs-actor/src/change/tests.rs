@@ -1,4 +1,8 @@
 //! Files and steps in, exactly those changes or none out; and everything back as it was by the inverse.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests prepare and check files from outside"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -292,7 +296,7 @@ fn nothing_is_changed_once_a_file_is_another() {
 #[test]
 fn nothing_is_changed_once_a_file_is_gone_or_of_another_kind() {
     for change in [
-        |file: &Path| drop(file),
+        |_: &Path| (),
         |file: &Path| fs::create_dir(file).unwrap(),
         |file: &Path| symlink("g", file).unwrap(),
         |file: &Path| {

@@ -71,9 +71,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<PatchHunk>, PatchError> {
             let (hunk, next) = body(&lines, at + 1, header, hunks.len() + 1)?;
             hunks.push(hunk);
             at = next;
-        } else if hunks.is_empty() && is_preamble(line) {
-            at += 1;
-        } else if line.trim().is_empty() {
+        } else if line.trim().is_empty() || (hunks.is_empty() && is_preamble(line)) {
             at += 1;
         } else if hunks.is_empty() {
             return Err(syntax(

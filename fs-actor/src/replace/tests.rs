@@ -1,4 +1,8 @@
 //! Writers that are killed, starved and raced in, old or new content and no litter out.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests prepare and check files from outside"
+)]
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -287,7 +291,12 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
     left.sort();
     assert_eq!(names(temp.path()), left);
     drop(writer);
-    assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 1);
+    // A process that another test is just starting may hold the lock until it is that process.
+    let mut swept = (0..10_000).map(|_| {
+        std::thread::yield_now();
+        sweep::sweep(dir.as_fd()).unwrap()
+    });
+    assert_eq!(swept.find(|swept| *swept > 0), Some(1));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::change::state::Seen;
 use crate::change::{Changer, State, Step, see, target, tree};
 use crate::resolve::{self, Kind};
 
@@ -90,37 +91,12 @@ impl WriteTool for Copy {
     }
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
-        target::not_a_root(permit, &job.to)?;
-        if resolve::entry(permit, &job.from)?.is_none() {
-            let missing = not_yours(&job.from);
-            return Err(super::suggest::instead(permit, &job.from, missing).into());
-        }
-        let seen = see(permit, &job.from)?;
-        let over = target::destination(permit, &job.to, job.overwrite)?;
-        let (from, to) = (
-            permit.actual(&job.from).clone(),
-            permit.actual(&job.to).clone(),
-        );
-        target::not_a_root(permit, &to)?;
-        target::free_name(&to)?;
-        target::apart(&from, &to)?;
-        let Some(meta) = seen.meta else {
-            return Err(not_yours(&from).into());
-        };
-        if over.state != State::Absent && meta.kind != Kind::File {
-            let message = format!("there is a file at `{to}`; a directory does not replace it");
-            return Err(CallError::new(Code::AlreadyExists, message).into());
-        }
-        target::require_beneath(permit, Verb::Read, &from, &seen.items, |path| {
-            Ok(path.clone())
-        })?;
-        let at = |path: &VirtualPath| target::relocated(path, &from, &to);
-        target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
-        let limit = permit.limits().write_max_bytes;
-        let every = seen.items.iter().map(|item| (&item.path, &item.meta));
-        for (path, meta) in every.chain([(&from, &meta)]) {
-            may_be_copied(path, meta, limit)?;
-        }
+        let Judged {
+            from,
+            to,
+            seen,
+            over,
+        } = judged(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         let mut changes = target::made(&steps);
         let (replaced, kept) =
@@ -159,6 +135,54 @@ impl WriteTool for Copy {
         self.0
             .carry_out(&steps, permit.reading(), || permit.begin())
     }
+}
+
+/// A copy that may be made: the real paths, what is copied and what is replaced.
+struct Judged {
+    from: VirtualPath,
+    to: VirtualPath,
+    seen: Seen,
+    over: Seen,
+}
+
+fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
+    target::not_a_root(permit, &job.to)?;
+    if resolve::entry(permit, &job.from)?.is_none() {
+        let missing = not_yours(&job.from);
+        return Err(super::suggest::instead(permit, &job.from, missing).into());
+    }
+    let seen = see(permit, &job.from)?;
+    let over = target::destination(permit, &job.to, job.overwrite)?;
+    let (from, to) = (
+        permit.actual(&job.from).clone(),
+        permit.actual(&job.to).clone(),
+    );
+    target::not_a_root(permit, &to)?;
+    target::free_name(&to)?;
+    target::apart(&from, &to)?;
+    let Some(meta) = seen.meta else {
+        return Err(not_yours(&from).into());
+    };
+    if over.state != State::Absent && meta.kind != Kind::File {
+        let message = format!("there is a file at `{to}`; a directory does not replace it");
+        return Err(CallError::new(Code::AlreadyExists, message).into());
+    }
+    target::require_beneath(permit, Verb::Read, &from, &seen.items, |path| {
+        Ok(path.clone())
+    })?;
+    let at = |path: &VirtualPath| target::relocated(path, &from, &to);
+    target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
+    let limit = permit.limits().write_max_bytes;
+    let every = seen.items.iter().map(|item| (&item.path, &item.meta));
+    for (path, meta) in every.chain([(&from, &meta)]) {
+        may_be_copied(path, meta, limit)?;
+    }
+    Ok(Judged {
+        from,
+        to,
+        seen,
+        over,
+    })
 }
 
 fn may_be_copied(

@@ -153,22 +153,7 @@ impl WriteTool for EditFile {
     }
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
-        let old = target::old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
-        let path = permit.actual(&job.path).clone();
-        target::free_name(&path)?;
-        target::expect(&path, &old.state, job.expected.as_ref())?;
-        let limit = permit.limits().write_max_bytes.min(MAX_BYTES);
-        let Old {
-            state: before,
-            bytes: Some(bytes),
-            ..
-        } = old
-        else {
-            return Err(too_large(&path, limit).into());
-        };
-        if bytes.len() as u64 > limit {
-            return Err(too_large(&path, limit).into());
-        }
+        let (path, before, bytes, limit) = text_of(job, permit)?;
         let edited = make(
             job,
             &path,
@@ -221,6 +206,27 @@ impl WriteTool for EditFile {
         self.0
             .carry_out(&steps, permit.reading(), || permit.begin())
     }
+}
+
+/// The file to edit: where it really is, its state and bytes, and how large it may become.
+fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Vec<u8>, u64), Halt> {
+    let old = target::old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
+    let path = permit.actual(&job.path).clone();
+    target::free_name(&path)?;
+    target::expect(&path, &old.state, job.expected.as_ref())?;
+    let limit = permit.limits().write_max_bytes.min(MAX_BYTES);
+    let Old {
+        state: before,
+        bytes: Some(bytes),
+        ..
+    } = old
+    else {
+        return Err(too_large(&path, limit).into());
+    };
+    if bytes.len() as u64 > limit {
+        return Err(too_large(&path, limit).into());
+    }
+    Ok((path, before, bytes, limit))
 }
 
 fn understand(args: EditArgs) -> Result<Edit, CallError> {

@@ -7,6 +7,7 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::change::state::Seen;
 use crate::change::{Changer, State, Step, see, target};
 use crate::diff;
 
@@ -86,31 +87,12 @@ impl WriteTool for Move {
     }
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
-        target::not_a_root(permit, &job.from)?;
-        target::not_a_root(permit, &job.to)?;
-        let seen = see(permit, &job.from)?;
-        let over = target::destination(permit, &job.to, job.overwrite)?;
-        let (from, to) = (
-            permit.actual(&job.from).clone(),
-            permit.actual(&job.to).clone(),
-        );
-        target::not_a_root(permit, &from)?;
-        target::not_a_root(permit, &to)?;
-        target::free_name(&to)?;
-        target::apart(&from, &to)?;
-        if seen.state == State::Absent {
-            return Err(super::suggest::instead(permit, &from, not_yours(&from)).into());
-        }
-        if over.state != State::Absent && matches!(seen.state, State::Directory { .. }) {
-            let message = format!("there is a file at `{to}`; a directory does not replace it");
-            return Err(CallError::new(Code::AlreadyExists, message).into());
-        }
-        let at = |path: &VirtualPath| target::relocated(path, &from, &to);
-        target::require_beneath(permit, Verb::Write, &from, &seen.items, |path| {
-            Ok(path.clone())
-        })?;
-        target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
-        stays_hidden(permit, &from, &to, &seen.items)?;
+        let Judged {
+            from,
+            to,
+            seen,
+            over,
+        } = judged(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         let mut changes = target::made(&steps);
         let (replaced, kept) =
@@ -165,6 +147,48 @@ impl WriteTool for Move {
         self.0
             .carry_out(&steps, permit.reading(), || permit.begin())
     }
+}
+
+/// A move that may be made: the real paths, what is moved and what is replaced.
+struct Judged {
+    from: VirtualPath,
+    to: VirtualPath,
+    seen: Seen,
+    over: Seen,
+}
+
+fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
+    target::not_a_root(permit, &job.from)?;
+    target::not_a_root(permit, &job.to)?;
+    let seen = see(permit, &job.from)?;
+    let over = target::destination(permit, &job.to, job.overwrite)?;
+    let (from, to) = (
+        permit.actual(&job.from).clone(),
+        permit.actual(&job.to).clone(),
+    );
+    target::not_a_root(permit, &from)?;
+    target::not_a_root(permit, &to)?;
+    target::free_name(&to)?;
+    target::apart(&from, &to)?;
+    if seen.state == State::Absent {
+        return Err(super::suggest::instead(permit, &from, not_yours(&from)).into());
+    }
+    if over.state != State::Absent && matches!(seen.state, State::Directory { .. }) {
+        let message = format!("there is a file at `{to}`; a directory does not replace it");
+        return Err(CallError::new(Code::AlreadyExists, message).into());
+    }
+    let at = |path: &VirtualPath| target::relocated(path, &from, &to);
+    target::require_beneath(permit, Verb::Write, &from, &seen.items, |path| {
+        Ok(path.clone())
+    })?;
+    target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
+    stays_hidden(permit, &from, &to, &seen.items)?;
+    Ok(Judged {
+        from,
+        to,
+        seen,
+        over,
+    })
 }
 
 /// Refuses a move that would make readable what is not: to be read there, it must be readable here.
