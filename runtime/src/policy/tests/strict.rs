@@ -58,6 +58,7 @@ fn strict_mode_admits_what_is_included() {
     admitted(&issuer, &asking("/s", &["**"]));
     admitted(&issuer, &asking("/r", &[]));
     admitted(&issuer, &Policy::new().root("/r"));
+    admitted(&strict(&["{**,a}"]), &asking("/r", &["**"]));
 }
 
 #[test]
