@@ -14,6 +14,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 
 use crate::artifact::ArtifactStore;
 use crate::audit::{Audit, Step as AuditStep};
+use crate::budget::Budget;
 use crate::call::Origin;
 use crate::capability::{Gate, Meter};
 use crate::config::Namespace;
@@ -240,6 +241,11 @@ impl Core {
                 .charge_child()
                 .map_err(|spent| SpawnError::Budget(spent.to_string()))?;
         }
+        let limits = authority.limits();
+        let budget = budget.tighter(limits.budget).tighter(Budget {
+            calls: Some(limits.max_calls),
+            ..Budget::default()
+        });
         let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
         let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
         let holder = Holder {
@@ -281,12 +287,34 @@ impl Core {
                 shared.close();
                 Err(SpawnError::Orphan)
             }
-            Ok(()) => Ok(shared),
+            Ok(()) => {
+                self.limit_life(&shared);
+                Ok(shared)
+            }
             Err(error) => {
                 self.forget(id);
                 Err(error)
             }
         }
+    }
+
+    /// Revokes a worker when the time that its policy gives it is over.
+    fn limit_life(self: &Arc<Self>, shared: &Shared) {
+        let ttl_ms = shared.authority.limits().ttl_ms;
+        if ttl_ms == u64::MAX {
+            return;
+        }
+        let (core, id, executor) = (
+            Arc::downgrade(self),
+            shared.id,
+            tokio::runtime::Handle::current(),
+        );
+        let end = move || {
+            if let Some(core) = core.upgrade() {
+                executor.spawn(async move { core.revoke(id).await });
+            }
+        };
+        shared.end_with(self.deadlines.arm(Duration::from_millis(ttl_ms), end));
     }
 
     /// The supervisor that a worker is linked to; none once the runtime ends.

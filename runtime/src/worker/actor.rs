@@ -12,8 +12,7 @@ use crate::capability::{Halt, Halted};
 use crate::effect::Preview;
 use crate::error::CallError;
 use crate::id::CallId;
-use crate::permission::Redeemed;
-use crate::pipeline::{Parsed, Step};
+use crate::pipeline::{Granted, Parsed, Step};
 use crate::tool::AnyPlan;
 
 /// What reaches a worker.
@@ -24,11 +23,11 @@ pub(crate) enum WorkerMsg {
     /// The policy that came with a call was compiled, or refused.
     Prepared(CallId, Box<Result<Step<Parsed>, CallError>>),
     /// Whether live grants cover what a call must ask for.
-    Redeemed(CallId, Option<Redeemed>),
+    Redeemed(CallId, Option<Granted>),
     /// The plan that is shown with the question.
     Looked(CallId, Box<Result<(AnyPlan, Preview), Halt>>),
     /// What a person said.
-    Answered(CallId, Result<Redeemed, CallError>),
+    Answered(CallId, Result<Granted, CallError>),
     /// A mutating call has its paths for itself now.
     Turn(CallId),
     /// A pool thread is done with a call.
