@@ -229,6 +229,7 @@ impl RootTable {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the directories to be opened are made here")]
 mod tests {
     use super::*;
 

@@ -123,6 +123,10 @@ pub struct Revoked {
 #[derive(Debug)]
 pub(crate) enum Never {}
 
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for Never {}
+
 /// Starts workers anew when they die.
 #[derive(Debug)]
 pub(crate) struct Supervisor;
@@ -135,6 +139,7 @@ pub(crate) struct Watch {
     restarts: HashMap<WorkerId, Restarts, FixedState>,
 }
 
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for Supervisor {
     type Msg = Never;
     type State = Watch;
@@ -163,6 +168,8 @@ impl Actor for Supervisor {
                 watch.died(who.get_id(), me.get_cell()).await;
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+            #[cfg(feature = "ractor-cluster")]
+            SupervisionEvent::PidLifecycleEvent(_) => {}
         }
         Ok(())
     }

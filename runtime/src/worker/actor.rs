@@ -40,10 +40,15 @@ pub(crate) enum WorkerMsg {
     Close,
 }
 
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for WorkerMsg {}
+
 /// The actor; everything it needs is in [`Shared`].
 #[derive(Debug)]
 pub(crate) struct WorkerActor;
 
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for WorkerActor {
     type Msg = WorkerMsg;
     type State = Docket;
