@@ -1,18 +1,26 @@
 //! Judged calls in, files read, searched and changed out: the tools that a worker offers.
 
+mod change;
+mod diff;
+mod edit;
 mod lens;
 mod page;
+mod replace;
 mod resolve;
 mod search;
 #[cfg(test)]
 mod testing;
+mod text;
 mod tools;
 mod walk;
 
+pub use edit::Strategy;
+pub use replace::Durability;
 pub use resolve::Kind;
 pub use tools::tools;
 pub use tools::{
-    CaseArg, FactsFound, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash,
-    ListDirectoryArgs, ListRootsArgs, Listed, Listing, Matches, Mode, PathsFound, ReadFileArgs,
-    Roots, StatArgs, Wanted,
+    CaseArg, Copied, CopyArgs, DeleteArgs, Deleted, DirectoriesMade, EditArgs, EditFileArgs,
+    FactsFound, FileEdited, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash, IfExists,
+    ListDirectoryArgs, ListRootsArgs, Listed, Listing, Made, MakeDirectoryArgs, Matches, Mode,
+    MoveArgs, Moved, PathsFound, ReadFileArgs, Roots, StatArgs, Wanted, WriteFileArgs, Written,
 };

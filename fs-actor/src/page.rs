@@ -115,6 +115,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::law())]
+
         #[test]
         fn the_pages_together_are_everything_once_in_order(
             keys in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..4), 0..60),

@@ -13,7 +13,7 @@ mod tests;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use bailiwick::{CallError, Code, Halt, Root, VirtualPath, not_yours};
+use bailiwick::{CallError, Code, Halt, Root, VirtualPath, escape, not_yours};
 use cap_std::fs::Dir;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -51,11 +51,6 @@ impl OpenDir {
     /// The same handle for system calls.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
-    }
-
-    /// Whether file systems mounted beneath it may be entered.
-    pub(crate) fn crosses_mounts(&self) -> bool {
-        self.crosses_mounts
     }
 
     /// Opens the directory `name` in it.
@@ -114,7 +109,10 @@ pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, St
     let (_, names) = lens.place_of(actual).ok_or_else(|| not_yours(path))?;
     let (Some(above), Some(name), false) = (actual.parent(), actual.name(), names.is_empty())
     else {
-        let message = format!("`{path}` is a root; name something in it");
+        let message = format!(
+            "`{}` is a root; name something in it",
+            escape(path.as_str())
+        );
         return Err(CallError::new(Code::InvalidArguments, message).into());
     };
     let moved = |to: VirtualPath| to.join(name).map_err(|_| not_yours(path));
@@ -264,46 +262,50 @@ fn reach<T>(
         }
         lens.checkpoint()?;
     }
-    let message = format!("`{asked}` keeps changing while it is being opened; try again");
+    let message = format!(
+        "`{}` keeps changing while it is being opened; try again",
+        escape(asked.as_str())
+    );
     Err(CallError::new(Code::Conflict, message).into())
 }
 
 /// The answer for a system error at `path`, without any host path.
 pub(crate) fn say(errno: Errno, path: &VirtualPath) -> CallError {
+    let shown = escape(path.as_str());
     let (code, message) = match errno {
         Errno::NOENT | Errno::LOOP => return not_yours(path),
         Errno::NXIO | Errno::NODEV => (
             Code::NotRegular,
-            format!("`{path}` is not a regular file; only regular files can be opened"),
+            format!("`{shown}` is not a regular file; only regular files can be opened"),
         ),
         Errno::XDEV => (
             Code::NotRegular,
-            format!("`{path}` lies on another file system, which does not belong to the root"),
+            format!("`{shown}` lies on another file system, which does not belong to the root"),
         ),
         Errno::NOTDIR => (
             Code::NotDirectory,
-            format!("`{path}`, or a name on the way to it, is not a directory"),
+            format!("`{shown}`, or a name on the way to it, is not a directory"),
         ),
         Errno::ISDIR => (
             Code::NotRegular,
-            format!("`{path}` is a directory; name a file"),
+            format!("`{shown}` is a directory; name a file"),
         ),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => (
             Code::PermissionDenied,
-            format!("the operating system does not allow this on `{path}`"),
+            format!("the operating system does not allow this on `{shown}`"),
         ),
         Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => (
             Code::InvalidArguments,
-            format!("`{path}` is no path that this file system accepts"),
+            format!("`{shown}` is no path that this file system accepts"),
         ),
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::BUSY => (
             Code::Busy,
-            format!("the system is too busy to open `{path}`; try again"),
+            format!("the system is too busy to open `{shown}`; try again"),
         ),
         errno => (
             Code::Io,
             format!(
-                "the operating system failed on `{path}`: {}",
+                "the operating system failed on `{shown}`: {}",
                 std::io::Error::from(errno)
             ),
         ),

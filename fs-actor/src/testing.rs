@@ -1,9 +1,13 @@
 //! A few lines that describe files in, a directory with them and a lens on it out; for the tests of this crate.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files of a test are made from outside the roots"
+)]
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
 use cap_std::ambient_authority;
@@ -18,6 +22,12 @@ pub(crate) fn cases() -> usize {
     asked.and_then(|text| text.parse().ok()).unwrap_or(20_000)
 }
 
+/// How often a law is tried.
+pub(crate) fn law() -> proptest::test_runner::Config {
+    let cases = u32::try_from(cases() / 20).unwrap_or(u32::MAX);
+    proptest::test_runner::Config::with_cases(cases.max(1))
+}
+
 pub(crate) fn path(text: &str) -> VirtualPath {
     VirtualPath::parse(text, None).unwrap()
 }
@@ -30,6 +40,8 @@ pub(crate) struct World {
     pub(crate) denied: fn(&str) -> bool,
     pub(crate) max_bytes: u64,
     pub(crate) max_results: u64,
+    /// How many looks at whether to stop find that there is no need to.
+    pub(crate) patience: AtomicUsize,
 }
 
 impl World {
@@ -53,6 +65,7 @@ impl World {
             denied: |path| path.split('/').any(|name| name == "secrets"),
             max_bytes: 1 << 20,
             max_results: 1000,
+            patience: AtomicUsize::new(usize::MAX),
         };
         lines.iter().for_each(|line| world.make(line));
         world
@@ -168,7 +181,13 @@ impl Lens for View<'_> {
     }
 
     fn checkpoint(&self) -> Result<(), CallError> {
-        Ok(())
+        let less = |left: usize| left.checked_sub(1);
+        let left = self
+            .world
+            .patience
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        left.map(drop)
+            .map_err(|_| CallError::new(Code::Cancelled, "the call was cancelled"))
     }
 
     fn max_bytes(&self) -> u64 {
@@ -248,6 +267,11 @@ pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
         String::from_utf8_lossy(&output.stderr)
     );
     false
+}
+
+/// How often each law is tried: as [`cases`].
+pub(crate) fn laws() -> proptest::test_runner::Config {
+    proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
 }
 
 /// Exchanges `one` and `other` as fast as it goes while `look` is tried; returns how often it saw each text.

@@ -5,4 +5,4 @@ mod store;
 
 pub(crate) use render::{diff, json};
 pub use store::Artifact;
-pub(crate) use store::{ArtifactStore, Kind, Reader};
+pub(crate) use store::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT, Kind, Reader};

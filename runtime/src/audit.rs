@@ -22,8 +22,8 @@ use crate::policy::Verdict;
 use crate::scope::{Scope, ScopePattern};
 
 pub use chain::{Head, Record};
-pub(crate) use recorder::Audit;
 pub use recorder::AuditError;
+pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
 pub use sink::{AuditFileError, AuditSink, JsonLines, MemoryAudit, TornLine};
 pub use verify::{AuditBroken, BreakReason, Verified, verify};
 

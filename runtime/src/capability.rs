@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Limits, Verdict};
+use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
@@ -227,6 +227,12 @@ impl ReadPermit {
         self.terms.authority.limits()
     }
 
+    /// Whether every layer leaves this way of writing.
+    #[must_use]
+    pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
+        self.terms.authority.allows_write_mode(mode)
+    }
+
     /// Returns at once while the call may go on; called between pieces of work.
     ///
     /// # Errors
@@ -300,6 +306,9 @@ fn hidden_in_the_way() -> CallError {
 pub fn not_yours(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::NotFound,
-        format!("there is nothing at `{path}` that this worker may use"),
+        format!(
+            "there is nothing at `{}` that this worker may use",
+            crate::escape::escape(path.as_str())
+        ),
     )
 }

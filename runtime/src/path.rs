@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// The longest path accepted, in bytes (Linux `PATH_MAX` less the terminator).
-pub const MAX_PATH: usize = 4095;
+pub(crate) const MAX_PATH: usize = 4095;
 /// The longest name accepted, in bytes (Linux `NAME_MAX`).
-pub const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 /// The deepest path accepted, in names.
-pub const MAX_DEPTH: usize = 256;
+pub(crate) const MAX_DEPTH: usize = 256;
 
 /// Why a text is no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -142,6 +142,7 @@ impl VirtualPath {
     }
 
     /// The names from the top down; none for `/`.
+    #[must_use]
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }

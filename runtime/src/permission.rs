@@ -24,7 +24,7 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
-pub(crate) use broker::{Answered, Broker, BrokerConfig, Ruling};
+pub(crate) use broker::{Broker, BrokerConfig, Ruling};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub(crate) use ladder::ladder;

@@ -3,13 +3,16 @@
 //! The order is in the types: only [`Step<Parsed>::judge`] yields a [`Step<Cleared>`], only a cleared step
 //! mints permits, and only a planned one mints the permit to write. Nothing here looks at a clock or a file.
 
+mod token;
+mod way;
+
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::capability::{Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit, not_yours};
-use crate::effect::{ContentHash, PreviewToken};
+use crate::capability::{Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
+use crate::effect::PreviewToken;
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName};
 use crate::path::VirtualPath;
@@ -18,6 +21,9 @@ use crate::policy::{Authority, Verdict};
 use crate::root::RootTable;
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, WriteJob};
+
+pub(crate) use token::{canonical, token_of};
+use way::Way;
 
 /// How often a call may find that it needs something else before it is refused.
 const MAX_ROUNDS: u8 = 16;
@@ -55,21 +61,6 @@ pub(crate) struct Step<S> {
     facts: Arc<Facts>,
     way: Box<Way>,
     state: S,
-}
-
-/// What a call gathers on its way.
-#[derive(Debug)]
-struct Way {
-    job: Job,
-    needs: Vec<Scope>,
-    authority: Authority,
-    holder: Arc<Holder>,
-    granted: Vec<ScopePattern>,
-    grant_gates: Vec<Arc<Gate>>,
-    moved: Vec<(VirtualPath, VirtualPath)>,
-    /// What live grants were looked through for.
-    tried: Vec<Scope>,
-    rounds: u8,
 }
 
 /// The arguments were understood.
@@ -168,51 +159,6 @@ impl<S> Step<S> {
             gates,
             stop: Arc::clone(&self.facts.stop),
         })
-    }
-}
-
-impl Way {
-    fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
-        let before = self.needs.len();
-        for need in needs {
-            if !self.needs.contains(&need) {
-                self.needs.push(need);
-            }
-        }
-        if self.needs.len() == before {
-            return Err(CallError::new(
-                Code::Internal,
-                "the tool asked again for what it was granted",
-            ));
-        }
-        Ok(())
-    }
-
-    fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) {
-        for need in &mut self.needs {
-            if need.path() == Some(from) {
-                *need = Scope::file(need.verb(), to.clone());
-            }
-        }
-        for (_, actual) in self.moved.iter_mut().filter(|(_, actual)| actual == from) {
-            *actual = to.clone();
-        }
-        self.moved.push((from.clone(), to.clone()));
-    }
-
-    /// The refusal of a denied need. What was found by looking must not be told from what is not there.
-    fn refusal(&self, need: &Scope) -> CallError {
-        match (
-            self.moved.iter().find(|(_, to)| need.path() == Some(to)),
-            need.path(),
-        ) {
-            (Some((asked, _)), _) => not_yours(asked),
-            (None, Some(path)) if self.rounds > 0 => not_yours(path),
-            (None, _) => CallError::new(
-                Code::PermissionDenied,
-                format!("this worker may not {need}"),
-            ),
-        }
     }
 }
 
@@ -408,32 +354,4 @@ fn stale() -> CallError {
         Code::StalePreview,
         "the files changed since the preview; preview the call again",
     )
-}
-
-/// The same tool, arguments and present state give the same token.
-pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
-    let whole = serde_json::to_vec(&(
-        facts.tool.as_str(),
-        canonical(&facts.arguments),
-        &plan.changes,
-    ));
-    let whole = whole
-        .map_err(|error| CallError::new(Code::Internal, format!("the plan is no JSON: {error}")))?;
-    Ok(PreviewToken(ContentHash::of(&whole)))
-}
-
-/// `value` with the keys of every object in order, so that equal arguments are equal bytes.
-pub(crate) fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let mut entries: Vec<_> = map
-                .iter()
-                .map(|(key, value)| (key.clone(), canonical(value)))
-                .collect();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            Value::Object(entries.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
 }

@@ -12,6 +12,7 @@ mod flags;
 mod fold;
 mod globs;
 mod limits;
+mod names;
 mod need;
 mod parse;
 mod protect;

@@ -1,5 +1,7 @@
 //! `verb:resource[:detail]` in, a scope (what one call needs) or a pattern (what a rule covers) out.
 
+mod pattern;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,6 +9,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::path::{PathError, VirtualPath};
+
+pub use pattern::ScopePattern;
 
 /// What is done to a resource. No verb implies another: `write` does not cover `read`.
 #[derive(
@@ -207,151 +211,6 @@ impl FromStr for Scope {
     }
 }
 
-/// What a rule covers: a scope whose end may be left open, such as `read`, `read:*` or `write:file:/repo/src`.
-///
-/// ```
-/// use bailiwick::{Scope, ScopePattern};
-/// let rule: ScopePattern = "write:file:/p/to".parse()?;
-/// assert!(rule.covers(&"write:file:/p/to/x".parse::<Scope>()?));
-/// assert!(!rule.covers(&"write:file:/p/tox".parse::<Scope>()?));
-/// assert!(!rule.covers(&"read:file:/p/to/x".parse::<Scope>()?));
-/// # Ok::<(), bailiwick::ScopeError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScopePattern {
-    verb: Option<Verb>,
-    resource: Option<Resource>,
-    detail: Detail,
-}
-
-impl ScopePattern {
-    /// The pattern that covers every scope, `*`.
-    pub const ANY: Self = Self {
-        verb: None,
-        resource: None,
-        detail: Detail::None,
-    };
-
-    /// The pattern that covers exactly `scope` and what lies beneath it.
-    #[must_use]
-    pub fn of(scope: &Scope) -> Self {
-        Self {
-            verb: Some(scope.verb),
-            resource: Some(scope.resource.clone()),
-            detail: scope.detail.clone(),
-        }
-    }
-
-    /// The verb it is limited to, if any.
-    #[must_use]
-    pub fn verb(&self) -> Option<Verb> {
-        self.verb
-    }
-
-    /// The resource it is limited to, if any.
-    #[must_use]
-    pub fn resource(&self) -> Option<&Resource> {
-        self.resource.as_ref()
-    }
-
-    /// The path it is limited to, if any.
-    #[must_use]
-    pub fn path(&self) -> Option<&VirtualPath> {
-        match &self.detail {
-            Detail::Path(path) => Some(path),
-            Detail::None | Detail::Segments(_) => None,
-        }
-    }
-
-    /// Whether the rule speaks of `scope`.
-    #[must_use]
-    pub fn covers(&self, scope: &Scope) -> bool {
-        self.verb.is_none_or(|verb| verb == scope.verb)
-            && self
-                .resource
-                .as_ref()
-                .is_none_or(|resource| *resource == scope.resource)
-            && detail_covers(&self.detail, &scope.detail)
-    }
-
-    /// Whether the rule speaks of everything that `other` speaks of.
-    #[must_use]
-    pub fn covers_pattern(&self, other: &Self) -> bool {
-        (self.verb.is_none() || self.verb == other.verb)
-            && (self.resource.is_none() || self.resource == other.resource)
-            && detail_covers(&self.detail, &other.detail)
-    }
-}
-
-/// Path prefix at a component for files, segment prefix for the rest; no detail covers all.
-fn detail_covers(rule: &Detail, need: &Detail) -> bool {
-    match (rule, need) {
-        (Detail::None, _) => true,
-        (Detail::Path(rule), Detail::Path(need)) => need.starts_with(rule),
-        (Detail::Segments(rule), Detail::Segments(need)) => need
-            .strip_prefix(&**rule)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
-        (Detail::Path(_) | Detail::Segments(_), _) => false,
-    }
-}
-
-impl FromStr for ScopePattern {
-    type Err = ScopeError;
-
-    fn from_str(text: &str) -> Result<Self, ScopeError> {
-        if text.chars().any(char::is_control) {
-            return Err(ScopeError::Control);
-        }
-        let mut parts = text.splitn(3, ':');
-        let verb = star(parts.next().unwrap_or_default());
-        let resource = parts.next();
-        let detail = parts.next();
-        if verb.is_none() && (resource, detail) == (None, None) {
-            return Ok(Self::ANY);
-        }
-        let verb = verb.map(str::parse).transpose()?;
-        let resource = resource.and_then(star).map(str::parse).transpose()?;
-        let detail = match (&resource, detail.and_then(star)) {
-            (_, None) => Detail::None,
-            (None, Some(_)) => return Err(ScopeError::Star(text.into())),
-            (Some(Resource::File), Some(path)) => file_detail(text, path)?,
-            (Some(Resource::Other(_)), Some(segments)) => segment_detail(text, segments)?,
-        };
-        Ok(Self {
-            verb,
-            resource,
-            detail,
-        })
-    }
-}
-
-fn star(segment: &str) -> Option<&str> {
-    (segment != "*").then_some(segment)
-}
-
-fn file_detail(whole: &str, path: &str) -> Result<Detail, ScopeError> {
-    if path.split('/').any(|name| name == "..") {
-        return Err(ScopeError::Dots(whole.into()));
-    }
-    if path.split('/').any(|name| name == "*" || name == "**") {
-        return Err(ScopeError::Star(whole.into()));
-    }
-    let path =
-        VirtualPath::parse(path, None).map_err(|source| ScopeError::Path(whole.into(), source))?;
-    Ok(Detail::Path(path))
-}
-
-fn segment_detail(whole: &str, segments: &str) -> Result<Detail, ScopeError> {
-    let segments = segments.strip_suffix(":*").unwrap_or(segments);
-    if segments.split(':').any(str::is_empty) {
-        return Err(ScopeError::Empty(whole.into()));
-    }
-    if segments.split(':').any(|segment| segment == "*") {
-        return Err(ScopeError::Star(whole.into()));
-    }
-    Ok(Detail::Segments(segments.into()))
-}
-
 fn write_parts(
     f: &mut fmt::Formatter<'_>,
     verb: &str,
@@ -373,18 +232,6 @@ impl fmt::Display for Scope {
             f,
             self.verb.as_str(),
             Some(self.resource.as_str()),
-            &self.detail,
-        )
-    }
-}
-
-impl fmt::Display for ScopePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = self.verb.map_or("*", Verb::as_str);
-        write_parts(
-            f,
-            verb,
-            self.resource.as_ref().map(Resource::as_str),
             &self.detail,
         )
     }

@@ -350,3 +350,6 @@ impl Core {
         self.tree.lock().tops()
     }
 }
+
+#[cfg(test)]
+mod tests;

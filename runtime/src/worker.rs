@@ -4,40 +4,37 @@ mod actor;
 mod asking;
 mod blocking;
 mod deadline;
+mod docket;
 mod inbox;
 mod intake;
 mod jobs;
 mod locks;
+mod shared;
 mod turns;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use arc_swap::ArcSwapOption;
-use ractor::ActorRef;
 use serde_json::Value;
 
 use crate::artifact::{Artifact, Reader};
-use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
-use crate::call::{Call, CallMeta, Origin};
-use crate::capability::{Gate, Meter};
+use crate::call::{Call, CallMeta};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
-use crate::path::VirtualPath;
-use crate::pipeline::{Facts, Holder, Judged, Mode, Parsed, Step};
-use crate::policy::{Authority, Explanation, Policy, Verdict};
-use crate::scope::Scope;
-use crate::supervisor::{Core, Revoked, SpawnError};
+use crate::pipeline::Mode;
+use crate::policy::{Explanation, Policy};
+use crate::supervisor::{Revoked, SpawnError};
 use crate::tool::ToolSpec;
 
-pub(crate) use actor::{WorkerActor, WorkerMsg};
+pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
 pub use inbox::Admission;
-use inbox::{Done, Load, Port};
+use inbox::Done;
+pub(crate) use shared::Shared;
 pub(crate) use turns::Turns;
 
 /// What a worker is started with.
@@ -82,189 +79,6 @@ impl WorkerSpec {
     pub fn session(mut self, session: impl Into<String>) -> Self {
         self.session = Some(session.into());
         self
-    }
-}
-
-/// One worker as the rest of the runtime sees it; it outlives the actor's deaths.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) id: WorkerId,
-    /// The names from the outermost worker down, such as `main/tests`.
-    pub(crate) agent: Arc<str>,
-    pub(crate) session: Arc<str>,
-    /// Its ancestors, from the nearest to the outermost.
-    pub(crate) lineage: Arc<[WorkerId]>,
-    pub(crate) authority: Authority,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) core: Arc<Core>,
-    holder: Arc<Holder>,
-    load: Load,
-    lost: AtomicU32,
-    actor: ArcSwapOption<ActorRef<WorkerMsg>>,
-}
-
-impl Shared {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the one place where a worker is put together"
-    )]
-    pub(crate) fn new(
-        id: WorkerId,
-        name: &str,
-        session: Option<String>,
-        parent: Option<&Arc<Self>>,
-        authority: Authority,
-        holder: Holder,
-        meter: Meter,
-        core: &Arc<Core>,
-    ) -> Self {
-        let agent = parent.map_or_else(
-            || name.into(),
-            |parent| format!("{}/{name}", parent.agent).into(),
-        );
-        let session = match (session, parent) {
-            (Some(session), _) => session.into(),
-            (None, Some(parent)) => Arc::clone(&parent.session),
-            (None, None) => id.to_string().into(),
-        };
-        let lineage = parent.map_or_else(
-            || Arc::from([]),
-            |parent| {
-                std::iter::once(parent.id)
-                    .chain(parent.lineage.iter().copied())
-                    .collect()
-            },
-        );
-        Self {
-            id,
-            agent,
-            session,
-            lineage,
-            authority,
-            meter: Arc::new(meter),
-            core: Arc::clone(core),
-            holder: Arc::new(holder),
-            load: Load::default(),
-            lost: AtomicU32::new(0),
-            actor: ArcSwapOption::empty(),
-        }
-    }
-
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.holder.gate
-    }
-
-    /// Takes up a new life of the actor.
-    fn attach(&self, me: ActorRef<WorkerMsg>) {
-        self.core.actors.insert(me.get_id(), self.id);
-        self.actor.store(Some(Arc::new(me)));
-    }
-
-    /// Posts a message; false if there is nobody to read it.
-    fn post(&self, msg: WorkerMsg) -> bool {
-        self.actor
-            .load()
-            .as_ref()
-            .is_some_and(|actor| actor.send_message(msg).is_ok())
-    }
-
-    /// Ends the actor once everybody is answered; those whose effect has begun hear how it ended.
-    pub(crate) fn close(&self) {
-        self.post(WorkerMsg::Close);
-    }
-
-    /// Judges a call and audits the verdict before anything follows from it.
-    fn judge(&self, step: Step<Parsed>) -> Judged {
-        let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
-        let judged = step.judge();
-        let verdict = match &judged {
-            Judged::Run(_) => Verdict::Allow,
-            Judged::Ask(_) => Verdict::Ask,
-            Judged::Refused(_) => Verdict::Deny,
-        };
-        match self.audit(
-            &facts,
-            AuditStep::Judged {
-                verdict,
-                needs,
-                rule: None,
-            },
-        ) {
-            Ok(()) => judged,
-            Err(error) => Judged::Refused(error),
-        }
-    }
-
-    /// Audits how a call ended and answers it. A caller that gave up is no error.
-    fn finished(&self, facts: &Facts, port: Port, result: Result<Done, CallError>) {
-        let step = match &result {
-            Ok(done) => AuditStep::Finished {
-                code: None,
-                bytes: done.bytes(),
-            },
-            Err(error) => AuditStep::Refused {
-                code: error.code(),
-                message: error.message().into(),
-            },
-        };
-        // The answer stands whether or not the log has room: its verdict and effect were audited before,
-        // and the log counts what it missed.
-        let _ = self.audit(facts, step);
-        drop(port.send(result));
-    }
-
-    fn event(&self, facts: Option<&Facts>, step: AuditStep) -> AuditEvent {
-        AuditEvent {
-            worker: Some(self.id),
-            agent: Arc::clone(&self.agent),
-            call: facts.map(|facts| facts.id),
-            tool: facts.map(|facts| facts.tool.clone()),
-            origin: facts.map_or(Origin::Human, |facts| facts.origin),
-            step,
-        }
-    }
-
-    /// Audits a step of a call, or refuses to go on.
-    fn audit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
-        self.core
-            .audit
-            .record(self.event(Some(facts), step))
-            .map_err(CallError::from)
-    }
-
-    /// Audits a step of a call and waits until it is written; only on pool threads.
-    fn audit_commit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
-        self.core
-            .audit
-            .commit(self.event(Some(facts), step))
-            .map_err(CallError::from)
-    }
-
-    /// Audits a step of the worker's life, or refuses to go on.
-    pub(crate) fn record(&self, step: AuditStep) -> Result<(), AuditError> {
-        self.core.audit.record(self.event(None, step))
-    }
-
-    /// Audits a step of the worker's life that happens in any case; the log counts what it missed.
-    pub(crate) fn note(&self, step: AuditStep) {
-        let _ = self.record(step);
-    }
-
-    /// The root that most of a call's work is on.
-    fn root_of(&self, needs: &[Scope]) -> Option<VirtualPath> {
-        let path = needs.iter().find_map(Scope::path)?;
-        self.holder
-            .roots
-            .find(path)
-            .map(|(root, _)| root.mount().clone())
-    }
-
-    fn lost_thread(&self) {
-        self.lost.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn regained_thread(&self) {
-        self.lost.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -435,6 +249,14 @@ impl Worker {
             .core
             .artifacts
             .get(uri, Reader::Worker(self.shared.id))
+    }
+}
+
+#[cfg(test)]
+impl Worker {
+    /// Kills the actor, as a fault in it would.
+    pub(crate) fn kill_actor(&self) {
+        self.shared.kill();
     }
 }
 

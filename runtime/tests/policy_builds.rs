@@ -1,5 +1,4 @@
 //! Policies in, the number of glob sets compiled for them out. Alone in its process, as the counter is shared.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use bailiwick::{
     Authority, Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath, glob_builds,

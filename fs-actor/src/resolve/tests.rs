@@ -301,6 +301,25 @@ fn errors_tell_what_to_do_and_no_host_path() {
 }
 
 #[test]
+fn a_name_that_deceives_is_shown_escaped_in_every_error() {
+    let odd = path("/r/a\u{202e}txt");
+    for errno in [
+        Errno::NOENT,
+        Errno::ACCESS,
+        Errno::IO,
+        Errno::XDEV,
+        Errno::NXIO,
+        Errno::NOTDIR,
+    ] {
+        let message = say(errno, &odd).message().to_owned();
+        assert!(
+            !message.contains('\u{202e}') && message.contains("\\u{202e}"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn only_regular_files_are_opened() {
     let world = World::new(&["file root/f in"]);
     let node = |name: &str, kind, device| {
@@ -387,7 +406,7 @@ fn names_that_mean_something_elsewhere_are_plain_names_here() {
         "\u{202e}txt",
     ] {
         let world = World::new(&[]);
-        world.write(&format!("root/{name}"), "in");
+        world.write(format!("root/{name}"), "in");
         for kernel in Kernel::ALL {
             let got = kernel.run(|| world.run(|view| text(view, &format!("/r/{name}"))));
             assert_eq!(got, Ok("in".to_owned()), "{name}");

@@ -20,7 +20,7 @@ use super::suggest;
 use crate::lens::Lens;
 use crate::resolve::{self, OpenFile};
 use piece::Want;
-use render::{Source, WHOLE, open_and_render, render};
+use render::{Source, open_and_render, render};
 
 pub use piece::Hash;
 

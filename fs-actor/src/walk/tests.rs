@@ -137,3 +137,31 @@ fn a_walk_stops_where_it_is_told_to() {
         ["/r/a", "/r/b"]
     );
 }
+
+#[test]
+fn a_walk_and_a_search_end_soon_after_the_call_must_stop() {
+    let mut world = World::new(&[]);
+    for n in 0..2000 {
+        world.make(&format!("file root/{:02}/{n} x", n % 20));
+    }
+    let visited = std::cell::Cell::new(0);
+    let count = |view: &View<'_>| {
+        visited.set(0);
+        let (dir, at) = start(view, &path("/r"))?;
+        walk(view, dir, &at, None, &mut |_| {
+            visited.set(visited.get() + 1);
+            Ok(Onward::Enter)
+        })
+    };
+    assert_eq!(
+        (world.run(count), visited.get()),
+        (Ok(LeftOut::default()), 2020)
+    );
+    world.patience = 3.into();
+    assert_eq!(world.run(count), Err(Code::Cancelled));
+    assert!(
+        visited.get() < 2 * usize::try_from(STRIDE).unwrap() + 200,
+        "{}",
+        visited.get()
+    );
+}

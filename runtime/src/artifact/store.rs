@@ -218,21 +218,6 @@ impl ArtifactStore {
         .ok_or_else(absent)
     }
 
-    /// Forgets every artifact of `owner`.
-    pub(crate) fn remove_worker(&self, owner: WorkerId) {
-        self.with(|shelf| {
-            let ids: Vec<Id> = shelf
-                .sets
-                .iter()
-                .filter(|(_, set)| set.owner == owner)
-                .map(|(id, _)| *id)
-                .collect();
-            for id in ids {
-                shelf.remove(id);
-            }
-        });
-    }
-
     fn with<T>(&self, act: impl FnOnce(&mut Shelf) -> T) -> T {
         act(&mut self.shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -405,16 +390,5 @@ mod tests {
         assert_eq!(refused.code(), Code::TooLarge);
         assert_eq!(refused.details().get("limit"), Some(&10.into()));
         assert!(store.get(&second, Reader::Host).is_ok());
-    }
-
-    #[test]
-    fn a_worker_that_is_gone_leaves_nothing() {
-        let store = ArtifactStore::new(0, 0);
-        let gone = uri(&store, "x");
-        store.remove_worker(SIBLING);
-        assert!(store.get(&gone, Reader::Host).is_ok());
-        store.remove_worker(OWNER);
-        assert!(store.get(&gone, Reader::Host).is_err());
-        assert_eq!(store.with(|shelf| (shelf.size, shelf.order.len())), (0, 0));
     }
 }

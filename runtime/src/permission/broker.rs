@@ -55,13 +55,6 @@ impl fmt::Debug for BrokerConfig {
     }
 }
 
-/// What became of a request.
-#[derive(Clone, Debug)]
-pub(crate) struct Answered {
-    pub(crate) question: QuestionId,
-    pub(crate) ruling: Ruling,
-}
-
 /// What was said to a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Ruling {
@@ -76,7 +69,7 @@ pub(crate) enum Ruling {
     },
 }
 
-pub(super) type AskPort = RpcReplyPort<Result<Answered, CallError>>;
+pub(super) type AskPort = RpcReplyPort<Result<Ruling, CallError>>;
 
 /// What the broker is told and asked.
 #[derive(Debug)]
@@ -229,7 +222,7 @@ impl Broker {
         &self,
         request: Request,
         claimant: Claimant,
-    ) -> Result<Answered, CallError> {
+    ) -> Result<Ruling, CallError> {
         self.call(|port| Message::Ask(Box::new(request), claimant, port))
             .await
             .ok_or_else(closed)?
@@ -356,14 +349,14 @@ mod tests {
         async fn asking(
             &self,
             request: Request,
-        ) -> tokio::task::JoinHandle<Result<Answered, CallError>> {
+        ) -> tokio::task::JoinHandle<Result<Ruling, CallError>> {
             let (broker, claimant) = (self.broker.clone(), claimant(&request));
             let asking = tokio::spawn(async move { broker.ask(request, claimant).await });
             tokio::task::yield_now().await;
             asking
         }
 
-        async fn ask(&self, request: Request) -> Result<Answered, CallError> {
+        async fn ask(&self, request: Request) -> Result<Ruling, CallError> {
             let claimant = claimant(&request);
             self.broker.ask(request, claimant).await
         }
@@ -409,15 +402,15 @@ mod tests {
         }
     }
 
-    fn refusal(answered: Result<Answered, CallError>) -> Decision {
-        match answered.unwrap().ruling {
+    fn refusal(answered: Result<Ruling, CallError>) -> Decision {
+        match answered.unwrap() {
             Ruling::Refused { decision, .. } => decision,
             Ruling::Allowed(redeemed) => panic!("{redeemed:?}"),
         }
     }
 
-    fn allowed(answered: Result<Answered, CallError>) -> Redeemed {
-        match answered.unwrap().ruling {
+    fn allowed(answered: Result<Ruling, CallError>) -> Redeemed {
+        match answered.unwrap() {
             Ruling::Allowed(redeemed) => redeemed,
             refused @ Ruling::Refused { .. } => panic!("{refused:?}"),
         }

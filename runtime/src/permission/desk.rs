@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 
-use super::broker::{Answered, AskPort, BrokerConfig, Ruling, TimeSource};
+use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource};
 use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
 use super::record::{about, holder, refused, whom};
@@ -26,7 +26,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn tell(self, reply: Result<Answered, CallError>) {
+    fn tell(self, reply: Result<Ruling, CallError>) {
         // The call may have been cancelled meanwhile.
         let _ = self.port.send(reply);
     }
@@ -187,10 +187,7 @@ impl Desk {
                 self.book.redeem(&waiter.claimant, &request.needs, now)
             };
             match redeemed {
-                Some(redeemed) => waiter.tell(Ok(Answered {
-                    question: id,
-                    ruling: Ruling::Allowed(redeemed),
-                })),
+                Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed))),
                 // The uses ran out among the calls that shared the question.
                 None => self.ask(request.clone(), waiter.claimant, waiter.port),
             }
@@ -317,12 +314,9 @@ impl Desk {
         let id = ended.question.id;
         self.hide(id);
         for waiter in ended.waiters {
-            waiter.tell(Ok(Answered {
-                question: id,
-                ruling: Ruling::Refused {
-                    decision: ended.decision,
-                    note: note.map(str::to_owned),
-                },
+            waiter.tell(Ok(Ruling::Refused {
+                decision: ended.decision,
+                note: note.map(str::to_owned),
             }));
         }
     }

@@ -8,6 +8,7 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::error::PolicyError;
 use super::fold::fold;
+use super::names::{Names, Told};
 use super::need::Spelling;
 use super::verdict::{Rule, Ruling};
 use super::{braces, need};
@@ -33,10 +34,10 @@ pub(crate) enum Reading {
 /// A compiled list of globs, relative to a root.
 #[derive(Debug)]
 pub(crate) struct Globs {
+    names: Names,
+    /// What names alone do not decide.
     set: GlobSet,
     texts: Box<[String]>,
-    /// Which text each member of the set came from.
-    owners: Box<[usize]>,
 }
 
 /// Every compiled list by its texts.
@@ -82,12 +83,20 @@ impl Globs {
             return Err(PolicyError::invalid(at, reason));
         }
         let mut set = GlobSetBuilder::new();
-        let mut owners = Vec::new();
+        let mut names = Names::default();
         for (index, text) in texts.iter().enumerate() {
             let refuse = |reason| PolicyError::invalid(format!("{at}/{index}"), reason);
-            for variant in variants(reading, text).map_err(refuse)? {
-                set.add(compile(&variant).map_err(refuse)?);
-                owners.push(index);
+            for glob in variants(reading, text).map_err(refuse)? {
+                match reading {
+                    Reading::Deny if names.take(&glob) => {}
+                    Reading::Deny => {
+                        set.add(compile(&format!("{glob}/**")).map_err(refuse)?);
+                        set.add(compile(&glob).map_err(refuse)?);
+                    }
+                    Reading::Allow => {
+                        set.add(compile(&glob).map_err(refuse)?);
+                    }
+                }
             }
         }
         BUILDS.fetch_add(1, Ordering::Relaxed);
@@ -95,9 +104,9 @@ impl Globs {
             .build()
             .map_err(|error| PolicyError::invalid(at, error.to_string()))?;
         Ok(Self {
+            names,
             set,
             texts: texts.into(),
-            owners: owners.into(),
         })
     }
 
@@ -108,18 +117,24 @@ impl Globs {
 
     /// Whether a deny list covers a path, in its folded form or as written.
     pub(crate) fn denies(&self, path: Spelling<'_>) -> bool {
-        self.set.is_match(path.folded) || path.written.is_some_and(|path| self.set.is_match(path))
+        self.covers(path.folded) || path.written.is_some_and(|path| self.covers(path))
     }
 
-    /// The first text that covers the path.
+    fn covers(&self, path: &str) -> bool {
+        match self.names.tell(path) {
+            Told::Covered => true,
+            Told::Clear => false,
+            Told::Unclear => self.set.is_match(path),
+        }
+    }
+
+    /// The first text of a deny list that covers the path.
     pub(crate) fn culprit(&self, path: Spelling<'_>) -> Option<&str> {
-        let spellings = [Some(path.folded), path.written];
-        let hit = spellings
-            .into_iter()
-            .flatten()
-            .flat_map(|path| self.set.matches(path))
-            .min()?;
-        self.texts.get(*self.owners.get(hit)?).map(String::as_str)
+        let covers = |text: &&String| {
+            let alone = Self::intern(Reading::Deny, std::slice::from_ref(*text), "");
+            matches!(alone, Ok(Some(globs)) if globs.denies(path))
+        };
+        self.texts.iter().find(covers).map(String::as_str)
     }
 
     pub(crate) fn texts(&self) -> &[String] {
@@ -143,7 +158,7 @@ pub(crate) fn compile(text: &str) -> Result<Glob, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The globs that together mean what `text` means in this reading.
+/// The globs that together mean what `text` means in this reading; in `Deny`, each covers what is beneath, too.
 pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, String> {
     check_form(text)?;
     compile(text)?;
@@ -177,7 +192,6 @@ fn deny_variants(plain: &str, all: &mut Vec<String>) {
     }
     if !stem.is_empty() {
         all.push(stem.to_owned());
-        all.push(format!("{stem}/**"));
     }
 }
 
@@ -240,6 +254,35 @@ impl Everywhere {
                 need.changes_file() && hit(&self.immutable),
                 Rule::ImmutableGlob,
             )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the list means, by the glob library alone: a match of the path or of a folder above it.
+    fn by_library(text: &str, path: &str) -> bool {
+        let stem = text.trim_end_matches("/**");
+        let glob = compile(stem).unwrap().compile_matcher();
+        let cuts = path.match_indices('/').map(|(at, _)| at);
+        let mut folders = cuts.chain([path.len()]).map(|at| path.get(..at).unwrap());
+        folders.any(|folder| glob.is_match(folder))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: crate::policy::tests::cases().cases / 10, ..crate::policy::tests::cases() })]
+
+        #[test]
+        fn names_tell_what_the_glob_library_would(
+            texts in proptest::collection::vec(r"(\*\*/)?(\*?[ab]{1,2}|\*|a\?)(/([ab]{1,2}\*?|\*\*|\*)){0,2}", 1..3),
+            path in "[ab]{1,2}(/[ab]{1,2}){0,3}",
+        ) {
+            let globs = Globs::build(Reading::Deny, &texts, "").unwrap();
+            let covered = globs.denies(Spelling { folded: &path, written: None });
+            prop_assert_eq!(covered, texts.iter().any(|text| by_library(text, &path)), "{:?}", texts);
         }
     }
 }

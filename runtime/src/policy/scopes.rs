@@ -64,10 +64,7 @@ impl Denied {
     fn lies_within(&self, need: &Scope) -> bool {
         *need.detail() == Detail::None
             && self.pattern.verb().is_none_or(|verb| verb == need.verb())
-            && self
-                .pattern
-                .resource()
-                .is_none_or(|resource| resource == need.resource())
+            && self.pattern.resource() == Some(need.resource())
     }
 
     fn covers_pattern(&self, wanted: &ScopePattern) -> bool {

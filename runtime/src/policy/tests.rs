@@ -1,6 +1,20 @@
 //! Laws, vectors and a small model of the whole algebra.
 
+mod explain;
+mod laws;
+mod model;
+mod narrowing;
+mod rules;
+mod strict;
+mod vectors;
+
 use proptest::test_runner::Config as Cases;
+
+use super::{Authority, Policy, PolicyErrorKind, Verdict};
+use crate::VirtualPath;
+use crate::call::Origin;
+use crate::config::Config;
+use crate::scope::ScopePattern;
 
 /// How many cases a law is tried on: `BAILIWICK_CASES`, else a hundred thousand.
 pub(crate) fn cases() -> Cases {
@@ -15,7 +29,47 @@ pub(crate) fn cases() -> Cases {
     }
 }
 
-mod laws;
-mod model;
-mod rules;
-mod vectors;
+fn path(text: &str) -> VirtualPath {
+    VirtualPath::parse(text, None).unwrap()
+}
+
+fn configured(value: &serde_json::Value) -> Authority {
+    Authority::configured(&Config::parse(value).unwrap()).unwrap()
+}
+
+fn host() -> Authority {
+    configured(&serde_json::json!({ "roots": [{ "path": "/r" }], "grantable": ["*:file"] }))
+}
+
+#[track_caller]
+fn under(issuer: &Authority, policy: &Policy) -> Authority {
+    issuer.narrow(&issuer.admit(policy, Origin::Human).unwrap())
+}
+
+#[track_caller]
+fn check(authority: &Authority, need: &str, granted: &[&str], expected: Verdict) {
+    let granted: Vec<ScopePattern> = granted.iter().map(|text| text.parse().unwrap()).collect();
+    let need = need.parse().unwrap();
+    let explained = authority.explain(&need, &granted);
+    assert_eq!(
+        authority.judge(&need, &granted),
+        expected,
+        "{need}: {explained}"
+    );
+    assert_eq!(explained.verdict, expected, "{need}: {explained}");
+}
+
+#[track_caller]
+fn expands(issuer: &Authority, policy: &Policy, field: &str) {
+    let error = issuer.admit(policy, Origin::Human).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.field()),
+        (PolicyErrorKind::PolicyExpansion, field),
+        "{error}"
+    );
+}
+
+#[track_caller]
+fn admitted(issuer: &Authority, policy: &Policy) {
+    assert_eq!(issuer.admit(policy, Origin::Human).map(|_| ()), Ok(()));
+}

@@ -45,6 +45,10 @@ pub(crate) enum Job {
     Write(Arc<dyn WriteJob>),
 }
 
+/// What understands the arguments of one tool.
+type Prepare =
+    dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync;
+
 /// One registered tool.
 pub(crate) struct Entry {
     pub(crate) name: ToolName,
@@ -52,9 +56,7 @@ pub(crate) struct Entry {
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     pub(crate) mutates: bool,
-    prepare: Box<
-        dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync,
-    >,
+    prepare: Box<Prepare>,
 }
 
 impl Entry {

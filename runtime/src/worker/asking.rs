@@ -9,7 +9,7 @@ use super::actor::WorkerMsg;
 use crate::effect::{ContentHash, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::permission::{Answered, Claimant, Decision, Redeemed, Request, Ruling, ladder};
+use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, ladder};
 use crate::pipeline::{Facts, Step, Waiting, canonical};
 
 /// A question under way; dropping it withdraws the question.
@@ -61,8 +61,8 @@ impl Shared {
         let request = self.request(waiting, preview);
         let shared = Arc::clone(self);
         let task = tokio::spawn(async move {
-            let answered = shared.core.broker.ask(request, shared.claimant()).await;
-            shared.post(WorkerMsg::Answered(id, answered.and_then(ruled)));
+            let ruling = shared.core.broker.ask(request, shared.claimant()).await;
+            shared.post(WorkerMsg::Answered(id, ruling.and_then(ruled)));
         });
         Ok(Asking(task.abort_handle()))
     }
@@ -109,8 +109,8 @@ impl Shared {
     }
 }
 
-fn ruled(answered: Answered) -> Result<Redeemed, CallError> {
-    let (decision, note) = match answered.ruling {
+fn ruled(ruling: Ruling) -> Result<Redeemed, CallError> {
+    let (decision, note) = match ruling {
         Ruling::Allowed(granted) => return Ok(granted),
         Ruling::Refused { decision, note } => (decision, note),
     };

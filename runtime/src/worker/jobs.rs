@@ -15,7 +15,7 @@ use crate::tool::{AnyPlan, WriteJob};
 
 /// How a job ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// With an answer.
     Done(Result<Done, CallError>),
     /// The tool found that more must be judged.

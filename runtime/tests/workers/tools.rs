@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
-    pub path: String,
+pub(crate) struct Target {
+    pub(crate) path: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Said {
-    pub path: String,
+pub(crate) struct Said {
+    pub(crate) path: String,
 }
 
 fn reading(args: &Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
@@ -40,7 +40,7 @@ fn said(path: &VirtualPath) -> Reply {
 }
 
 /// Answers at once, on the worker's own task.
-pub struct Echo;
+pub(crate) struct Echo;
 
 impl ReadTool for Echo {
     type Args = Target;
@@ -65,7 +65,7 @@ impl ReadTool for Echo {
 }
 
 /// Panics on the worker's task or on a pool thread, as the path says.
-pub struct Panics;
+pub(crate) struct Panics;
 
 impl ReadTool for Panics {
     type Args = Target;
@@ -93,23 +93,23 @@ impl ReadTool for Panics {
 
 /// A door that holds whoever comes until it is opened.
 #[derive(Clone, Default)]
-pub struct Door(Arc<(Mutex<(usize, bool)>, Condvar)>);
+pub(crate) struct Door(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
 impl Door {
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let mut state = self.0.0.lock().unwrap();
         state.0 += 1;
         self.0.1.notify_all();
         drop(self.0.1.wait_while(state, |(_, open)| !*open).unwrap());
     }
 
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.0.lock().unwrap().1 = true;
         self.0.1.notify_all();
     }
 
     /// Returns once `count` stand before the door.
-    pub async fn stand(&self, count: usize) {
+    pub(crate) async fn stand(&self, count: usize) {
         let door = self.clone();
         let waiting = move || {
             drop(
@@ -124,7 +124,7 @@ impl Door {
 }
 
 /// Hangs, as a read of a dead mount does: it sees no checkpoint.
-pub struct Hangs(pub Door);
+pub(crate) struct Hangs(pub Door);
 
 impl ReadTool for Hangs {
     type Args = Target;
@@ -147,22 +147,22 @@ impl ReadTool for Hangs {
 
 /// What `post` wrote, and how often it was planned and applied.
 #[derive(Clone, Default)]
-pub struct Board {
-    pub posted: Arc<Mutex<Vec<String>>>,
-    pub planned: Arc<AtomicUsize>,
+pub(crate) struct Board {
+    pub(crate) posted: Arc<Mutex<Vec<String>>>,
+    pub(crate) planned: Arc<AtomicUsize>,
     /// Held before the point of no return, and after it.
-    pub before: Option<Door>,
-    pub within: Option<Door>,
+    pub(crate) before: Option<Door>,
+    pub(crate) within: Option<Door>,
 }
 
 impl Board {
-    pub fn posted(&self) -> Vec<String> {
+    pub(crate) fn posted(&self) -> Vec<String> {
         self.posted.lock().unwrap().clone()
     }
 }
 
 /// Writes a path on a board.
-pub struct Post(pub Board);
+pub(crate) struct Post(pub Board);
 
 impl WriteTool for Post {
     type Args = Target;

@@ -211,6 +211,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::law())]
+
         #[test]
         fn any_range_in_any_chunks_is_those_lines(
             text in "[ab\n]{0,40}", offset in -5_i64..8, limit in prop::option::of(1_u64..5), chunk in 1_usize..9,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath};
+use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::piece::{self, Gather, Hash, Piece, Want};
@@ -105,7 +105,10 @@ fn binary(path: &VirtualPath, length: u64, room: u64, source: Source) -> Result<
     };
     let longest = length.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     if longest > room {
-        let message = format!("`{path}` has {longest} bytes, and at most {room} may be returned");
+        let message = format!(
+            "`{}` has {longest} bytes, and at most {room} may be returned",
+            escape(path.as_str())
+        );
         return Err(CallError::new(Code::TooLarge, message).with("bytes", longest));
     }
     Ok(bytes)
@@ -232,7 +235,8 @@ fn not_text_here(job: &Job, file: &FileRead) -> CallError {
 
 fn not_text(path: &VirtualPath, bytes: u64, guess: &str) -> CallError {
     let message = format!(
-        "`{path}` is not UTF-8 text but seems to be {guess} ({bytes} bytes); ask with `binary` to get its bytes"
+        "`{}` is not UTF-8 text but seems to be {guess} ({bytes} bytes); ask with `binary` to get its bytes",
+        escape(path.as_str())
     );
     CallError::new(Code::NotText, message)
         .with("bytes", bytes)

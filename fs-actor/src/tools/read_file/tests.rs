@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
+use super::render::WHOLE;
 use super::*;
 use crate::testing::{Kernel, World, path};
 

@@ -1,0 +1,130 @@
+//! Steps in, the changes made out, each only if everything is still as the plan found it; and steps that take them back.
+
+mod carry;
+pub(crate) mod state;
+pub(crate) mod target;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tree;
+
+use std::sync::OnceLock;
+
+use bailiwick::{CallError, Code, ContentHash, Entry, VirtualPath};
+use bytes::Bytes;
+
+use crate::lens::Lens;
+use crate::replace::{Durability, Sweeper};
+
+pub(crate) use state::{State, see};
+
+/// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Writes a file.
+    Write {
+        path: VirtualPath,
+        content: Bytes,
+        /// What it replaces; [`State::Absent`] for a new file.
+        over: State,
+        /// The mode of a new file, if not the usual one.
+        mode: Option<u32>,
+        durability: Durability,
+    },
+    /// Makes a directory where nothing is.
+    MakeDirectory {
+        path: VirtualPath,
+        mode: Option<u32>,
+    },
+    /// Gives a file or directory another name.
+    Move {
+        from: VirtualPath,
+        to: VirtualPath,
+        what: State,
+        /// The file it replaces, or nothing.
+        over: State,
+    },
+    /// Copies a file or directory.
+    Copy {
+        from: VirtualPath,
+        to: VirtualPath,
+        what: State,
+        /// The file it replaces, or nothing.
+        over: State,
+    },
+    /// Removes a file, or a directory with all it holds.
+    Remove { path: VirtualPath, what: State },
+}
+
+/// Carries steps out; each tool has one.
+#[derive(Debug, Default)]
+pub(crate) struct Changer {
+    sweeper: Sweeper,
+    veil: OnceLock<[u8; 32]>,
+}
+
+impl Changer {
+    /// Makes every change, or says which were made. `begin` is asked before each: what it returns is held while it is made.
+    ///
+    /// # Errors
+    /// `STALE_PREVIEW` if the files are not those of the plan, `CONFLICT` if another writer was quicker, `IO` and
+    /// the like from the system. `details.done` counts the steps that were made before.
+    pub(crate) fn carry_out<P>(
+        &self,
+        steps: &[Step],
+        lens: &dyn Lens,
+        begin: impl Fn() -> Result<P, CallError>,
+    ) -> Result<(), CallError> {
+        for (done, step) in steps.iter().enumerate() {
+            if let Err(error) = self.carry(step, lens, &begin) {
+                let left =
+                    carry::take_directories_back(steps.get(..done).unwrap_or_default(), lens);
+                return Err(if left == 0 {
+                    error
+                } else {
+                    error.with("done", left)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What people and programs may know of `state`: for those who may not read it a value that changes with the
+    /// content, from which it cannot be guessed.
+    pub(crate) fn entry(&self, state: &State, shown: bool) -> Result<Entry, CallError> {
+        let entry = state.entry();
+        if shown {
+            return Ok(entry);
+        }
+        match entry {
+            Entry::File { hash, .. } => Ok(Entry::File {
+                hash: self.veiled(hash)?,
+                bytes: 0,
+            }),
+            other => Ok(other),
+        }
+    }
+
+    fn veiled(&self, hash: ContentHash) -> Result<ContentHash, CallError> {
+        let key = match self.veil.get() {
+            Some(key) => key,
+            None => {
+                let mut key = [0; 32];
+                getrandom::fill(&mut key).map_err(|_| {
+                    CallError::new(Code::Io, "the operating system has no random numbers")
+                })?;
+                self.veil.get_or_init(|| key)
+            }
+        };
+        let mut keyed = key.to_vec();
+        keyed.extend_from_slice(hash.as_bytes());
+        Ok(ContentHash::of(&keyed))
+    }
+}
+
+/// The refusal of a plan whose files changed.
+pub(crate) fn stale(path: &VirtualPath) -> CallError {
+    CallError::new(
+        Code::StalePreview,
+        format!("`{path}` is no longer what the preview was made from; make a new one"),
+    )
+}

@@ -1,0 +1,349 @@
+//! A path that a call wants to change in, what a plan must know of it out.
+
+use bailiwick::{
+    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Op, Plan, ReadPermit, Reply,
+    Verb, Verdict, VirtualPath, WriteMode, not_yours,
+};
+
+use super::state::Seen;
+use super::tree::{self, Item};
+use super::{Changer, State, Step, see};
+use crate::diff;
+use crate::lens::Lens;
+use crate::replace::{Durability, is_temporary};
+use crate::resolve::{self, Kind};
+
+/// The most entries of a tree that a person is asked about one by one.
+const MAX_ASKED: usize = 1_000;
+/// The largest file that is read whole, so that its change can be shown and taken back.
+const MAX_KEPT: u64 = 64 << 20;
+
+/// The file that a call is to change.
+#[derive(Debug)]
+pub(crate) struct Old {
+    pub(crate) state: State,
+    /// Its bytes, unless there are too many.
+    pub(crate) bytes: Option<Vec<u8>>,
+    pub(crate) mode: u32,
+}
+
+/// Reads the file at `path`; none if nothing is there.
+///
+/// # Errors
+/// `NOT_REGULAR` for anything but a regular file, and as [`resolve::file`].
+pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Halt> {
+    if resolve::entry(lens, path)?.is_none() {
+        return Ok(None);
+    }
+    let file = resolve::file(lens, path)?;
+    let pause = || lens.checkpoint();
+    if file.meta.len > MAX_KEPT {
+        return Ok(Some(Old {
+            state: State::Object {
+                stamp: tree::stamp(&file.meta),
+                bytes: file.meta.len,
+            },
+            bytes: None,
+            mode: file.meta.mode,
+        }));
+    }
+    let bytes = tree::bytes_of(&file.file, MAX_KEPT, path, &pause)?;
+    Ok(Some(Old {
+        state: State::of_file(&bytes),
+        bytes: Some(bytes),
+        mode: file.meta.mode,
+    }))
+}
+
+/// Checks what the caller says it read before.
+///
+/// # Errors
+/// `CONFLICT`
+pub(crate) fn expect(
+    path: &VirtualPath,
+    state: &State,
+    expected: Option<&ContentHash>,
+) -> Result<(), CallError> {
+    let same = match (state, expected) {
+        (_, None) => true,
+        (State::File { hash, .. }, Some(expected)) => hash == expected,
+        (State::Absent | State::Object { .. } | State::Directory { .. }, Some(_)) => false,
+    };
+    if same {
+        return Ok(());
+    }
+    let message = format!("`{path}` is not what expected_hash says; read it again");
+    let error = CallError::new(Code::Conflict, message);
+    Err(match state {
+        State::File { hash, .. } => error.with("hash", hash.to_string()),
+        State::Absent | State::Object { .. } | State::Directory { .. } => error,
+    })
+}
+
+/// Refuses the names that this crate keeps for its own files.
+///
+/// # Errors
+/// `INVALID_ARGUMENTS`
+pub(crate) fn free_name(path: &VirtualPath) -> Result<(), CallError> {
+    if path.names().any(is_temporary) {
+        return Err(CallError::new(
+            Code::InvalidArguments,
+            format!("`{path}` is a name for temporary files; choose another"),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses steps that write in a way the policy leaves out. What moves or removes something that was there
+/// overwrites; so does an edit. `adding` says that what is rewritten only gets longer.
+///
+/// # Errors
+/// `PERMISSION_DENIED`
+pub(crate) fn within_modes(
+    permit: &ReadPermit,
+    steps: &[Step],
+    adding: bool,
+) -> Result<(), CallError> {
+    let anew = |over: &State| match over {
+        State::Absent => WriteMode::Create,
+        _ if adding => WriteMode::Append,
+        State::File { .. } | State::Object { .. } | State::Directory { .. } => WriteMode::Overwrite,
+    };
+    let modes = steps.iter().flat_map(|step| match step {
+        Step::MakeDirectory { .. } => vec![WriteMode::Create],
+        Step::Write { over, .. } | Step::Copy { over, .. } => vec![anew(over)],
+        Step::Move { over, .. } => vec![WriteMode::Overwrite, anew(over)],
+        Step::Remove { .. } => vec![WriteMode::Overwrite],
+    });
+    let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
+    left_out.next().map_or(Ok(()), |mode| {
+        let message = format!(
+            "this worker's policy leaves out the write mode `{}`",
+            mode.as_str()
+        );
+        Err(CallError::new(Code::PermissionDenied, message))
+    })
+}
+
+/// The directories above `path` that are missing, from the top down, each of which the call may make.
+///
+/// # Errors
+/// `NOT_FOUND` if there are some and `wanted` says not to make them.
+pub(crate) fn missing_parents(
+    permit: &ReadPermit,
+    path: &VirtualPath,
+    wanted: bool,
+) -> Result<Vec<Step>, Halt> {
+    let mut missing = Vec::new();
+    let mut above = path.parent();
+    while let Some(path) = above {
+        let (_, beneath) = permit.root_of(&path)?;
+        if beneath.is_empty() {
+            break;
+        }
+        match resolve::entry(permit, &path)? {
+            None => missing.push(path.clone()),
+            Some(meta) if meta.kind == Kind::Directory => break,
+            Some(_) => {
+                let message = format!("`{path}` is not a directory");
+                return Err(CallError::new(Code::NotDirectory, message).into());
+            }
+        }
+        above = path.parent();
+    }
+    missing.reverse();
+    if let Some(first) = missing.first().filter(|_| !wanted) {
+        let message = format!(
+            "{}; set create_parents to make it",
+            not_yours(first).message()
+        );
+        return Err(CallError::new(Code::NotFound, message).into());
+    }
+    permit.require(Verb::Write, &missing)?;
+    let steps = missing
+        .into_iter()
+        .map(|path| Step::MakeDirectory { path, mode: None });
+    Ok(steps.collect())
+}
+
+/// What takes the making of these directories back.
+pub(crate) fn unmake(made: &[Step]) -> Vec<Step> {
+    let remove = |step: &Step| match step {
+        Step::MakeDirectory { path, .. } => Some(Step::Remove {
+            path: path.clone(),
+            what: State::empty_directory(),
+        }),
+        Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
+    };
+    made.iter().rev().filter_map(remove).collect()
+}
+
+/// Requires that the call may do `verb` to everything beneath `top`, at the path that `at` gives each.
+///
+/// # Errors
+/// `PERMISSION_DENIED`, and nothing about which entry, if one is denied or may not even be shown; else those a person must allow.
+pub(crate) fn require_beneath(
+    permit: &ReadPermit,
+    verb: Verb,
+    top: &VirtualPath,
+    items: &[Item],
+    at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
+) -> Result<(), Halt> {
+    let mut asked = Vec::new();
+    for item in items {
+        let path = at(&item.path)?;
+        match permit.judge(verb, &path) {
+            Verdict::Allow => {}
+            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED => asked.push(path),
+            Verdict::Ask | Verdict::Deny => {
+                let message = format!(
+                    "`{top}` holds what this worker may not touch; name smaller parts of it"
+                );
+                return Err(CallError::new(Code::PermissionDenied, message).into());
+            }
+        }
+    }
+    permit.require(verb, &asked)
+}
+
+/// What `path`, beneath `from`, is called beneath `to`.
+pub(crate) fn relocated(
+    path: &VirtualPath,
+    from: &VirtualPath,
+    to: &VirtualPath,
+) -> Result<VirtualPath, CallError> {
+    let beneath = path.beneath(from).filter(|rest| !rest.is_empty());
+    let Some(rest) = beneath else {
+        return Ok(to.clone());
+    };
+    VirtualPath::parse(rest, Some(to))
+        .map_err(|error| CallError::new(Code::InvalidArguments, format!("`{to}`: {error}")))
+}
+
+/// Refuses a root and what holds one.
+///
+/// # Errors
+/// `INVALID_ARGUMENTS`
+pub(crate) fn not_a_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), CallError> {
+    if permit.roots().any(|root| root.mount().starts_with(path)) {
+        return Err(CallError::new(
+            Code::InvalidArguments,
+            format!(
+                "`{path}` is or holds a root, which no call moves or removes; name something in it"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The changes that people see of the directories made on the way.
+pub(crate) fn made(steps: &[Step]) -> Vec<Change> {
+    let change = |step: &Step| match step {
+        Step::MakeDirectory { path, .. } => Some(Change {
+            path: path.clone(),
+            op: Op::MakeDirectory,
+            to: None,
+            before: Entry::Absent,
+            after: Entry::Directory { entries: 0 },
+            diff: FileDiff::default(),
+        }),
+        Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
+    };
+    steps.iter().filter_map(change).collect()
+}
+
+/// The plan of a call that would change nothing.
+pub(crate) fn nothing(reply: Reply) -> Plan<Vec<Step>> {
+    Plan {
+        changes: Vec::new(),
+        reply,
+        cost: Cost::default(),
+        steps: Vec::new(),
+        inverse: None,
+    }
+}
+
+/// What a move or copy to `to` would replace: nothing, or a regular file if `overwrite` says so.
+///
+/// # Errors
+/// `ALREADY_EXISTS`
+pub(crate) fn destination(
+    permit: &ReadPermit,
+    to: &VirtualPath,
+    overwrite: bool,
+) -> Result<Seen, Halt> {
+    let seen = see(permit, to)?;
+    let path = permit.actual(to);
+    let hint = match seen.meta.map(|meta| meta.kind) {
+        None => return Ok(seen),
+        Some(Kind::File) if overwrite => return Ok(seen),
+        Some(Kind::File) => "set overwrite to replace it",
+        Some(Kind::Directory) => "name the whole new path, last name included",
+        Some(Kind::Link | Kind::Special) => "only regular files are replaced",
+    };
+    let message = format!("there is something at `{path}` already; {hint}");
+    Err(CallError::new(Code::AlreadyExists, message).into())
+}
+
+/// Refuses to put something into itself or in its own place.
+///
+/// # Errors
+/// `INVALID_ARGUMENTS`
+pub(crate) fn apart(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
+    if to.starts_with(from) || from.starts_with(to) {
+        return Err(CallError::new(
+            Code::InvalidArguments,
+            format!("`{to}` and `{from}` are the same or lie in each other"),
+        ));
+    }
+    Ok(())
+}
+
+/// The change that people see of a file that is replaced by another.
+pub(crate) fn replaced(
+    changer: &Changer,
+    permit: &ReadPermit,
+    (from, what): (&VirtualPath, &State),
+    (to, over): (&VirtualPath, &Seen),
+) -> Result<(Option<Change>, Option<Old>), Halt> {
+    if over.state == State::Absent {
+        return Ok((None, None));
+    }
+    let kept = old(permit, to)?;
+    let new = match what {
+        State::File { .. } => old(permit, from)?.and_then(|new| new.bytes),
+        State::Absent | State::Object { .. } | State::Directory { .. } => None,
+    };
+    let shown = permit.shows(to) && permit.shows(from);
+    let diff = match (kept.as_ref().and_then(|kept| kept.bytes.as_deref()), new) {
+        _ if !shown => diff::hidden(),
+        (Some(kept), Some(new)) => diff::of_bytes(kept, &new),
+        (None, _) | (_, None) => FileDiff {
+            binary: true,
+            ..FileDiff::default()
+        },
+    };
+    let change = Change {
+        path: to.clone(),
+        op: Op::Modify,
+        to: None,
+        before: changer.entry(&over.state, permit.shows(to))?,
+        after: changer.entry(what, permit.shows(from))?,
+        diff,
+    };
+    Ok((Some(change), kept))
+}
+
+/// What puts a replaced file back where nothing is; none if it was too large to keep.
+pub(crate) fn put_back(path: &VirtualPath, kept: Option<Old>) -> Option<Vec<Step>> {
+    let Some(kept) = kept else {
+        return Some(Vec::new());
+    };
+    Some(vec![Step::Write {
+        path: path.clone(),
+        content: kept.bytes?.into(),
+        over: State::Absent,
+        mode: Some(kept.mode),
+        durability: Durability::default(),
+    }])
+}

@@ -1,0 +1,602 @@
+//! Files and steps in, exactly those changes or none out; and everything back as it was by the inverse.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::Path;
+
+use bailiwick::{Code, Entry};
+
+use super::*;
+use crate::lens::Lens as _;
+use crate::testing::{self, World, path};
+
+/// Every name beneath `dir`, with what a file holds, where a link leads, or the kind.
+fn tree(dir: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(at) = open.pop() {
+        for entry in fs::read_dir(at).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            let name = entry
+                .path()
+                .strip_prefix(dir)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
+            let what = if kind.is_dir() {
+                open.push(entry.path());
+                "directory".to_owned()
+            } else if kind.is_file() {
+                format!(
+                    "file {}",
+                    String::from_utf8_lossy(&fs::read(entry.path()).unwrap())
+                )
+            } else if kind.is_symlink() {
+                format!("link {}", fs::read_link(entry.path()).unwrap().display())
+            } else {
+                "special".to_owned()
+            };
+            found.insert(name, what);
+        }
+    }
+    found
+}
+
+fn state(world: &World, at: &str) -> State {
+    see(&world.lens(), &path(at)).unwrap().state
+}
+
+fn carry(world: &World, steps: &[Step]) -> Result<(), Code> {
+    let changer = Changer::default();
+    let carried = changer.carry_out(steps, &world.lens(), || Ok(()));
+    carried.map_err(|error| error.code())
+}
+
+fn write(at: &str, content: &str, over: State) -> Step {
+    Step::Write {
+        path: path(at),
+        content: Bytes::copy_from_slice(content.as_bytes()),
+        over,
+        mode: None,
+        durability: Durability::default(),
+    }
+}
+
+fn remove(at: &str, what: State) -> Step {
+    Step::Remove {
+        path: path(at),
+        what,
+    }
+}
+
+fn make(at: &str) -> Step {
+    Step::MakeDirectory {
+        path: path(at),
+        mode: None,
+    }
+}
+
+fn relocate(from: &str, to: &str, what: State, over: State) -> Step {
+    Step::Move {
+        from: path(from),
+        to: path(to),
+        what,
+        over,
+    }
+}
+
+fn copy(from: &str, to: &str, what: State, over: State) -> Step {
+    Step::Copy {
+        from: path(from),
+        to: path(to),
+        what,
+        over,
+    }
+}
+
+fn file(content: &str) -> State {
+    State::of_file(content.as_bytes())
+}
+
+const FILES: [&str; 5] = [
+    "file root/f old",
+    "file root/g other",
+    "file root/d/a 1",
+    "file root/d/e/b 2",
+    "dir root/d/empty",
+];
+
+/// Carries `steps` out, compares, takes them back, compares again.
+#[track_caller]
+fn check(
+    steps: impl Fn(&World) -> Vec<Step>,
+    inverse: impl Fn(&World) -> Vec<Step>,
+    gone: &[&str],
+    come: &[(&str, &str)],
+) {
+    let world = World::new(&FILES);
+    let before = tree(&world.host("root"));
+    let mut expected = before.clone();
+    expected.retain(|name, _| !gone.contains(&name.as_str()));
+    expected.extend(
+        come.iter()
+            .map(|(name, what)| ((*name).to_owned(), (*what).to_owned())),
+    );
+    carry(&world, &steps(&world)).unwrap();
+    assert_eq!(tree(&world.host("root")), expected);
+    carry(&world, &inverse(&world)).unwrap();
+    assert_eq!(tree(&world.host("root")), before);
+}
+
+#[test]
+fn a_file_is_made_and_unmade_with_the_directories_above_it() {
+    check(
+        |_| {
+            vec![
+                make("/r/n"),
+                make("/r/n/m"),
+                write("/r/n/m/f", "new", State::Absent),
+            ]
+        },
+        |_| {
+            vec![
+                remove("/r/n/m/f", file("new")),
+                remove("/r/n/m", State::empty_directory()),
+                remove("/r/n", State::empty_directory()),
+            ]
+        },
+        &[],
+        &[
+            ("n", "directory"),
+            ("n/m", "directory"),
+            ("n/m/f", "file new"),
+        ],
+    );
+}
+
+#[test]
+fn a_file_is_replaced_and_restored() {
+    check(
+        |_| vec![write("/r/f", "new", file("old"))],
+        |_| vec![write("/r/f", "old", file("new"))],
+        &[],
+        &[("f", "file new")],
+    );
+}
+
+#[test]
+fn a_directory_is_moved_and_moved_back() {
+    check(
+        |world| {
+            vec![relocate(
+                "/r/d",
+                "/r/x",
+                state(world, "/r/d"),
+                State::Absent,
+            )]
+        },
+        |world| {
+            vec![relocate(
+                "/r/x",
+                "/r/d",
+                state(world, "/r/x"),
+                State::Absent,
+            )]
+        },
+        &["d", "d/a", "d/e", "d/e/b", "d/empty"],
+        &[
+            ("x", "directory"),
+            ("x/a", "file 1"),
+            ("x/e", "directory"),
+            ("x/e/b", "file 2"),
+            ("x/empty", "directory"),
+        ],
+    );
+}
+
+#[test]
+fn a_file_is_moved_over_another_and_both_come_back() {
+    check(
+        |_| vec![relocate("/r/f", "/r/g", file("old"), file("other"))],
+        |_| {
+            vec![
+                relocate("/r/g", "/r/f", file("old"), State::Absent),
+                write("/r/g", "other", State::Absent),
+            ]
+        },
+        &["f"],
+        &[("g", "file old")],
+    );
+}
+
+#[test]
+fn a_copy_has_the_state_of_its_original() {
+    check(
+        |world| {
+            vec![
+                copy("/r/d", "/r/x", state(world, "/r/d"), State::Absent),
+                copy("/r/f", "/r/y", file("old"), State::Absent),
+                copy("/r/f", "/r/g", file("old"), file("other")),
+            ]
+        },
+        |world| {
+            vec![
+                remove("/r/x", state(world, "/r/d")),
+                remove("/r/y", file("old")),
+                write("/r/g", "other", file("old")),
+            ]
+        },
+        &[],
+        &[
+            ("x", "directory"),
+            ("x/a", "file 1"),
+            ("x/e", "directory"),
+            ("x/e/b", "file 2"),
+            ("x/empty", "directory"),
+            ("y", "file old"),
+            ("g", "file old"),
+        ],
+    );
+}
+
+#[test]
+fn a_directory_is_removed_with_all_it_holds() {
+    let world = World::new(&FILES);
+    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    assert_eq!(
+        tree(&world.host("root")).keys().collect::<Vec<_>>(),
+        ["f", "g"]
+    );
+}
+
+/// Plans `step`, changes something, and checks that carrying it out then changes nothing.
+#[track_caller]
+fn check_stale(step: impl Fn(&World) -> Step, change: impl Fn(&Path)) {
+    let world = World::new(&FILES);
+    let step = step(&world);
+    change(&world.host("root"));
+    let before = tree(&world.host("root"));
+    assert_eq!(
+        carry(&world, &[make("/r/first"), step]),
+        Err(Code::StalePreview)
+    );
+    assert_eq!(tree(&world.host("root")), before);
+}
+
+#[test]
+fn nothing_is_changed_once_a_file_is_another() {
+    let rewrite = |root: &Path| fs::write(root.join("f"), "odd").unwrap();
+    check_stale(|_| write("/r/f", "new", file("old")), rewrite);
+    check_stale(|_| remove("/r/f", file("old")), rewrite);
+    check_stale(
+        |_| relocate("/r/f", "/r/x", file("old"), State::Absent),
+        rewrite,
+    );
+    check_stale(
+        |_| relocate("/r/g", "/r/f", file("other"), file("old")),
+        rewrite,
+    );
+    check_stale(
+        |_| copy("/r/f", "/r/x", file("old"), State::Absent),
+        rewrite,
+    );
+    check_stale(
+        |_| copy("/r/g", "/r/f", file("other"), file("old")),
+        rewrite,
+    );
+}
+
+#[test]
+fn nothing_is_changed_once_a_file_is_gone_or_of_another_kind() {
+    for change in [
+        |file: &Path| drop(file),
+        |file: &Path| fs::create_dir(file).unwrap(),
+        |file: &Path| symlink("g", file).unwrap(),
+        |file: &Path| {
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                file,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::RWXU,
+                0,
+            )
+            .unwrap()
+        },
+    ] {
+        let change = |root: &Path| {
+            fs::remove_file(root.join("f")).unwrap();
+            change(&root.join("f"));
+        };
+        check_stale(|_| write("/r/f", "new", file("old")), change);
+        check_stale(|_| remove("/r/f", file("old")), change);
+        check_stale(
+            |_| relocate("/r/f", "/r/x", file("old"), State::Absent),
+            change,
+        );
+        check_stale(|_| copy("/r/f", "/r/x", file("old"), State::Absent), change);
+    }
+}
+
+#[test]
+fn nothing_is_changed_once_something_stands_where_nothing_did() {
+    for change in [
+        |name: &Path| fs::write(name, "theirs").unwrap(),
+        |name: &Path| fs::create_dir(name).unwrap(),
+        |name: &Path| symlink("nowhere", name).unwrap(),
+    ] {
+        let change = |root: &Path| change(&root.join("x"));
+        check_stale(|_| write("/r/x", "new", State::Absent), change);
+        check_stale(|_| make("/r/x"), change);
+        check_stale(
+            |_| relocate("/r/f", "/r/x", file("old"), State::Absent),
+            change,
+        );
+        check_stale(
+            |world| relocate("/r/d", "/r/x", state(world, "/r/d"), State::Absent),
+            change,
+        );
+        check_stale(|_| copy("/r/f", "/r/x", file("old"), State::Absent), change);
+        check_stale(
+            |world| copy("/r/d", "/r/x", state(world, "/r/d"), State::Absent),
+            change,
+        );
+    }
+}
+
+#[test]
+fn nothing_is_changed_once_a_directory_holds_other_things() {
+    for change in [
+        |root: &Path| fs::write(root.join("d/e/new"), "").unwrap(),
+        |root: &Path| fs::write(root.join("d/e/b"), "3").unwrap(),
+        |root: &Path| fs::remove_dir(root.join("d/empty")).unwrap(),
+        |root: &Path| fs::rename(root.join("d/a"), root.join("d/A")).unwrap(),
+    ] {
+        check_stale(|world| remove("/r/d", state(world, "/r/d")), change);
+        check_stale(
+            |world| relocate("/r/d", "/r/x", state(world, "/r/d"), State::Absent),
+            change,
+        );
+        check_stale(
+            |world| copy("/r/d", "/r/x", state(world, "/r/d"), State::Absent),
+            change,
+        );
+    }
+}
+
+#[test]
+fn a_directory_that_became_a_link_is_not_passed() {
+    let world = World::new(&["file root/d/f old", "file outside/f old"]);
+    let before = file("old");
+    fs::rename(world.host("root/d"), world.host("root/e")).unwrap();
+    symlink(world.host("outside"), world.host("root/d")).unwrap();
+    for step in [
+        write("/r/d/f", "new", before.clone()),
+        remove("/r/d/f", before),
+        write("/r/d/n", "new", State::Absent),
+    ] {
+        assert!(carry(&world, &[step]).is_err());
+    }
+    assert_eq!(
+        tree(&world.host("outside")),
+        BTreeMap::from([("f".to_owned(), "file old".to_owned())])
+    );
+}
+
+#[test]
+fn a_link_is_moved_and_removed_itself() {
+    let world = World::new(&["file root/f old", "link root/l f", "link root/m f"]);
+    carry(
+        &world,
+        &[
+            relocate("/r/l", "/r/n", state(&world, "/r/l"), State::Absent),
+            remove("/r/m", state(&world, "/r/m")),
+        ],
+    )
+    .unwrap();
+    let expected = [("f", "file old"), ("n", "link f")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+    assert_eq!(tree(&world.host("root")), BTreeMap::from(expected));
+}
+
+#[test]
+fn a_removed_tree_takes_links_along_and_not_what_they_lead_to() {
+    let world = World::new(&[
+        "file root/d/f x",
+        "link root/d/l @/outside",
+        "file outside/kept y",
+    ]);
+    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    assert!(tree(&world.host("root")).is_empty());
+    assert_eq!(fs::read_to_string(world.host("outside/kept")).unwrap(), "y");
+}
+
+#[test]
+fn a_tree_with_links_is_not_copied() {
+    let world = World::new(&["file root/d/f x", "link root/d/l @/outside"]);
+    let step = copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent);
+    assert_eq!(carry(&world, &[step]), Err(Code::NotRegular));
+    assert_eq!(tree(&world.host("root")).len(), 3);
+}
+
+#[test]
+fn a_copy_is_never_more_open_than_its_original() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new(&["file root/d/f x", "dir root/d/e"]);
+    for (name, mode) in [("root/d", 0o750), ("root/d/e", 0o700), ("root/d/f", 0o4711)] {
+        fs::set_permissions(world.host(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    carry(
+        &world,
+        &[copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent)],
+    )
+    .unwrap();
+    let mode = |name: &str| fs::metadata(world.host(name)).unwrap().mode() & 0o7777;
+    assert_eq!(
+        (mode("root/x"), mode("root/x/e"), mode("root/x/f")),
+        (0o750, 0o700, 0o711)
+    );
+}
+
+#[test]
+fn a_revoked_call_changes_nothing() {
+    let world = World::new(&FILES);
+    let before = tree(&world.host("root"));
+    let revoked = || Err::<(), _>(CallError::new(Code::Cancelled, "revoked"));
+    for step in [
+        write("/r/f", "new", file("old")),
+        write("/r/x", "new", State::Absent),
+        make("/r/x"),
+        relocate("/r/f", "/r/x", file("old"), State::Absent),
+        copy("/r/f", "/r/x", file("old"), State::Absent),
+        copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent),
+        remove("/r/f", file("old")),
+        remove("/r/d", state(&world, "/r/d")),
+    ] {
+        let error = Changer::default()
+            .carry_out(&[step], &world.lens(), revoked)
+            .unwrap_err();
+        assert_eq!(error.code(), Code::Cancelled);
+        assert_eq!(tree(&world.host("root")), before);
+    }
+}
+
+#[test]
+fn a_failure_after_other_steps_says_how_many_were_made() {
+    let world = World::new(&FILES);
+    let steps = [
+        write("/r/x", "new", State::Absent),
+        write("/r/f", "new", file("odd")),
+    ];
+    let error = Changer::default()
+        .carry_out(&steps, &world.lens(), || Ok(()))
+        .unwrap_err();
+    assert_eq!(error.details()["done"], 1);
+}
+
+#[test]
+fn a_move_to_another_file_system_is_refused_with_a_way_out() {
+    if !testing::in_child(
+        "change::tests::a_move_to_another_file_system_is_refused_with_a_way_out",
+        ":",
+    ) {
+        return;
+    }
+    let mut world = World::new(&["file root/f old", "dir root/mnt"]);
+    world.crosses_mounts = true;
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "none"])
+        .arg(world.host("root/mnt"))
+        .status();
+    assert!(
+        mounted.unwrap().success(),
+        "these tests mount a tmpfs, so they run as root"
+    );
+    let step = relocate("/r/f", "/r/mnt/f", file("old"), State::Absent);
+    let error = Changer::default()
+        .carry_out(&[step], &world.lens(), || Ok(()))
+        .unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArguments);
+    assert!(error.message().contains("copy it, then delete"));
+    carry(
+        &world,
+        &[
+            copy("/r/f", "/r/mnt/f", file("old"), State::Absent),
+            remove("/r/f", file("old")),
+        ],
+    )
+    .unwrap();
+    assert_eq!(fs::read_to_string(world.host("root/mnt/f")).unwrap(), "old");
+}
+
+#[test]
+fn a_mount_inside_a_tree_is_neither_entered_nor_emptied() {
+    if !testing::in_child(
+        "change::tests::a_mount_inside_a_tree_is_neither_entered_nor_emptied",
+        ":",
+    ) {
+        return;
+    }
+    let world = World::new(&["file root/d/f old", "dir root/d/mnt"]);
+    let mount = world.host("root/d/mnt");
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "none"])
+        .arg(&mount)
+        .status();
+    assert!(
+        mounted.unwrap().success(),
+        "these tests mount a tmpfs, so they run as root"
+    );
+    fs::write(mount.join("theirs"), "x").unwrap();
+    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    assert_eq!(seen.unwrap_err(), Code::NotRegular);
+    assert_eq!(fs::read_to_string(mount.join("theirs")).unwrap(), "x");
+}
+
+#[test]
+fn a_deep_tree_goes_with_few_descriptors_and_too_deep_a_one_is_refused() {
+    let world = World::new(&[]);
+    let deep = |levels: usize| vec!["d"; levels].join("/");
+    fs::create_dir_all(world.host("root").join(deep(200))).unwrap();
+    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    assert!(tree(&world.host("root")).is_empty());
+    fs::create_dir_all(world.host("root").join(deep(300))).unwrap();
+    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    assert_eq!(seen.unwrap_err(), Code::TooLarge);
+}
+
+#[test]
+fn a_name_that_no_path_can_express_stops_the_call() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new(&["file root/d/f x"]);
+    let name = std::ffi::OsStr::from_bytes(b"\xff\n");
+    fs::write(world.host("root/d").join(name), "").unwrap();
+    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    assert_eq!(seen.unwrap_err(), Code::PermissionDenied);
+}
+
+#[test]
+fn who_may_not_read_a_file_learns_only_whether_it_changed() {
+    let changer = Changer::default();
+    let veiled = |content: &str| changer.entry(&file(content), false).unwrap();
+    assert_eq!(veiled("a"), veiled("a"));
+    assert_ne!(veiled("a"), veiled("b"));
+    assert_ne!(
+        veiled("a"),
+        Changer::default().entry(&file("a"), false).unwrap()
+    );
+    let Entry::File { hash, bytes } = veiled("a") else {
+        panic!("a file stays a file");
+    };
+    assert_ne!(hash, ContentHash::of(b"a"));
+    assert_eq!(bytes, 0);
+    assert_eq!(changer.entry(&file("a"), true).unwrap(), file("a").entry());
+}
+
+#[test]
+fn racing_creators_of_one_name_make_one_file() {
+    let world = World::new(&[]);
+    let made: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                let world = world.host("root");
+                scope.spawn(move || {
+                    let dir = fs::File::open(world).unwrap();
+                    let staged = crate::replace::Staged::new_file(
+                        std::os::fd::AsFd::as_fd(&dir),
+                        format!("{number}").as_bytes(),
+                        None,
+                    );
+                    usize::from(staged.unwrap().create("one", Durability::Ordered).is_ok())
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert_eq!((made, tree(&world.host("root")).len()), (1, 1));
+    assert!(world.lens().shows(&path("/r/one")));
+}

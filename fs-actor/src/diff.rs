@@ -1,0 +1,363 @@
+//! Old and new text in, hunks out; the same input always gives the same hunks, and soon.
+
+use std::collections::HashMap;
+
+use bailiwick::{FileDiff, Hunk, HunkLine};
+use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
+
+/// Lines of context around a change.
+const CONTEXT: usize = 3;
+/// Above this many changed lines a change is one hunk that removes all and adds all. A time limit
+/// would give other hunks on a busy machine, and with them another preview token.
+const MAX_FINE_LINES: usize = 20_000;
+/// Above this many bytes or lines a change is only counted.
+const MAX_SHOWN_BYTES: usize = 4 << 20;
+const MAX_SHOWN_LINES: usize = 100_000;
+
+/// How `new` differs from `old`; content that is not UTF-8 or too large is only counted.
+pub(crate) fn of_bytes(old: &[u8], new: &[u8]) -> FileDiff {
+    match (std::str::from_utf8(old), std::str::from_utf8(new)) {
+        (Ok(old), Ok(new)) if !old.contains('\0') && !new.contains('\0') => of(old, new),
+        _ => FileDiff {
+            binary: true,
+            ..FileDiff::default()
+        },
+    }
+}
+
+/// What someone who may not read the old content may know of the difference.
+pub(crate) fn hidden() -> FileDiff {
+    FileDiff {
+        hidden: true,
+        ..FileDiff::default()
+    }
+}
+
+/// How `new` differs from `old`. Applying the hunks to `old` gives `new`, unless they are left out as too large.
+pub(crate) fn of(old: &str, new: &str) -> FileDiff {
+    if old == new {
+        return FileDiff::default();
+    }
+    let window = Window::around_the_change(old, new);
+    let shown = window.old.len().max(window.new.len());
+    if shown > MAX_SHOWN_BYTES
+        || line_count(window.old).max(line_count(window.new)) > MAX_SHOWN_LINES
+    {
+        return FileDiff {
+            added: line_count(window.new),
+            removed: line_count(window.old),
+            binary: true,
+            ..FileDiff::default()
+        };
+    }
+    let (old, new) = (Lines::of(window.old), Lines::of(window.new));
+    let ops = ops(&old, &new);
+    let mut diff = FileDiff::default();
+    for group in group_diff_ops(ops, CONTEXT) {
+        let hunk = hunk(&group, &old, &new, window.lines_before);
+        diff.added += hunk.lines.iter().filter(|line| line.op == '+').count();
+        diff.removed += hunk.lines.iter().filter(|line| line.op == '-').count();
+        diff.hunks.push(hunk);
+    }
+    diff
+}
+
+/// What is left of both texts without their common beginning and end, but with the context around the change.
+struct Window<'t> {
+    old: &'t str,
+    new: &'t str,
+    lines_before: usize,
+}
+
+impl<'t> Window<'t> {
+    fn around_the_change(old: &'t str, new: &'t str) -> Self {
+        let same = |(a, b): &(u8, u8)| a == b;
+        let before = old.bytes().zip(new.bytes()).take_while(same).count();
+        let begin = lines_back(old, before, CONTEXT + 1);
+        let rest = old.len().min(new.len()) - before;
+        let backward = old.bytes().rev().zip(new.bytes().rev());
+        let after = backward.take(rest).take_while(same).count();
+        // The cut must be the same number of bytes in both texts, so it is looked for in one.
+        let end = old.len() - lines_on(old, old.len() - after, CONTEXT + 1);
+        Self {
+            old: old.get(begin..old.len() - end).unwrap_or_default(),
+            new: new.get(begin..new.len() - end).unwrap_or_default(),
+            lines_before: old.get(..begin).map_or(0, line_count),
+        }
+    }
+}
+
+/// The offset of the line start `lines` line ends before `at`.
+fn lines_back(text: &str, at: usize, lines: usize) -> usize {
+    let head = text.as_bytes().get(..at).unwrap_or_default();
+    let ends = head.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
+    ends.map(|(end, _)| end + 1).nth(lines - 1).unwrap_or(0)
+}
+
+/// The offset after `lines` line ends from `at` on.
+fn lines_on(text: &str, at: usize, lines: usize) -> usize {
+    let tail = text.as_bytes().get(at..).unwrap_or_default();
+    let mut ends = tail.iter().enumerate().filter(|(_, b)| **b == b'\n');
+    ends.nth(lines - 1)
+        .map_or(text.len(), |(end, _)| at + end + 1)
+}
+
+fn line_count(text: &str) -> usize {
+    let ends = text.bytes().filter(|byte| *byte == b'\n').count();
+    ends + usize::from(!text.is_empty() && !text.ends_with('\n'))
+}
+
+struct Lines<'t>(Vec<&'t str>);
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Self {
+        Self(text.split_inclusive('\n').collect())
+    }
+
+    fn get(&self, range: std::ops::Range<usize>) -> &[&'t str] {
+        self.0.get(range).unwrap_or_default()
+    }
+}
+
+fn ops(old: &Lines<'_>, new: &Lines<'_>) -> Vec<DiffOp> {
+    if old.0.len() + new.0.len() > MAX_FINE_LINES {
+        return coarse(old, new);
+    }
+    let mut known = HashMap::new();
+    let old = numbers(&mut known, old);
+    let new = numbers(&mut known, new);
+    capture_diff_slices(Algorithm::Myers, &old, &new)
+}
+
+/// Equal lines get equal numbers, so that a line is read once and not once per comparison.
+fn numbers<'t>(known: &mut HashMap<&'t str, usize>, lines: &Lines<'t>) -> Vec<usize> {
+    let mut number = |line| {
+        let next = known.len();
+        *known.entry(line).or_insert(next)
+    };
+    lines.0.iter().map(|line| number(*line)).collect()
+}
+
+fn coarse(old: &Lines<'_>, new: &Lines<'_>) -> Vec<DiffOp> {
+    let same = |(a, b): &(&&str, &&str)| a == b;
+    let before = old.0.iter().zip(&new.0).take_while(same).count();
+    let rest = old.0.len().min(new.0.len()) - before;
+    let backward = old.0.iter().rev().zip(new.0.iter().rev());
+    let after = backward.take(rest).take_while(same).count();
+    vec![
+        DiffOp::Equal {
+            old_index: 0,
+            new_index: 0,
+            len: before,
+        },
+        DiffOp::Replace {
+            old_index: before,
+            old_len: old.0.len() - before - after,
+            new_index: before,
+            new_len: new.0.len() - before - after,
+        },
+        DiffOp::Equal {
+            old_index: old.0.len() - after,
+            new_index: new.0.len() - after,
+            len: after,
+        },
+    ]
+}
+
+fn hunk(group: &[DiffOp], old: &Lines<'_>, new: &Lines<'_>, lines_before: usize) -> Hunk {
+    let mut hunk = Hunk {
+        old_start: 0,
+        old_lines: 0,
+        new_start: 0,
+        new_lines: 0,
+        lines: Vec::new(),
+    };
+    for op in group {
+        let (tag, removed, added) = op.as_tag_tuple();
+        let equal = tag == similar::DiffTag::Equal;
+        let mut push = |op, lines: &[&str]| {
+            hunk.lines.extend(lines.iter().map(|line| HunkLine {
+                op,
+                text: (*line).to_owned(),
+            }));
+        };
+        hunk.old_lines += removed.len();
+        hunk.new_lines += added.len();
+        if equal {
+            push(' ', old.get(removed));
+        } else {
+            push('-', old.get(removed));
+            push('+', new.get(added));
+        }
+    }
+    if let Some(first) = group.first() {
+        hunk.old_start = start(first.old_range().start, hunk.old_lines, lines_before);
+        hunk.new_start = start(first.new_range().start, hunk.new_lines, lines_before);
+    }
+    hunk
+}
+
+/// A side without lines is named by the line before it, as `patch` expects.
+fn start(index: usize, lines: usize, lines_before: usize) -> usize {
+    lines_before + index + usize::from(lines > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::{Duration, Instant};
+
+    /// Carries the hunks out, checking each kept and removed line against the old text.
+    fn apply(old: &str, diff: &FileDiff) -> String {
+        let old: Vec<&str> = old.split_inclusive('\n').collect();
+        let (mut at, mut new) = (0, Vec::<&str>::new());
+        for hunk in &diff.hunks {
+            let start = hunk.old_start - usize::from(hunk.old_lines > 0);
+            new.extend(&old[at..start]);
+            assert_eq!(hunk.new_start, new.len() + usize::from(hunk.new_lines > 0));
+            let length = new.len();
+            at = start;
+            for line in &hunk.lines {
+                if line.op != '+' {
+                    assert_eq!(old[at], line.text);
+                    at += 1;
+                }
+                if line.op != '-' {
+                    new.push(&line.text);
+                }
+            }
+            assert_eq!(
+                (at - start, new.len() - length),
+                (hunk.old_lines, hunk.new_lines)
+            );
+        }
+        new.extend(&old[at..]);
+        new.concat()
+    }
+
+    #[track_caller]
+    fn check(old: &str, new: &str, expected: &[(usize, usize, usize, usize, &str)]) {
+        let diff = of(old, new);
+        assert_eq!(apply(old, &diff), new);
+        let shown: Vec<_> = diff
+            .hunks
+            .iter()
+            .map(|hunk| {
+                let lines = hunk
+                    .lines
+                    .iter()
+                    .map(|line| format!("{}{}", line.op, line.text));
+                (
+                    hunk.old_start,
+                    hunk.old_lines,
+                    hunk.new_start,
+                    hunk.new_lines,
+                    lines.collect::<String>(),
+                )
+            })
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(a, b, c, d, e)| (*a, *b, *c, *d, (*e).to_owned()))
+            .collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn three_lines_of_context_stand_around_a_change() {
+        check(
+            "1\n2\n3\n4\n5\n6\n7\n8\n9\n",
+            "1\n2\n3\n4\nfive\n6\n7\n8\n9\n",
+            &[(2, 7, 2, 7, " 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n")],
+        );
+    }
+
+    #[test]
+    fn an_empty_side_is_named_by_the_line_before_it() {
+        check("", "a\nb\n", &[(0, 0, 1, 2, "+a\n+b\n")]);
+        check("a\n", "", &[(1, 1, 0, 0, "-a\n")]);
+        check("same\n", "same\n", &[]);
+    }
+
+    #[test]
+    fn line_ends_and_a_missing_last_one_are_changes_of_their_line() {
+        check("a\r\nb\n", "a\nb\n", &[(1, 2, 1, 2, "-a\r\n+a\n b\n")]);
+        check("a\nb", "a\nb\n", &[(1, 2, 1, 2, " a\n-b+b\n")]);
+    }
+
+    #[test]
+    fn binary_content_has_no_hunks_and_text_has() {
+        assert!(of_bytes(b"a\0", b"b").binary);
+        assert!(of_bytes(b"\xff", b"b").binary);
+        assert_eq!(of_bytes(b"a", b"b").hunks.len(), 1);
+    }
+
+    #[test]
+    fn a_hundred_thousand_shuffled_lines_end_soon() {
+        let mut seed = 7_u32;
+        let mut letters = |count: usize| -> String {
+            let mut line = || {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if seed >> 31 == 0 { "a\n" } else { "b\n" }
+            };
+            (0..count).map(|_| line()).collect()
+        };
+        for count in [MAX_FINE_LINES / 2, 99_999] {
+            let (old, new) = (letters(count), letters(count));
+            let begun = Instant::now();
+            let diff = of(&old, &new);
+            assert!(
+                begun.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                begun.elapsed()
+            );
+            assert_eq!(apply(&old, &diff), new);
+        }
+    }
+
+    #[test]
+    fn nothing_in_common_ends_soon() {
+        let lines = |tag: &str| -> String {
+            (0..MAX_FINE_LINES / 2)
+                .map(|n| format!("{tag}{n}\n"))
+                .collect()
+        };
+        let begun = Instant::now();
+        let diff = of(&lines("a"), &lines("b"));
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(
+            (diff.added, diff.removed),
+            (MAX_FINE_LINES / 2, MAX_FINE_LINES / 2)
+        );
+    }
+
+    #[test]
+    fn a_change_too_large_to_show_is_counted() {
+        let old = "x".repeat(MAX_SHOWN_BYTES + 1);
+        let diff = of(&old, "y\nz");
+        assert_eq!(
+            (diff.binary, diff.removed, diff.added, diff.hunks.len()),
+            (true, 1, 2, 0)
+        );
+    }
+
+    proptest! {
+        #![proptest_config(crate::testing::laws())]
+        #[test]
+        fn the_hunks_of_a_diff_make_the_new_text(old in "([ab]?\r?\n){0,40}[ab]?", new in "([ab]?\r?\n){0,40}[ab]?") {
+            prop_assert_eq!(apply(&old, &of(&old, &new)), new);
+        }
+
+        #[test]
+        fn a_change_in_a_long_text_is_found_where_it_is(before in 0_usize..30, after in 0_usize..30, old in "[ab\n]{0,6}", new in "[ab\n]{0,6}") {
+            let text = |middle: &str| format!("{}{middle}{}", "p\n".repeat(before), "s\n".repeat(after));
+            let (old, new) = (text(&old), text(&new));
+            prop_assert_eq!(apply(&old, &of(&old, &new)), new);
+        }
+    }
+}

@@ -1,0 +1,723 @@
+//! A text and edits in, the edited text out, with the way each edit was matched; or the text as it was and the reason.
+
+mod locate;
+mod nearest;
+mod patch;
+
+use crate::text::Text;
+
+pub(crate) use nearest::Nearest;
+pub(crate) use patch::PatchError;
+
+/// Line numbers shown of many.
+const SHOWN: usize = 20;
+
+/// Old text to replace, and what to put in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub(crate) old: String,
+    pub(crate) new: String,
+    pub(crate) places: Places,
+}
+
+/// Which of the places where the old text stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Places {
+    /// The only one; it is an error if there are more.
+    #[default]
+    Only,
+    /// This one, counted from 1.
+    Nth(usize),
+    /// All of them, and there must be this many.
+    Exactly(usize),
+    /// All of them.
+    All,
+}
+
+/// How old text was found.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Byte for byte.
+    Exact,
+    /// All but the line endings, which stayed those of the file.
+    LineEndings,
+    /// Whole lines, all but indentation and trailing blanks; the new lines were indented as the file is.
+    Whitespace,
+}
+
+/// What became of one edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) strategy: Strategy,
+    /// How many places were replaced.
+    pub(crate) count: usize,
+    /// The lines of the old text where they begin, the first few.
+    pub(crate) lines: Vec<usize>,
+}
+
+/// The edited text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edited {
+    pub(crate) text: String,
+    /// One for each edit, in order.
+    pub(crate) applied: Vec<Applied>,
+}
+
+/// Why no edit was made. Edits are numbered from 1.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum EditError {
+    /// There is no old text.
+    #[error(
+        "edit {0} has an empty old_text; to add to a file use `write_file` with mode append, or name the text beside the new one"
+    )]
+    Empty(usize),
+    /// Old and new are the same.
+    #[error("old_text and new_text of edit {0} are the same, so it would change nothing")]
+    Same(usize),
+    /// The old text is nowhere.
+    #[error("the old_text of edit {edit} does not occur in the file{}", nearest::sentence(.nearest.as_ref()))]
+    NoMatch {
+        edit: usize,
+        nearest: Option<Nearest>,
+    },
+    /// The old text is in several places.
+    #[error("the old_text of edit {edit} occurs {total} times, at lines {}; add lines around it, or set `occurrence` or `replace_all`", listed(.lines, *.total))]
+    Ambiguous {
+        edit: usize,
+        lines: Vec<usize>,
+        total: usize,
+    },
+    /// The old text is not there as often as was said.
+    #[error("the old_text of edit {edit} occurs {total} times, at lines {}, not {wanted} as was asked", listed(.lines, *.total))]
+    Count {
+        edit: usize,
+        wanted: usize,
+        lines: Vec<usize>,
+        total: usize,
+    },
+    /// Two edits want to change the same text.
+    #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
+    Overlap {
+        first: usize,
+        second: usize,
+        line: usize,
+    },
+    /// The result would be larger than a file may be.
+    #[error("the file would have {bytes} bytes, more than the {limit} allowed")]
+    TooLarge { bytes: usize, limit: usize },
+}
+
+/// A stretch of the text, and what takes its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replacement {
+    start: usize,
+    end: usize,
+    with: String,
+}
+
+/// Makes all `edits`, or none. Each is matched against the text as it was, so their order does not matter.
+///
+/// `pause` is asked between edits whether to go on.
+pub(crate) fn apply<E: From<EditError>>(
+    text: &Text<'_>,
+    edits: &[Edit],
+    limit: usize,
+    mut pause: impl FnMut() -> Result<(), E>,
+) -> Result<Edited, E> {
+    let source = locate::Source::of(text);
+    let mut replacements = Vec::new();
+    let mut applied = Vec::with_capacity(edits.len());
+    let mut size = text.as_str().len();
+    for (index, edit) in edits.iter().enumerate() {
+        pause()?;
+        let (done, found) = place(&source, index + 1, edit)?;
+        let gone: usize = found.iter().map(|found| found.end - found.start).sum();
+        // Counted before it is built: many places times a long text must not fill the memory.
+        let come = found.len().saturating_mul(edit.new.len());
+        size = size.saturating_add(come).saturating_sub(gone);
+        within(size, limit)?;
+        let built = found.iter().map(|found| found.replacement(edit, text));
+        replacements.extend(built.map(|replacement| (index + 1, replacement)));
+        applied.push(done);
+    }
+    let text = splice(text, replacements)?;
+    within(text.len(), limit)?;
+    Ok(Edited { text, applied })
+}
+
+/// Makes the changes of a unified patch, or none of them.
+pub(crate) fn apply_patch(
+    text: &Text<'_>,
+    patch: &str,
+    limit: usize,
+) -> Result<Edited, PatchError> {
+    let source = locate::Source::of(text);
+    let mut replacements = Vec::new();
+    let mut applied = Vec::new();
+    for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
+        let found = patch::place(&source, hunk, index + 1)?;
+        applied.push(Applied {
+            strategy: found.strategy,
+            count: 1,
+            lines: vec![text.number_of(found.start)],
+        });
+        let replacement = found.replacement(&hunk.edit, text);
+        replacements.push((index + 1, replacement));
+    }
+    let text = splice(text, replacements)?;
+    within(text.len(), limit)?;
+    Ok(Edited { text, applied })
+}
+
+fn within(bytes: usize, limit: usize) -> Result<(), EditError> {
+    if bytes > limit {
+        return Err(EditError::TooLarge { bytes, limit });
+    }
+    Ok(())
+}
+
+/// Finds the places that `edit` names.
+fn place(
+    source: &locate::Source<'_>,
+    number: usize,
+    edit: &Edit,
+) -> Result<(Applied, Vec<locate::Found>), EditError> {
+    if edit.old.is_empty() {
+        return Err(EditError::Empty(number));
+    }
+    if edit.old == edit.new {
+        return Err(EditError::Same(number));
+    }
+    let found = source.locate(&edit.old, &edit.new);
+    let total = found.len();
+    let first_lines = || -> Vec<usize> {
+        let starts = found.iter().map(|found| found.start);
+        starts
+            .map(|at| source.text.number_of(at))
+            .take(SHOWN)
+            .collect()
+    };
+    let count_is = |wanted| EditError::Count {
+        edit: number,
+        wanted,
+        lines: first_lines(),
+        total,
+    };
+    match edit.places {
+        _ if total == 0 => {
+            return Err(EditError::NoMatch {
+                edit: number,
+                nearest: nearest::find(source.text, &edit.old),
+            });
+        }
+        Places::Only if total > 1 => {
+            return Err(EditError::Ambiguous {
+                edit: number,
+                lines: first_lines(),
+                total,
+            });
+        }
+        Places::Nth(nth) if nth == 0 || nth > total => return Err(count_is(nth)),
+        Places::Exactly(wanted) if wanted != total => return Err(count_is(wanted)),
+        Places::Only | Places::Nth(_) | Places::Exactly(_) | Places::All => {}
+    }
+    let chosen: Vec<_> = match edit.places {
+        Places::Nth(nth) => found.into_iter().skip(nth - 1).take(1).collect(),
+        Places::Only | Places::Exactly(_) | Places::All => locate::disjoint(found),
+    };
+    let lines = chosen
+        .iter()
+        .map(|found| source.text.number_of(found.start));
+    let applied = Applied {
+        strategy: locate::weakest(&chosen),
+        count: chosen.len(),
+        lines: lines.take(SHOWN).collect(),
+    };
+    Ok((applied, chosen))
+}
+
+/// Puts every replacement in, each tagged with its edit; refuses those that touch the same text.
+fn splice(
+    text: &Text<'_>,
+    mut replacements: Vec<(usize, Replacement)>,
+) -> Result<String, EditError> {
+    replacements.sort_by_key(|(edit, replacement)| (replacement.start, replacement.end, *edit));
+    let source = text.as_str();
+    let mut out = String::with_capacity(source.len());
+    let (mut at, mut last) = (0, None);
+    for (edit, replacement) in &replacements {
+        if let Some(last) = last.filter(|_| replacement.start < at) {
+            return Err(EditError::Overlap {
+                first: (*edit).min(last),
+                second: (*edit).max(last),
+                line: text.number_of(replacement.start),
+            });
+        }
+        out.push_str(source.get(at..replacement.start).unwrap_or_default());
+        out.push_str(&replacement.with);
+        (at, last) = (replacement.end, Some(*edit));
+    }
+    out.push_str(source.get(at..).unwrap_or_default());
+    Ok(out)
+}
+
+fn listed(lines: &[usize], total: usize) -> String {
+    let shown: Vec<_> = lines.iter().map(usize::to_string).collect();
+    let more = if total > lines.len() { ", ..." } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Strategy, *};
+    use proptest::prelude::*;
+    use std::time::{Duration, Instant};
+
+    fn edit(old: &str, new: &str) -> Edit {
+        Edit {
+            old: old.into(),
+            new: new.into(),
+            places: Places::Only,
+        }
+    }
+
+    fn made(text: &str, edits: &[Edit]) -> Result<Edited, EditError> {
+        apply(&Text::of(text), edits, 1 << 20, || Ok(()))
+    }
+
+    #[track_caller]
+    fn check(text: &str, old: &str, new: &str, expected: &str, strategy: Strategy) {
+        let edited = made(text, &[edit(old, new)]).unwrap();
+        assert_eq!(edited.text, expected);
+        assert_eq!(edited.applied[0].strategy, strategy);
+    }
+
+    #[track_caller]
+    fn check_refused(text: &str, edits: &[Edit], expected: &EditError) {
+        assert_eq!(made(text, edits).as_ref(), Err(expected));
+    }
+
+    #[test]
+    fn a_fragment_inside_a_line_matches() {
+        check(
+            "let a = 1;\n",
+            "= 1",
+            "= 2",
+            "let a = 2;\n",
+            Strategy::Exact,
+        );
+        check("a b\nc d\n", "b\nc", "x\ny", "a x\ny d\n", Strategy::Exact);
+    }
+
+    #[test]
+    fn line_feeds_match_crlf_and_new_lines_take_it_over() {
+        let text = "a\r\nb\r\nc\r\n";
+        check(
+            text,
+            "a\nb\n",
+            "a\nx\ny\n",
+            "a\r\nx\r\ny\r\nc\r\n",
+            Strategy::LineEndings,
+        );
+        check(text, "b", "b\nb2", "a\r\nb\r\nb2\r\nc\r\n", Strategy::Exact);
+        check(text, "\nb", "", "a\r\nc\r\n", Strategy::LineEndings);
+        check(text, "b\n", "", "a\r\nc\r\n", Strategy::LineEndings);
+    }
+
+    #[test]
+    fn mixed_endings_stay_where_lines_stay() {
+        check(
+            "a\r\nb\nc\r\nd",
+            "a\nb\nc\n",
+            "a\nB\nc\n",
+            "a\r\nB\nc\r\nd",
+            Strategy::LineEndings,
+        );
+        check(
+            "a\nb\r\n",
+            "a\nb\n",
+            "a\nx\nb\n",
+            "a\nx\r\nb\r\n",
+            Strategy::LineEndings,
+        );
+    }
+
+    #[test]
+    fn endings_that_are_asked_for_are_written_as_asked() {
+        check("a\nb\n", "a\n", "a\r\n", "a\r\nb\n", Strategy::Exact);
+        check("a\r\nb\r\n", "a\r\n", "a\n", "a\nb\r\n", Strategy::Exact);
+        check(
+            "a\nb\n",
+            "a\r\nb\r\n",
+            "x\r\n",
+            "x\n",
+            Strategy::LineEndings,
+        );
+    }
+
+    #[test]
+    fn half_a_crlf_is_never_taken_away() {
+        let error = made("a\r\nb\r\n", &[edit("a\r", "x")]).unwrap_err();
+        assert!(matches!(error, EditError::NoMatch { .. }));
+        check("50%\r100%\n", "50%\r", "", "100%\n", Strategy::Exact);
+    }
+
+    #[test]
+    fn classic_line_ends_match_and_stay() {
+        check(
+            "a\rb\rc\r",
+            "a\nb\n",
+            "a\nx\n",
+            "a\rx\rc\r",
+            Strategy::LineEndings,
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_stays() {
+        check(
+            "\u{feff}a\nb\n",
+            "a\n",
+            "x\n",
+            "\u{feff}x\nb\n",
+            Strategy::Exact,
+        );
+        check(
+            "\u{feff}  a\nb\n",
+            "a\nb",
+            "x\nb",
+            "\u{feff}  x\nb\n",
+            Strategy::Exact,
+        );
+    }
+
+    #[test]
+    fn new_lines_are_indented_as_the_file_is() {
+        check(
+            "fn f() {\n        if a {\n            b();\n        }\n}\n",
+            "if a {\n    b();\n}\n",
+            "if a {\n    b();\n    c();\n}\n",
+            "fn f() {\n        if a {\n            b();\n            c();\n        }\n}\n",
+            Strategy::Whitespace,
+        );
+        check(
+            "\tif a {\n\t\tb();\n\t}\n",
+            "    if a {\n        b();\n    }",
+            "    if a {\n        b();\n            c();\n    }",
+            "\tif a {\n\t\tb();\n\t\t\tc();\n\t}\n",
+            Strategy::Whitespace,
+        );
+    }
+
+    #[test]
+    fn lines_that_stay_keep_their_trailing_blanks() {
+        check(
+            "a  \nb\t\nc\n",
+            "a\nb\nc\n",
+            "a\nB\nc\n",
+            "a  \nB\nc\n",
+            Strategy::Whitespace,
+        );
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_stays_without() {
+        check("a\nb", "b\n", "c\n", "a\nc", Strategy::Whitespace);
+        check("a\nb", "b", "c", "a\nc", Strategy::Exact);
+        check("a\nb", "a\n", "", "b", Strategy::Exact);
+    }
+
+    #[test]
+    fn indentation_without_one_rule_does_not_match() {
+        let error = made("  a\n      b\n", &[edit("a\nb\n", "a\nc\n")]).unwrap_err();
+        assert!(matches!(error, EditError::NoMatch { edit: 1, .. }));
+        check(
+            "  a\n  b\n",
+            "a\nb\n",
+            "a\nc\n",
+            "  a\n  c\n",
+            Strategy::Whitespace,
+        );
+    }
+
+    #[test]
+    fn similar_text_is_never_edited_and_shown_instead() {
+        let text = "fn one() {}\nfn compute_total(items: &[Item]) -> u64 {\n    0\n}\n";
+        let error = made(
+            text,
+            &[edit("fn compute_totl(items: &[Item]) -> u64 {", "x")],
+        )
+        .unwrap_err();
+        let EditError::NoMatch {
+            nearest: Some(nearest),
+            ..
+        } = &error
+        else {
+            panic!("{error:?}");
+        };
+        assert_eq!((nearest.first_line, nearest.last_line), (2, 2));
+        assert!(nearest.similarity > 90);
+        assert!(error.to_string().contains("+fn compute_total(items"));
+        assert_eq!(
+            made(text, &[edit("@@@@", "x")]),
+            Err(EditError::NoMatch {
+                edit: 1,
+                nearest: None
+            })
+        );
+    }
+
+    #[test]
+    fn an_ambiguous_match_names_every_line() {
+        let text = "a\nx\nb\nx\nx\n";
+        check_refused(
+            text,
+            &[edit("x", "y")],
+            &EditError::Ambiguous {
+                edit: 1,
+                lines: vec![2, 4, 5],
+                total: 3,
+            },
+        );
+        let many = "x\n".repeat(100);
+        let error = made(&many, &[edit("x\n", "y\n")]).unwrap_err();
+        assert_eq!(
+            error,
+            EditError::Ambiguous {
+                edit: 1,
+                lines: (1..=20).collect(),
+                total: 100
+            }
+        );
+        assert!(error.to_string().contains("20, ...;"));
+        check_refused(
+            "aaa",
+            &[edit("aa", "b")],
+            &EditError::Ambiguous {
+                edit: 1,
+                lines: vec![1, 1],
+                total: 2,
+            },
+        );
+    }
+
+    #[test]
+    fn places_that_differ_in_what_cannot_be_seen_are_ambiguous() {
+        let text = "a\nb\n--\na\r\nb\r\n";
+        check_refused(
+            text,
+            &[edit("a\nb", "c")],
+            &EditError::Ambiguous {
+                edit: 1,
+                lines: vec![1, 4],
+                total: 2,
+            },
+        );
+    }
+
+    #[test]
+    fn one_place_or_all_or_so_many_can_be_asked_for() {
+        let with = |places| {
+            made(
+                "x\nx\r\nx",
+                &[Edit {
+                    places,
+                    ..edit("x", "y\nz")
+                }],
+            )
+        };
+        assert_eq!(with(Places::All).unwrap().text, "y\nz\ny\r\nz\r\ny\r\nz");
+        assert_eq!(with(Places::Exactly(3)).unwrap().applied[0].count, 3);
+        assert_eq!(with(Places::Nth(1)).unwrap().text, "y\nz\nx\r\nx");
+        let lines = vec![1, 2, 3];
+        let count = |wanted| EditError::Count {
+            edit: 1,
+            wanted,
+            lines: lines.clone(),
+            total: 3,
+        };
+        assert_eq!(with(Places::Exactly(2)), Err(count(2)));
+        assert_eq!(with(Places::Nth(4)), Err(count(4)));
+        assert_eq!(with(Places::Nth(0)), Err(count(0)));
+    }
+
+    #[test]
+    fn edits_that_change_nothing_are_refused() {
+        check_refused("a", &[edit("", "b")], &EditError::Empty(1));
+        check_refused(
+            "a b",
+            &[edit("a", "x"), edit("b", "b")],
+            &EditError::Same(2),
+        );
+        let edited = made("  a\n", &[edit("a\n", "a \n")]).unwrap();
+        assert_eq!(edited.text, "  a \n");
+    }
+
+    #[test]
+    fn edits_that_touch_the_same_text_are_refused_and_neighbours_are_not() {
+        let overlap = EditError::Overlap {
+            first: 1,
+            second: 2,
+            line: 1,
+        };
+        check_refused("abc\n", &[edit("ab", "x"), edit("bc", "y")], &overlap);
+        check_refused("abc\n", &[edit("bc", "y"), edit("abc\n", "x")], &overlap);
+        assert_eq!(
+            made("abc", &[edit("bc", "y"), edit("a", "x")])
+                .unwrap()
+                .text,
+            "xy"
+        );
+    }
+
+    #[test]
+    fn the_result_is_measured_before_it_is_built() {
+        let all = Edit {
+            places: Places::All,
+            ..edit("x", &"y".repeat(1 << 10))
+        };
+        let error = made(&"x".repeat(1 << 12), &[all]).unwrap_err();
+        assert_eq!(
+            error,
+            EditError::TooLarge {
+                bytes: 1 << 22,
+                limit: 1 << 20
+            }
+        );
+    }
+
+    #[test]
+    fn hostile_texts_end_soon() {
+        let begun = Instant::now();
+        let text = "a\n".repeat(200_000);
+        let old = format!("{}b\n", " a\n".repeat(50_000));
+        assert!(matches!(
+            made(&text, &[edit(&old, "c")]),
+            Err(EditError::NoMatch { .. })
+        ));
+        let old = " a\n".repeat(50_000);
+        assert!(made(&text, &[edit(&old, "c")]).is_err());
+        let wide = "ab".repeat(1 << 20);
+        assert!(made(&wide, &[edit(&format!("{}c", "ab".repeat(1 << 18)), "d")]).is_err());
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+
+    #[track_caller]
+    fn check_patch(text: &str, patch: &str, expected: Result<&str, &PatchError>) {
+        let edited = apply_patch(&Text::of(text), patch, 1 << 20);
+        assert_eq!(edited.as_ref().map(|edited| edited.text.as_str()), expected);
+    }
+
+    const PATCH: &str = "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@ fn f\n b\n-c\n+C\n d\n";
+
+    #[test]
+    fn a_patch_applies_at_its_line_or_at_the_only_place() {
+        check_patch("a\nb\nc\nd\n", PATCH, Ok("a\nb\nC\nd\n"));
+        check_patch("a\na\na\nb\nc\nd\n", PATCH, Ok("a\na\na\nb\nC\nd\n"));
+        check_patch("a\nb\nc\nd\nb\nc\nd\n", PATCH, Ok("a\nb\nC\nd\nb\nc\nd\n"));
+        check_patch("a\r\nb\r\nc\r\nd\r\n", PATCH, Ok("a\r\nb\r\nC\r\nd\r\n"));
+        let twice = PatchError::Ambiguous {
+            hunk: 1,
+            stated: 2,
+            lines: vec![1, 4],
+            total: 2,
+        };
+        check_patch("b\nc\nd\nb\nc\nd\n", PATCH, Err(&twice));
+    }
+
+    #[test]
+    fn a_patch_matches_whole_lines() {
+        let error = apply_patch(&Text::of("a\nxb\nc\nd\n"), PATCH, 1 << 20).unwrap_err();
+        assert!(matches!(error, PatchError::NoMatch { hunk: 1, .. }));
+    }
+
+    #[test]
+    fn a_patch_with_one_bad_hunk_changes_nothing() {
+        let two = format!("{PATCH}@@ -9 +9 @@\n-zz\n+yy\n");
+        let error = apply_patch(&Text::of("a\nb\nc\nd\n"), &two, 1 << 20).unwrap_err();
+        assert!(matches!(error, PatchError::NoMatch { hunk: 2, .. }));
+    }
+
+    #[test]
+    fn a_patch_may_take_or_give_the_last_line_end() {
+        let take = "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n";
+        check_patch("a\n", take, Ok("a"));
+        let give = "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n";
+        check_patch("a", give, Ok("a\n"));
+        check_patch("", "@@ -0,0 +1,2 @@\n+a\n+b\n", Ok("a\nb\n"));
+        check_patch("x\n", "@@ -1,0 +2 @@\n+a\n", Err(&PatchError::NoContext(1)));
+    }
+
+    #[test]
+    fn a_patch_is_read_strictly() {
+        check_patch("a\n", "", Err(&PatchError::Empty));
+        let counts = PatchError::Counts {
+            hunk: 1,
+            stated_old: 2,
+            stated_new: 1,
+            old: 1,
+            new: 1,
+        };
+        check_patch("a\n", "@@ -1,2 +1 @@\n-a\n+b\n", Err(&counts));
+        let at = |line, reason| PatchError::Syntax { line, reason };
+        check_patch(
+            "a\n",
+            "please apply\n",
+            Err(&at(1, "before the first hunk only file names may stand")),
+        );
+        let reason = "a patch is about one file, and a hunk has no more lines than it says";
+        check_patch("a\n", "@@ -1 +1 @@\n-a\n+b\n+c\n", Err(&at(4, reason)));
+        check_patch("a\n", "@@ -1 +1 @@\n-a\n+b\n--- a/g\n", Err(&at(4, reason)));
+    }
+
+    proptest! {
+        #![proptest_config(crate::testing::laws())]
+        #[test]
+        fn bytes_outside_an_edit_stay_as_they_were(
+            head in "\u{feff}?([ab ]{0,3}(\r|\n|\r\n)){0,8}", middle in "[xy]{1,3}((\r\n|\n)[xy]{1,3}){0,2}",
+            tail in "((\r|\n|\r\n)[ab ]{0,3}){0,8}", new in "[xyz]{0,3}(\r?\n[z]{0,2}){0,2}",
+        ) {
+            let text = format!("{head}{middle}{tail}");
+            let old = middle.replace("\r\n", "\n");
+            prop_assume!(old != new);
+            let edited = made(&text, &[edit(&old, &new)]).unwrap();
+            prop_assert!(edited.text.starts_with(&head), "{:?}", edited.text);
+            let rest = &edited.text[head.len()..];
+            prop_assert!(rest.ends_with(&tail), "{:?}", edited.text);
+            let put = &rest[..rest.len() - tail.len()];
+            prop_assert_eq!(put.replace('\r', "").replace('\n', ""), new.replace(['\r', '\n'], ""));
+        }
+
+        #[test]
+        fn a_diff_given_back_as_a_patch_makes_the_new_text(old in "([ab]{1,2}\r?\n){0,12}[ab]?", new in "([ab]{1,2}\r?\n){0,12}[ab]?") {
+            prop_assume!(old != new);
+            let mut patch = String::new();
+            for hunk in crate::diff::of(&old, &new).hunks {
+                patch += &format!("@@ -{},{} +{},{} @@\n", hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines);
+                for line in hunk.lines {
+                    patch += &format!("{}{}", line.op, line.text);
+                    if !line.text.ends_with('\n') {
+                        patch += "\n\\ No newline at end of file\n";
+                    }
+                }
+            }
+            let edited = apply_patch(&Text::of(&old), &patch, 1 << 20).unwrap();
+            prop_assert_eq!(edited.text, new);
+        }
+
+        #[test]
+        fn no_edit_of_any_text_panics(text in "[ab \t\r\n\u{e9}\u{feff}]{0,30}", old in "[ab \t\r\n\u{e9}]{0,8}", new in "[ab \t\r\n]{0,8}", nth in 0_usize..3) {
+            for places in [Places::Only, Places::All, Places::Nth(nth), Places::Exactly(nth)] {
+                let made = made(&text, &[Edit { old: old.clone(), new: new.clone(), places }]);
+                prop_assert!(made.is_ok() || !made.unwrap_err().to_string().is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! A text and old text in, the places where it stands out: exactly, but for line endings, or but for indentation.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::{Edit, Replacement, Strategy};
+use crate::text::{Ending, Text};
+
+/// Lines compared at most in the search for re-indented text, so that no input makes it slow.
+const MAX_COMPARED: usize = 4_000_000;
+/// What may differ before and after the content of a line; other white space is content.
+const BLANKS: [char; 2] = [' ', '\t'];
+/// Rules of indentation tried at most for one place.
+const MAX_RULES: usize = 8;
+
+/// A text prepared for many searches.
+#[derive(Debug)]
+pub(super) struct Source<'t> {
+    pub(super) text: &'t Text<'t>,
+    /// The text with `\n` for each line ending.
+    plain: Cow<'t, str>,
+    /// Where, in `plain`, a `\r` was left out before the `\n`.
+    left_out: Vec<usize>,
+}
+
+/// A place where old text stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) strategy: Strategy,
+    way: Way,
+}
+
+/// How the new text is fitted in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    /// As it is: the edit names carriage returns itself.
+    Literal,
+    /// With the line endings of the place; `explicit` carriage returns stay.
+    Endings { explicit: bool },
+    /// As these lines.
+    Lines(Vec<NewLine>),
+}
+
+/// A line of the new text, fitted to its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NewLine {
+    /// The line of the file with this index, as it stands there.
+    Kept(usize),
+    /// This content.
+    Fresh(String),
+}
+
+impl<'t> Source<'t> {
+    pub(super) fn of(text: &'t Text<'t>) -> Self {
+        let source = text.as_str();
+        let classic = text.lines().iter().any(|line| line.ending == Ending::Cr);
+        let mut left_out = Vec::new();
+        let plain = if classic {
+            Cow::Owned(source.replace('\r', "\n"))
+        } else if source.contains("\r\n") {
+            for (index, (at, _)) in source.match_indices("\r\n").enumerate() {
+                left_out.push(at - index);
+            }
+            Cow::Owned(source.replace("\r\n", "\n"))
+        } else {
+            Cow::Borrowed(source)
+        };
+        Self {
+            text,
+            plain,
+            left_out,
+        }
+    }
+
+    /// Every place where `old` stands, in order; places may overlap. The first way that finds one counts.
+    pub(super) fn locate(&self, old: &str, new: &str) -> Vec<Found> {
+        let explicit = old.contains('\r');
+        if explicit {
+            let found = self.literally(old);
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        let plain = old.replace("\r\n", "\n");
+        let found = self.but_for_endings(&plain, old, !explicit);
+        if !found.is_empty() {
+            return found;
+        }
+        self.but_for_blanks(&plain, &new.replace("\r\n", "\n"))
+    }
+
+    /// Every place where the lines of `old` stand as whole lines, whatever ends them.
+    pub(super) fn locate_lines(&self, old: &str) -> Vec<Found> {
+        let mut found = if old.contains('\r') {
+            self.literally(old)
+        } else {
+            Vec::new()
+        };
+        if found.is_empty() {
+            let explicit = !old.contains('\r');
+            found = self.but_for_endings(&old.replace("\r\n", "\n"), old, explicit);
+        }
+        found.retain(|found| found.is_whole_lines(self.text));
+        found
+    }
+
+    fn literally(&self, old: &str) -> Vec<Found> {
+        let source = self.text.as_str();
+        let bytes = source.as_bytes();
+        // Half of a `\r\n` is never matched: to take it away would leave the other half.
+        let splits = |at: usize| {
+            at > 0 && bytes.get(at - 1) == Some(&b'\r') && bytes.get(at) == Some(&b'\n')
+        };
+        let whole = |found: &Found| !splits(found.start) && !splits(found.end);
+        let found = occurrences(source, old).into_iter().map(|start| Found {
+            start,
+            end: start + old.len(),
+            strategy: Strategy::Exact,
+            way: Way::Literal,
+        });
+        found.filter(whole).collect()
+    }
+
+    /// Line endings cannot be seen by who writes the edit, so a place counts whatever they are.
+    fn but_for_endings(&self, plain: &str, old: &str, explicit: bool) -> Vec<Found> {
+        let found = occurrences(&self.plain, plain).into_iter().map(|at| {
+            let (start, end) = (self.original(at), self.original(at + plain.len()));
+            let exact = self.text.as_str().get(start..end) == Some(old);
+            Found {
+                start,
+                end,
+                strategy: if exact {
+                    Strategy::Exact
+                } else {
+                    Strategy::LineEndings
+                },
+                way: Way::Endings { explicit },
+            }
+        });
+        found.collect()
+    }
+
+    /// The offset in the text of an offset in `plain`.
+    fn original(&self, plain: usize) -> usize {
+        plain + self.left_out.partition_point(|at| *at < plain)
+    }
+
+    /// Whole lines that differ in indentation and trailing blanks alone, all indented by the same rule.
+    fn but_for_blanks(&self, old: &str, new: &str) -> Vec<Found> {
+        let (old_ends, old) = whole_lines(old);
+        let (new_ends, new) = whole_lines(new);
+        if old.iter().all(|line| trimmed(line).is_empty()) {
+            return Vec::new();
+        }
+        let lines = self.text.lines();
+        let contents: Vec<&str> = lines.iter().map(|line| self.text.content(*line)).collect();
+        let mut compared = 0;
+        let mut found = Vec::new();
+        for first in positions(&contents, &old) {
+            compared += old.len();
+            if compared > MAX_COMPARED {
+                break;
+            }
+            let here = contents.get(first..first + old.len()).unwrap_or_default();
+            let rule = Indent::between(&old, here);
+            let Some(fitted) = rule.and_then(|rule| fit(&old, &new, first, &rule)) else {
+                continue;
+            };
+            let (Some(begin), Some(last)) = (lines.get(first), lines.get(first + old.len() - 1))
+            else {
+                continue;
+            };
+            let mut fitted = fitted;
+            // Text without a last line end: what is asked to end a line there ends the file.
+            let at_end = last.ending == Ending::None;
+            if old_ends && new_ends && !at_end {
+                fitted.push(NewLine::Fresh(String::new()));
+            } else if new_ends && !old_ends {
+                fitted.push(NewLine::Fresh(String::new()));
+            }
+            found.push(Found {
+                start: begin.start,
+                end: if old_ends { last.next() } else { last.end },
+                strategy: Strategy::Whitespace,
+                way: Way::Lines(fitted),
+            });
+        }
+        found
+    }
+}
+
+impl Found {
+    /// What stands in this place after `edit`.
+    pub(super) fn replacement(&self, edit: &Edit, text: &Text<'_>) -> Replacement {
+        let old = text.as_str().get(self.start..self.end).unwrap_or_default();
+        let with = match &self.way {
+            Way::Literal => edit.new.clone(),
+            Way::Endings { explicit: true } => {
+                with_endings(&edit.new, &edit.old, old, text.ending_at(self.start))
+            }
+            Way::Endings { explicit: false } => {
+                let new = edit.new.replace("\r\n", "\n");
+                let plain = edit.old.replace("\r\n", "\n");
+                with_endings(&new, &plain, old, text.ending_at(self.start))
+            }
+            Way::Lines(lines) => joined(lines, text, text.ending_at(self.start)),
+        };
+        Replacement {
+            start: self.start,
+            end: self.end,
+            with,
+        }
+    }
+
+    /// The place after the last byte, for what is added to an empty text.
+    pub(super) fn at_the_end(text: &Text<'_>) -> Self {
+        let end = text.as_str().len();
+        Self {
+            start: end,
+            end,
+            strategy: Strategy::Exact,
+            way: Way::Literal,
+        }
+    }
+
+    /// Whether it begins and ends where lines do.
+    fn is_whole_lines(&self, text: &Text<'_>) -> bool {
+        let lines = text.lines();
+        let begins = |at: usize| lines.binary_search_by_key(&at, |line| line.start).is_ok();
+        begins(self.start) && (begins(self.end) || self.end == text.as_str().len())
+    }
+}
+
+/// Leaves out what overlaps the place before it.
+pub(super) fn disjoint(found: Vec<Found>) -> Vec<Found> {
+    let mut end = 0;
+    let apart = found.into_iter().filter(|found| {
+        let apart = found.start >= end;
+        end = if apart { found.end } else { end };
+        apart
+    });
+    apart.collect()
+}
+
+/// The least exact way among `found`.
+pub(super) fn weakest(found: &[Found]) -> Strategy {
+    let ways = found.iter().map(|found| found.strategy);
+    ways.max().unwrap_or(Strategy::Exact)
+}
+
+/// Where `needle` stands in `text`, overlapping places included when they begin in the one before.
+fn occurrences(text: &str, needle: &str) -> Vec<usize> {
+    let apart: Vec<usize> = text.match_indices(needle).map(|(at, _)| at).collect();
+    // `aa` stands twice in `aaa`: whoever wants the only place must hear of the second.
+    let [only] = apart.as_slice() else {
+        return apart;
+    };
+    let step = needle.chars().next().map_or(1, char::len_utf8);
+    let again = text.get(only + step..).and_then(|rest| rest.find(needle));
+    std::iter::once(*only)
+        .chain(again.map(|at| only + step + at))
+        .collect()
+}
+
+/// `new` with the line endings of `matched`, the place of `old` in the file: lines that old and new
+/// share keep theirs, others take that of their neighbour, and `fallback` where the place has none.
+fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String {
+    if !new.contains('\n') {
+        return new.to_owned();
+    }
+    let place = Text::of(matched);
+    let endings: Vec<Ending> = place.lines().iter().map(|line| line.ending).collect();
+    let endings = endings.strip_suffix(&[Ending::None]).unwrap_or(&endings);
+    let old: Vec<&str> = old.split('\n').collect();
+    let new: Vec<&str> = new.split('\n').collect();
+    let (before, after) = shared(&old, &new);
+    let last = new.len() - 1;
+    let mut out = String::new();
+    for (index, line) in new.iter().enumerate() {
+        out.push_str(line);
+        if index == last {
+            break;
+        }
+        if line.ends_with('\r') {
+            out.push('\n');
+            continue;
+        }
+        let from_end = last - index;
+        let ending = if index >= before && from_end < after {
+            endings
+                .len()
+                .checked_sub(from_end)
+                .and_then(|at| endings.get(at))
+        } else {
+            endings.get(index.min(endings.len().saturating_sub(1)))
+        };
+        out.push_str(ending.copied().unwrap_or(fallback).as_str());
+    }
+    out
+}
+
+/// How many lines `old` and `new` share at their beginning and at their end.
+fn shared(old: &[&str], new: &[&str]) -> (usize, usize) {
+    let same = |(a, b): &(&&str, &&str)| a == b;
+    let before = old.iter().zip(new).take_while(same).count();
+    let rest = old.len().min(new.len()) - before;
+    let backward = old.iter().rev().zip(new.iter().rev());
+    (before, backward.take(rest).take_while(same).count())
+}
+
+/// Whether `text` ends with a line end, and its lines.
+fn whole_lines(text: &str) -> (bool, Vec<&str>) {
+    let ends = text.ends_with('\n');
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    if text.is_empty() {
+        return (false, Vec::new());
+    }
+    (ends, body.split('\n').collect())
+}
+
+/// Where the lines of `old`, trimmed, stand one after the other in `lines`, trimmed (Knuth, Morris and Pratt).
+fn positions(lines: &[&str], old: &[&str]) -> Vec<usize> {
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut wanted = Vec::with_capacity(old.len());
+    for line in old {
+        let next = numbers.len();
+        wanted.push(*numbers.entry(trimmed(line)).or_insert(next));
+    }
+    let mut fall_back: Vec<usize> = vec![0];
+    let step = |mut matched: usize, number: Option<usize>, fall_back: &[usize]| loop {
+        if number.is_some() && wanted.get(matched).copied() == number {
+            return matched + 1;
+        }
+        if matched == 0 {
+            return 0;
+        }
+        matched = fall_back.get(matched - 1).copied().unwrap_or(0);
+    };
+    let mut matched = 0;
+    for number in wanted.iter().skip(1) {
+        matched = step(matched, Some(*number), &fall_back);
+        fall_back.push(matched);
+    }
+    let mut matched = 0;
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        matched = step(matched, numbers.get(trimmed(line)).copied(), &fall_back);
+        if matched == wanted.len() {
+            found.push(index + 1 - matched);
+            matched = fall_back.get(matched - 1).copied().unwrap_or(0);
+        }
+    }
+    found
+}
+
+/// The one rule by which the indentation of the old text becomes that of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Indent {
+    Deeper(String),
+    Shallower(String),
+    /// Each `from` is one `to`, such as four spaces and a tab.
+    Units {
+        from: String,
+        to: String,
+    },
+}
+
+impl Indent {
+    /// The rule that holds for all lines which are not blank, if one does.
+    fn between(old: &[&str], here: &[&str]) -> Option<Self> {
+        let pairs = old.iter().zip(here);
+        let pairs = pairs.filter(|(old, _)| !trimmed(old).is_empty());
+        let pairs: Vec<_> = pairs
+            .map(|(old, here)| (indent(old), indent(here)))
+            .collect();
+        let mut rules: Vec<Self> = Vec::new();
+        for rule in pairs
+            .iter()
+            .flat_map(|(old, here)| Self::guesses(old, here))
+        {
+            if rules.len() < MAX_RULES && !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        rules.retain(|rule| {
+            let holds = |(old, here): &(&str, &str)| rule.apply(old).as_deref() == Some(*here);
+            pairs.iter().all(holds)
+        });
+        rules.into_iter().next()
+    }
+
+    /// The rules under which `old` becomes `here`.
+    fn guesses(old: &str, here: &str) -> Vec<Self> {
+        let mut rules = Vec::new();
+        if let Some(more) = here.strip_suffix(old) {
+            rules.push(Self::Deeper(more.to_owned()));
+        }
+        if let Some(less) = old.strip_suffix(here) {
+            rules.push(Self::Shallower(less.to_owned()));
+        }
+        let uniform = |text: &str| {
+            let mut chars = text.chars();
+            let first = chars.next();
+            first.filter(|first| chars.all(|c| c == *first))
+        };
+        if let (Some(from), Some(to)) = (uniform(old), uniform(here)) {
+            let depth = common_divisor(old.len(), here.len());
+            rules.push(Self::Units {
+                from: from.to_string().repeat(old.len() / depth),
+                to: to.to_string().repeat(here.len() / depth),
+            });
+        }
+        rules
+    }
+
+    fn apply(&self, indent: &str) -> Option<String> {
+        match self {
+            Self::Deeper(more) => Some(format!("{more}{indent}")),
+            Self::Shallower(less) => indent.strip_prefix(less.as_str()).map(str::to_owned),
+            Self::Units { from, to } => {
+                let units = indent.len() / from.len();
+                (from.repeat(units) == indent).then(|| to.repeat(units))
+            }
+        }
+    }
+}
+
+fn indent(line: &str) -> &str {
+    let content = line.trim_start_matches(BLANKS);
+    line.get(..line.len() - content.len()).unwrap_or_default()
+}
+
+fn trimmed(line: &str) -> &str {
+    line.trim_matches(BLANKS)
+}
+
+fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+/// The lines of `new` as they are to stand in the file from line `first` on; none if the rule does not fit one.
+fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<NewLine>> {
+    let (before, after) = shared(old, new);
+    let fitted = new.iter().enumerate().map(|(index, line)| {
+        let from_end = new.len() - index;
+        if index < before {
+            return Some(NewLine::Kept(first + index));
+        }
+        if from_end <= after {
+            return Some(NewLine::Kept(first + old.len() - from_end));
+        }
+        if trimmed(line).is_empty() {
+            return Some(NewLine::Fresh(String::new()));
+        }
+        let indent = rule.apply(indent(line))?;
+        Some(NewLine::Fresh(format!(
+            "{indent}{}",
+            line.trim_start_matches(BLANKS)
+        )))
+    });
+    fitted.collect()
+}
+
+/// The lines with the ending each has in the file, or `fallback`; the last one without.
+fn joined(lines: &[NewLine], text: &Text<'_>, fallback: Ending) -> String {
+    let mut out = String::new();
+    let mut ending = None;
+    for line in lines {
+        if let Some(ending) = ending {
+            let ending: Ending = ending;
+            out.push_str(ending.as_str());
+        }
+        match line {
+            NewLine::Kept(index) => {
+                let kept = text.lines().get(*index).copied();
+                out.push_str(kept.map_or("", |kept| text.content(kept)));
+                let own = kept.map(|kept| kept.ending);
+                ending = own.filter(|own| *own != Ending::None).or(Some(fallback));
+            }
+            NewLine::Fresh(content) => {
+                out.push_str(content);
+                ending = Some(fallback);
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,250 @@
+//! A unified patch in, its hunks and the place of each out; a patch with a fault in it is refused whole.
+
+use super::locate::{Found, Source};
+use super::nearest::{self, Nearest};
+use super::{Edit, EditError, Places, SHOWN, listed};
+
+/// Why a patch was not carried out. Hunks are numbered from 1, lines of the patch too.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum PatchError {
+    /// There is no hunk.
+    #[error("the patch has no hunk; a hunk begins with `@@ -<line>,<count> +<line>,<count> @@`")]
+    Empty,
+    /// A line is not what a unified patch has there.
+    #[error("line {line} of the patch is not understood: {reason}")]
+    Syntax { line: usize, reason: &'static str },
+    /// The header of a hunk counts other lines than there are.
+    #[error("hunk {hunk} says {stated_old} old and {stated_new} new lines and has {old} and {new}")]
+    Counts {
+        hunk: usize,
+        stated_old: usize,
+        stated_new: usize,
+        old: usize,
+        new: usize,
+    },
+    /// The hunk adds lines to a text that is not empty and has no line to find the place by.
+    #[error("hunk {0} has no context; add the lines around the change")]
+    NoContext(usize),
+    /// Context and removed lines are nowhere.
+    #[error("the old lines of hunk {hunk} are not in the file{}", nearest::sentence(.nearest.as_ref()))]
+    NoMatch {
+        hunk: usize,
+        nearest: Option<Nearest>,
+    },
+    /// Context and removed lines are not at the line stated, and in several places elsewhere.
+    #[error("the old lines of hunk {hunk} are not at line {stated} and occur {total} times, at lines {}; add context", listed(.lines, *.total))]
+    Ambiguous {
+        hunk: usize,
+        stated: usize,
+        lines: Vec<usize>,
+        total: usize,
+    },
+    /// The hunks cannot be made together.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+}
+
+/// One hunk: the lines it stands for, before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PatchHunk {
+    pub(super) edit: Edit,
+    old_start: usize,
+}
+
+/// Reads the hunks. File names before the first are passed over: the call says which file it is about.
+pub(super) fn parse(patch: &str) -> Result<Vec<PatchHunk>, PatchError> {
+    let syntax = |line: usize, reason| PatchError::Syntax {
+        line: line + 1,
+        reason,
+    };
+    let lines: Vec<&str> = patch.split_inclusive('\n').collect();
+    let mut hunks: Vec<PatchHunk> = Vec::new();
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        if line.starts_with("@@") {
+            let header = Header::read(line).ok_or_else(|| {
+                syntax(
+                    at,
+                    "a hunk begins with `@@ -<line>,<count> +<line>,<count> @@`",
+                )
+            })?;
+            let (hunk, next) = body(&lines, at + 1, header, hunks.len() + 1)?;
+            hunks.push(hunk);
+            at = next;
+        } else if hunks.is_empty() && is_preamble(line) {
+            at += 1;
+        } else if line.trim().is_empty() {
+            at += 1;
+        } else if hunks.is_empty() {
+            return Err(syntax(
+                at,
+                "before the first hunk only file names may stand",
+            ));
+        } else {
+            return Err(syntax(
+                at,
+                "a patch is about one file, and a hunk has no more lines than it says",
+            ));
+        }
+    }
+    if hunks.is_empty() {
+        return Err(PatchError::Empty);
+    }
+    Ok(hunks)
+}
+
+/// Finds where the old lines of `hunk` stand: at the line stated, else in the only place there is.
+pub(super) fn place(
+    source: &Source<'_>,
+    hunk: &PatchHunk,
+    number: usize,
+) -> Result<Found, PatchError> {
+    let Edit { old, .. } = &hunk.edit;
+    if old.is_empty() {
+        let empty = source.text.lines().is_empty();
+        let found = empty.then(|| Found::at_the_end(source.text));
+        return found.ok_or(PatchError::NoContext(number));
+    }
+    let mut found = source.locate_lines(old);
+    let number_of = |found: &Found| source.text.number_of(found.start);
+    if let Some(index) = found
+        .iter()
+        .position(|found| number_of(found) == hunk.old_start)
+    {
+        return Ok(found.swap_remove(index));
+    }
+    if found.len() > 1 {
+        return Err(PatchError::Ambiguous {
+            hunk: number,
+            stated: hunk.old_start,
+            lines: found.iter().map(number_of).take(SHOWN).collect(),
+            total: found.len(),
+        });
+    }
+    found.pop().ok_or_else(|| PatchError::NoMatch {
+        hunk: number,
+        nearest: nearest::find(source.text, old),
+    })
+}
+
+fn is_preamble(line: &str) -> bool {
+    let starts = [
+        "--- ",
+        "+++ ",
+        "diff ",
+        "index ",
+        "new file mode ",
+        "old mode ",
+        "new mode ",
+        "Index: ",
+        "====",
+    ];
+    starts.iter().any(|start| line.starts_with(start))
+}
+
+/// What the first line of a hunk says.
+#[derive(Clone, Copy)]
+struct Header {
+    old_start: usize,
+    old_lines: usize,
+    new_lines: usize,
+}
+
+impl Header {
+    fn read(line: &str) -> Option<Self> {
+        let ranges = line.strip_prefix("@@ -")?;
+        let (ranges, _) = ranges.split_once(" @@")?;
+        let (old, new) = ranges.split_once(" +")?;
+        let (old_start, old_lines) = range(old)?;
+        let (_, new_lines) = range(new)?;
+        Some(Self {
+            old_start,
+            old_lines,
+            new_lines,
+        })
+    }
+}
+
+fn range(text: &str) -> Option<(usize, usize)> {
+    let (start, count) = text.split_once(',').unwrap_or((text, "1"));
+    let number = |digits: &str| {
+        let plain = digits.bytes().all(|b| b.is_ascii_digit());
+        plain.then(|| digits.parse().ok()).flatten()
+    };
+    Some((number(start)?, number(count)?))
+}
+
+/// Reads the lines of a hunk from `at` on; returns where the next begins.
+fn body(
+    lines: &[&str],
+    mut at: usize,
+    header: Header,
+    hunk: usize,
+) -> Result<(PatchHunk, usize), PatchError> {
+    let (mut old, mut new) = (Side::default(), Side::default());
+    while let Some(line) = lines.get(at) {
+        let full = old.lines >= header.old_lines && new.lines >= header.new_lines;
+        let rest = line.get(1..).unwrap_or_default();
+        match line.as_bytes().first() {
+            Some(b'\\') => {
+                let previous = lines.get(at - 1).and_then(|line| line.as_bytes().first());
+                old.unend(matches!(previous, Some(b' ' | b'-')));
+                new.unend(matches!(previous, Some(b' ' | b'+')));
+            }
+            _ if full => break,
+            Some(b' ') => {
+                old.push(rest);
+                new.push(rest);
+            }
+            Some(b'-') => old.push(rest),
+            Some(b'+') => new.push(rest),
+            // An empty context line whose blank was lost on the way.
+            Some(b'\n' | b'\r') => {
+                old.push(line);
+                new.push(line);
+            }
+            _ => break,
+        }
+        at += 1;
+    }
+    if (old.lines, new.lines) != (header.old_lines, header.new_lines) {
+        return Err(PatchError::Counts {
+            hunk,
+            stated_old: header.old_lines,
+            stated_new: header.new_lines,
+            old: old.lines,
+            new: new.lines,
+        });
+    }
+    let edit = Edit {
+        old: old.text,
+        new: new.text,
+        places: Places::Only,
+    };
+    let old_start = header.old_start;
+    Ok((PatchHunk { edit, old_start }, at))
+}
+
+/// The lines that a hunk has on one side.
+#[derive(Default)]
+struct Side {
+    text: String,
+    lines: usize,
+}
+
+impl Side {
+    /// The last line of a patch may lack its end; only `\ No newline at end of file` says that the file's does.
+    fn push(&mut self, line: &str) {
+        self.text.push_str(line);
+        if !line.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self.lines += 1;
+    }
+
+    fn unend(&mut self, applies: bool) {
+        if applies && self.text.ends_with('\n') {
+            self.text.pop();
+        }
+    }
+}

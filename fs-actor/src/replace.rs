@@ -1,0 +1,354 @@
+//! Bytes and a name in a directory in, a file with them under that name out; whoever looks sees the old file or the new.
+//!
+//! The bytes are written to a file without a name, or with a name nobody can guess, and take the place of
+//! the old file in one step. Nothing is ever written into a file that has a name people use, so a crash, a
+//! full disk or a limit leaves the old one whole, and a hard link elsewhere keeps its content.
+//!
+//! `SIGXFSZ`, which ends a process that writes beyond its file size limit, needs no handler: the limit is
+//! compared before each write, so the signal is never earned.
+
+mod keep;
+mod lock;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use bailiwick::{CallError, Code, VirtualPath};
+use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::resolve::{self, Meta};
+
+pub(crate) use lock::Lock;
+pub(crate) use sweep::{Sweeper, is_temporary, temporary_name};
+
+/// Bytes written at once.
+const CHUNK: usize = 1 << 20;
+
+/// What a write survives.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// A crash of the program. Quickest; a crash of the machine may lose the new content.
+    Visible,
+    /// Also a crash of the machine: then the old content or the new is there, on file systems that order renames.
+    #[default]
+    Ordered,
+    /// The new content is on the disk when the call answers.
+    Durable,
+}
+
+/// Why a file was not put in its place; nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplaceError {
+    /// Another hand was quicker.
+    #[error("the file changed in the meantime")]
+    Changed,
+    /// The name is taken.
+    #[error("something is there already")]
+    Exists,
+    /// The process may not write files of that size.
+    #[error("this process may write files of {0} bytes at most")]
+    Limit(u64),
+    /// The operating system refused.
+    #[error("the operating system refused")]
+    System(#[from] Errno),
+}
+
+impl ReplaceError {
+    /// The answer for what went wrong at `path`.
+    pub(crate) fn say(&self, path: &VirtualPath) -> CallError {
+        let (code, message) = match self {
+            Self::Changed => (
+                Code::Conflict,
+                format!("`{path}` changed while it was being written; read it again"),
+            ),
+            Self::Exists => (
+                Code::AlreadyExists,
+                format!("there is something at `{path}` already"),
+            ),
+            Self::Limit(limit) => (
+                Code::Io,
+                format!(
+                    "`{path}` was not written: this process may write files of {limit} bytes at most"
+                ),
+            ),
+            Self::System(Errno::NOSPC | Errno::DQUOT) => (
+                Code::Io,
+                format!("`{path}` was not written: the disk is full; what was there is untouched"),
+            ),
+            Self::System(Errno::FBIG) => (
+                Code::Io,
+                format!("`{path}` was not written: it would be larger than a file may be"),
+            ),
+            Self::System(errno) => return resolve::say(*errno, path),
+        };
+        CallError::new(code, message)
+    }
+}
+
+/// A file written and not yet in its place. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct Staged<'d> {
+    dir: BorrowedFd<'d>,
+    file: OwnedFd,
+    /// The name it has until it takes its place; none while it has no name at all.
+    name: Option<Temporary<'d>>,
+}
+
+/// A name of ours in a directory, removed when dropped.
+#[derive(Debug)]
+struct Temporary<'d> {
+    dir: BorrowedFd<'d>,
+    name: String,
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        // It may have taken its place already, and what remains is swept later.
+        let _ = sys::unlinkat(self.dir, self.name.as_str(), AtFlags::empty());
+    }
+}
+
+impl<'d> Staged<'d> {
+    /// Begins a file that will stand in `dir`; with the mode, owner and attributes of `like`, once it is [`finish`](Self::finish)ed.
+    fn begin(dir: BorrowedFd<'d>, mode: Mode) -> Result<Self, ReplaceError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        match sys::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
+            Ok(file) => {
+                lock::mark_as_live(file.as_fd());
+                Ok(Self {
+                    dir,
+                    file,
+                    name: None,
+                })
+            }
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
+                let name = sweep::temporary_name()?;
+                let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                let file = sys::openat(dir, name.as_str(), flags, mode)?;
+                lock::mark_as_live(file.as_fd());
+                Ok(Self {
+                    dir,
+                    file,
+                    name: Some(Temporary { dir, name }),
+                })
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Stages `bytes` for a new name: the mode is what the system gives new files, unless one is stated.
+    pub(crate) fn new_file(
+        dir: BorrowedFd<'d>,
+        bytes: &[u8],
+        mode: Option<u32>,
+    ) -> Result<Self, ReplaceError> {
+        let staged = Self::begin(dir, Mode::from_raw_mode(0o666))?;
+        staged.write(bytes, 0)?;
+        if let Some(mode) = mode {
+            sys::fchmod(&staged.file, Mode::from_raw_mode(mode & 0o777))?;
+        }
+        Ok(staged)
+    }
+
+    /// Stages `bytes` to replace `old`, with its mode, owner, attributes and access list where the system permits.
+    pub(crate) fn in_place_of(
+        dir: BorrowedFd<'d>,
+        bytes: &[u8],
+        old: &File,
+    ) -> Result<Self, ReplaceError> {
+        let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
+        staged.write(bytes, 0)?;
+        keep::ownership_and_attributes(old, &staged.file)?;
+        Ok(staged)
+    }
+
+    /// Stages a copy of what `from` holds, with its mode but not its owner; `pause` is asked between pieces.
+    pub(crate) fn copy_of<E: From<ReplaceError>>(
+        dir: BorrowedFd<'d>,
+        from: &File,
+        mode: u32,
+        limit: u64,
+        mut pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<(Self, u64), E> {
+        let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
+        let mut buffer = vec![0; CHUNK];
+        let mut at = 0;
+        loop {
+            pause()?;
+            let read = match rustix::io::pread(from, &mut buffer, at) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(ReplaceError::from(errno).into()),
+            };
+            let piece = buffer.get(..read).unwrap_or_default();
+            staged.write(piece, at)?;
+            at += piece.len() as u64;
+            // A file that grows as fast as it is copied has no end.
+            if at > limit {
+                return Err(ReplaceError::Changed.into());
+            }
+        }
+        sys::fchmod(&staged.file, Mode::from_raw_mode(mode & 0o777)).map_err(ReplaceError::from)?;
+        Ok((staged, at))
+    }
+
+    fn write(&self, bytes: &[u8], mut at: u64) -> Result<(), ReplaceError> {
+        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if at.saturating_add(bytes.len() as u64) > limit {
+            return Err(ReplaceError::Limit(limit));
+        }
+        for mut piece in bytes.chunks(CHUNK) {
+            while !piece.is_empty() {
+                match rustix::io::pwrite(&self.file, piece, at) {
+                    Ok(0) => return Err(Errno::IO.into()),
+                    Ok(written) => {
+                        piece = piece.get(written..).unwrap_or_default();
+                        at += written as u64;
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives it the name `name`, which must be free. Returns the durability reached.
+    pub(crate) fn create(self, name: &str, wanted: Durability) -> Result<Durability, ReplaceError> {
+        self.flush(wanted)?;
+        let Some(temporary) = &self.name else {
+            link(&self.file, self.dir, name)?;
+            return Ok(settle(self.dir, wanted));
+        };
+        let own = temporary.name.as_str();
+        match sys::renameat_with(self.dir, own, self.dir, name, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                sys::linkat(self.dir, own, self.dir, name, AtFlags::empty()).map_err(taken)?;
+            }
+            done => done.map_err(taken)?,
+        }
+        Ok(settle(self.dir, wanted))
+    }
+
+    /// Puts it in the place of `old`, the file that stands at `name`. Returns the durability reached.
+    ///
+    /// The caller holds the [`Lock`] of the directory, so of all who write through this crate none comes between.
+    pub(crate) fn replace(
+        mut self,
+        name: &str,
+        old: &File,
+        was: &Meta,
+        wanted: Durability,
+    ) -> Result<Durability, ReplaceError> {
+        self.flush(wanted)?;
+        let temporary = match self.name.take() {
+            Some(temporary) => temporary,
+            None => self.give_a_name()?,
+        };
+        still_there(self.dir, name, old, was)?;
+        let own = temporary.name.as_str();
+        let reached = match wanted {
+            Durability::Visible => self.exchange(own, name, was)?,
+            Durability::Ordered | Durability::Durable => {
+                sys::renameat(self.dir, own, self.dir, name)?;
+                wanted
+            }
+        };
+        Ok(settle(self.dir, reached))
+    }
+
+    /// Swaps the two names, so that what was replaced can be looked at once more before it goes.
+    fn exchange(&self, own: &str, name: &str, was: &Meta) -> Result<Durability, ReplaceError> {
+        let swap = || sys::renameat_with(self.dir, own, self.dir, name, RenameFlags::EXCHANGE);
+        match swap() {
+            Ok(()) => {}
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                sys::renameat(self.dir, own, self.dir, name)?;
+                return Ok(Durability::Ordered);
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+        let out = Meta::from_stat(&sys::statat(self.dir, own, AtFlags::SYMLINK_NOFOLLOW)?);
+        if (out.dev, out.ino) == (was.dev, was.ino) {
+            return Ok(Durability::Visible);
+        }
+        swap()?;
+        Err(ReplaceError::Changed)
+    }
+
+    fn give_a_name(&self) -> Result<Temporary<'d>, ReplaceError> {
+        let name = sweep::temporary_name()?;
+        link(&self.file, self.dir, &name)?;
+        Ok(Temporary {
+            dir: self.dir,
+            name,
+        })
+    }
+
+    fn flush(&self, wanted: Durability) -> Result<(), ReplaceError> {
+        match wanted {
+            Durability::Durable => Ok(sys::fsync(&self.file)?),
+            Durability::Visible | Durability::Ordered => Ok(()),
+        }
+    }
+}
+
+/// Gives a file without a name the free name `name`.
+fn link(file: &OwnedFd, dir: BorrowedFd<'_>, name: &str) -> Result<(), ReplaceError> {
+    match sys::linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {
+        // Older systems want a privilege for this, and none for the same by way of procfs.
+        Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+            sys::linkat(sys::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW).map_err(taken)
+        }
+        done => done.map_err(taken),
+    }
+}
+
+fn taken(errno: Errno) -> ReplaceError {
+    match errno {
+        Errno::EXIST => ReplaceError::Exists,
+        errno => ReplaceError::System(errno),
+    }
+}
+
+/// Makes the new name last, if that was asked for and the file system can.
+fn settle(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
+    match reached {
+        Durability::Durable if sys::fsync(dir).is_err() => Durability::Ordered,
+        reached => reached,
+    }
+}
+
+/// Checks that `name` is still `old`, and that nobody wrote into it since it `was` read.
+pub(crate) fn still_there(
+    dir: BorrowedFd<'_>,
+    name: &str,
+    old: &File,
+    was: &Meta,
+) -> Result<(), ReplaceError> {
+    let there = match sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Meta::from_stat(&stat),
+        Err(Errno::NOENT) => return Err(ReplaceError::Changed),
+        Err(errno) => return Err(errno.into()),
+    };
+    let content = |meta: &Meta| (meta.len, meta.modified, meta.modified_nanos);
+    // While `old` is open its number is not given to another file.
+    let same = (there.dev, there.ino) == (was.dev, was.ino);
+    if same && content(&Meta::of(old)?) == content(was) {
+        Ok(())
+    } else {
+        Err(ReplaceError::Changed)
+    }
+}

@@ -1,0 +1,93 @@
+//! A directory in, the same without what a crash left behind out.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{self as sys, AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::lock;
+
+const PREFIX: &str = ".bailiwick-";
+const SUFFIX: &str = ".tmp";
+/// Names looked at in one directory: a large one must not make its first write slow.
+const MAX_NAMES: usize = 10_000;
+/// Directories remembered as swept.
+const MAX_SWEPT: usize = 4_096;
+
+/// A name that nobody can guess.
+pub(crate) fn temporary_name() -> Result<String, Errno> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| Errno::IO)?;
+    Ok(format!(
+        "{PREFIX}{:032x}{SUFFIX}",
+        u128::from_be_bytes(random)
+    ))
+}
+
+/// Whether `name` is one of those that [`temporary_name`] makes; no tool writes such a name for a model.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    let random = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix(SUFFIX));
+    random.is_some_and(|random| random.len() == 32 && random.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Sweeps each directory once, when it is first written in.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeper {
+    swept: Mutex<HashSet<(u64, u64)>>,
+}
+
+impl Sweeper {
+    /// Sweeps `dir` unless that was done before.
+    pub(crate) fn first_use(&self, dir: BorrowedFd<'_>) {
+        let Ok(stat) = sys::fstat(dir) else { return };
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.len() >= MAX_SWEPT {
+            swept.clear();
+        }
+        let first = swept.insert((stat.st_dev, stat.st_ino));
+        drop(swept);
+        if first {
+            // Litter that cannot be removed does no harm, and the write it precedes goes on.
+            let _ = sweep(dir);
+        }
+    }
+}
+
+/// Removes the temporary files in `dir` whose writers no longer live. Returns how many.
+///
+/// A writer locks its file until it ends, so age plays no part: what can be locked is abandoned. Only the
+/// name goes; a file that has another name too keeps its content there.
+pub(crate) fn sweep(dir: BorrowedFd<'_>) -> Result<usize, Errno> {
+    let mut removed = 0;
+    for entry in Dir::read_from(dir)?.take(MAX_NAMES) {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else {
+            continue;
+        };
+        if is_temporary(name) && remove_abandoned(dir, name).is_ok() {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+fn remove_abandoned(dir: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let found = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    let file = sys::openat(dir, name, flags, Mode::empty())?;
+    let opened = sys::fstat(&file)?;
+    if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) {
+        return Err(Errno::STALE);
+    }
+    if !lock::is_abandoned(file.as_fd()) {
+        return Err(Errno::BUSY);
+    }
+    sys::unlinkat(dir, name, AtFlags::empty())
+}

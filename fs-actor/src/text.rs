@@ -1,0 +1,236 @@
+//! Bytes in, text and its line ends out; or the reason why they are no text.
+
+use std::fmt;
+
+/// The mark that some editors put before UTF-8 text.
+pub(crate) const BOM: char = '\u{feff}';
+
+/// Why bytes are no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotText {
+    /// A NUL byte, which no text holds.
+    #[error("it is binary: there is a NUL at byte {0}")]
+    Nul(usize),
+    /// A sequence that is not UTF-8.
+    #[error("it is not UTF-8 from byte {0} on")]
+    Encoding(usize),
+}
+
+/// What ends a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// `\n`
+    Lf,
+    /// `\r\n`
+    CrLf,
+    /// `\r` alone, in a file that has no `\n` at all.
+    Cr,
+    /// The text ends here.
+    None,
+}
+
+impl Ending {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lf => "\n",
+            Self::CrLf => "\r\n",
+            Self::Cr => "\r",
+            Self::None => "",
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lf => "LF",
+            Self::CrLf => "CRLF",
+            Self::Cr => "CR",
+            Self::None => "none",
+        })
+    }
+}
+
+/// One line: where it begins, where its content ends, and what ends it. Offsets are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) ending: Ending,
+}
+
+impl Line {
+    /// Where the next line begins.
+    pub(crate) fn next(self) -> usize {
+        self.end + self.ending.as_str().len()
+    }
+}
+
+/// UTF-8 text with its lines. Nothing is converted: the bytes stay as they are.
+///
+/// A line ends with `\n` or `\r\n`, as `read_file`, `grep` and `patch` count. A lone `\r` ends one only
+/// in a file without any `\n`; elsewhere it is a character like others.
+#[derive(Clone, Debug)]
+pub(crate) struct Text<'t> {
+    source: &'t str,
+    lines: Vec<Line>,
+}
+
+impl<'t> Text<'t> {
+    /// Reads `bytes` as text.
+    ///
+    /// # Errors
+    /// [`NotText`] for a NUL or anything that is not UTF-8; nothing is ever replaced.
+    pub(crate) fn read(bytes: &'t [u8]) -> Result<Self, NotText> {
+        if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+            return Err(NotText::Nul(at));
+        }
+        std::str::from_utf8(bytes)
+            .map(Self::of)
+            .map_err(|error| NotText::Encoding(error.valid_up_to()))
+    }
+
+    /// The lines of `source`.
+    pub(crate) fn of(source: &'t str) -> Self {
+        let classic = !source.contains('\n');
+        let start = if source.starts_with(BOM) {
+            BOM.len_utf8()
+        } else {
+            0
+        };
+        let mut lines = Vec::new();
+        let mut at = start;
+        for (found, mark) in source.match_indices(if classic { '\r' } else { '\n' }) {
+            let content = source.get(at..found).unwrap_or_default();
+            let (end, ending) = match (mark, content.ends_with('\r')) {
+                ("\r", _) => (found, Ending::Cr),
+                (_, true) => (found - 1, Ending::CrLf),
+                (_, false) => (found, Ending::Lf),
+            };
+            lines.push(Line {
+                start: at,
+                end,
+                ending,
+            });
+            at = found + 1;
+        }
+        if at < source.len() {
+            lines.push(Line {
+                start: at,
+                end: source.len(),
+                ending: Ending::None,
+            });
+        }
+        Self { source, lines }
+    }
+
+    /// All of it, the byte order mark included.
+    pub(crate) fn as_str(&self) -> &'t str {
+        self.source
+    }
+
+    /// The lines; a last line without an end counts, an empty one after the last end does not.
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The content of `line`, without what ends it.
+    pub(crate) fn content(&self, line: Line) -> &'t str {
+        self.source.get(line.start..line.end).unwrap_or_default()
+    }
+
+    /// The number of the line that holds the byte at `offset`; lines count from 1.
+    pub(crate) fn number_of(&self, offset: usize) -> usize {
+        self.lines
+            .partition_point(|line| line.start <= offset)
+            .max(1)
+    }
+
+    /// What a line written at `offset` should end with: what ends the line there, else the one before, else `\n`.
+    pub(crate) fn ending_at(&self, offset: usize) -> Ending {
+        let index = self.number_of(offset) - 1;
+        let upward = self.lines.iter().take(index + 1).rev();
+        upward
+            .map(|line| line.ending)
+            .find(|ending| *ending != Ending::None)
+            .unwrap_or(Ending::Lf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(source: &str, expected: &[(&str, Ending)]) {
+        let text = Text::of(source);
+        let lines = text.lines().iter();
+        let got: Vec<_> = lines
+            .map(|line| (text.content(*line), line.ending))
+            .collect();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn each_line_keeps_its_own_ending() {
+        use Ending::{Cr, CrLf, Lf, None};
+        check("a\nb\r\nc", &[("a", Lf), ("b", CrLf), ("c", None)]);
+        check("a\r\n\r\n", &[("a", CrLf), ("", CrLf)]);
+        check("a\rb\r", &[("a", Cr), ("b", Cr)]);
+        check("", &[]);
+        check("\n", &[("", Lf)]);
+    }
+
+    #[test]
+    fn a_lone_carriage_return_is_a_character_where_line_feeds_end_lines() {
+        check(
+            "50%\r100%\ndone",
+            &[("50%\r100%", Ending::Lf), ("done", Ending::None)],
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_belongs_to_no_line() {
+        check("\u{feff}a\n", &[("a", Ending::Lf)]);
+    }
+
+    #[test]
+    fn binary_and_other_encodings_are_refused_and_utf8_is_not() {
+        assert_eq!(Text::read(b"ab\0c").err(), Some(NotText::Nul(2)));
+        assert_eq!(Text::read(b"caf\xe9").err(), Some(NotText::Encoding(3)));
+        assert_eq!(Text::read(b"a\xff\xfeb\0").err(), Some(NotText::Nul(4)));
+        assert_eq!(Text::read("café".as_bytes()).unwrap().as_str(), "café");
+    }
+
+    #[test]
+    fn a_new_line_takes_the_ending_of_its_place() {
+        let text = Text::of("a\r\nb\nc");
+        assert_eq!(text.ending_at(0), Ending::CrLf);
+        assert_eq!(text.ending_at(3), Ending::Lf);
+        assert_eq!(text.ending_at(5), Ending::Lf);
+        assert_eq!(Text::of("one").ending_at(0), Ending::Lf);
+    }
+
+    proptest! {
+        #[test]
+        fn lines_and_their_endings_put_together_are_the_text(source in "\u{feff}?[a\r\n\u{e9}]{0,40}") {
+            let text = Text::of(&source);
+            let mut again = String::new();
+            again.extend(source.chars().next().filter(|first| *first == BOM));
+            for line in text.lines() {
+                again.push_str(text.content(*line));
+                again.push_str(line.ending.as_str());
+            }
+            prop_assert_eq!(again, source);
+        }
+
+        #[test]
+        fn the_number_of_an_offset_is_that_of_its_line(source in "[a\r\n]{1,40}", at in 0_usize..40) {
+            let text = Text::of(&source);
+            let at = at % source.len();
+            let line = text.lines()[text.number_of(at) - 1];
+            prop_assert!(line.start <= at && at < line.next());
+        }
+    }
+}

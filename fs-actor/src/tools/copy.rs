@@ -1,0 +1,222 @@
+//! Two paths in, what stands at the first standing at the second too out.
+
+use bailiwick::{
+    CallError, Change, Code, Cost, FileDiff, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
+    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Changer, State, Step, see, target, tree};
+use crate::resolve::{self, Kind};
+
+/// Copies files and directories.
+#[derive(Debug, Default)]
+pub(crate) struct Copy(Changer);
+
+/// What to copy, and where to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CopyArgs {
+    /// The file or directory. A link is followed if it leads to a place that you may read.
+    #[serde(alias = "source")]
+    pub from: String,
+    /// The whole path of the copy, last name included.
+    #[serde(alias = "destination")]
+    pub to: String,
+    /// Replace the file that is there.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Make the directories above the copy that are missing.
+    #[serde(default)]
+    pub create_parents: bool,
+}
+
+/// What was copied.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Copied {
+    /// The original.
+    pub from: String,
+    /// The copy.
+    pub to: String,
+    /// How many files and directories the copy has, itself included.
+    pub entries: u64,
+    /// The bytes of all its files.
+    pub bytes: u64,
+}
+
+/// The arguments, understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    from: VirtualPath,
+    to: VirtualPath,
+    overwrite: bool,
+    create_parents: bool,
+}
+
+impl WriteTool for Copy {
+    type Args = CopyArgs;
+    type Output = Copied;
+    type Job = Job;
+    type Steps = Vec<Step>;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "copy",
+            "Copy",
+            "Copies a file, or a directory with all it holds; the copy appears whole or not at all. Refuses to replace anything unless `overwrite` is set, and then only a file by a file.",
+        )
+        .intent("Copy {from} to {to}")
+        .scopes(&["read:file", "write:file"])
+        .destructive()
+    }
+
+    fn prepare(&self, args: CopyArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let (from, to) = (names.path(&args.from)?, names.path(&args.to)?);
+        target::free_name(&to)?;
+        target::apart(&from, &to)?;
+        Ok(Prepared {
+            needs: vec![
+                Scope::file(Verb::Read, from.clone()),
+                Scope::file(Verb::Write, to.clone()),
+            ],
+            job: Job {
+                from,
+                to,
+                overwrite: args.overwrite,
+                create_parents: args.create_parents,
+            },
+        })
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+        target::not_a_root(permit, &job.to)?;
+        if resolve::entry(permit, &job.from)?.is_none() {
+            let missing = not_yours(&job.from);
+            return Err(super::suggest::instead(permit, &job.from, missing).into());
+        }
+        let seen = see(permit, &job.from)?;
+        let over = target::destination(permit, &job.to, job.overwrite)?;
+        let (from, to) = (
+            permit.actual(&job.from).clone(),
+            permit.actual(&job.to).clone(),
+        );
+        target::not_a_root(permit, &to)?;
+        target::free_name(&to)?;
+        target::apart(&from, &to)?;
+        let Some(meta) = seen.meta else {
+            return Err(not_yours(&from).into());
+        };
+        if over.state != State::Absent && meta.kind != Kind::File {
+            let message = format!("there is a file at `{to}`; a directory does not replace it");
+            return Err(CallError::new(Code::AlreadyExists, message).into());
+        }
+        target::require_beneath(permit, Verb::Read, &from, &seen.items, |path| {
+            Ok(path.clone())
+        })?;
+        let at = |path: &VirtualPath| target::relocated(path, &from, &to);
+        target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
+        let limit = permit.limits().write_max_bytes;
+        let every = seen.items.iter().map(|item| (&item.path, &item.meta));
+        for (path, meta) in every.chain([(&from, &meta)]) {
+            may_be_copied(path, meta, limit)?;
+        }
+        let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
+        let mut changes = target::made(&steps);
+        let (replaced, kept) =
+            target::replaced(&self.0, permit, (&from, &seen.state), (&to, &over))?;
+        changes.extend(replaced);
+        changes.push(Change {
+            path: from.clone(),
+            op: Op::Copy,
+            to: Some(to.clone()),
+            before: seen.state.entry(),
+            after: seen.state.entry(),
+            diff: FileDiff::default(),
+        });
+        let inverse = inverse(&to, &seen.state, kept, &steps);
+        let entries = seen.items.len() as u64 + 1;
+        steps.push(Step::Copy {
+            from: from.clone(),
+            to: to.clone(),
+            what: seen.state,
+            over: over.state,
+        });
+        target::within_modes(permit, &steps, false)?;
+        Ok(Plan {
+            reply: reply(&from, &to, entries, seen.bytes),
+            cost: Cost {
+                bytes: seen.bytes,
+                files: entries + changes.len() as u64 - 1,
+            },
+            changes,
+            steps,
+            inverse,
+        })
+    }
+
+    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .carry_out(&steps, permit.reading(), || permit.begin())
+    }
+}
+
+fn may_be_copied(
+    path: &VirtualPath,
+    meta: &crate::resolve::Meta,
+    limit: u64,
+) -> Result<(), CallError> {
+    match meta.kind {
+        Kind::Directory => Ok(()),
+        Kind::File if meta.len <= limit => Ok(()),
+        Kind::File => {
+            let message = format!(
+                "`{path}` has {} bytes, more than the {limit} that may be written",
+                meta.len
+            );
+            Err(CallError::new(Code::TooLarge, message))
+        }
+        Kind::Link | Kind::Special => Err(tree::not_copied(path)),
+    }
+}
+
+/// What removes the copy and puts back what it replaced, if the copy can be told from anything else.
+fn inverse(
+    to: &VirtualPath,
+    what: &State,
+    kept: Option<target::Old>,
+    made: &[Step],
+) -> Option<Vec<Step>> {
+    match what {
+        State::File { .. } | State::Directory { exact: true, .. } => {}
+        State::Absent | State::Object { .. } | State::Directory { exact: false, .. } => {
+            return None;
+        }
+    }
+    let remove = Step::Remove {
+        path: to.clone(),
+        what: what.clone(),
+    };
+    let put_back = target::put_back(to, kept)?;
+    Some(
+        std::iter::once(remove)
+            .chain(put_back)
+            .chain(target::unmake(made))
+            .collect(),
+    )
+}
+
+fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64, bytes: u64) -> Reply {
+    let copied = Copied {
+        from: from.to_string(),
+        to: to.to_string(),
+        entries,
+        bytes,
+    };
+    let text = format!(
+        "{}: copied to {}, {entries} entries, {bytes} bytes",
+        escape(&copied.from),
+        escape(&copied.to)
+    );
+    Reply::text(text, copied)
+}

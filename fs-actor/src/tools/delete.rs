@@ -1,0 +1,196 @@
+//! A path in, nothing there any more out.
+
+use bailiwick::{
+    CallError, Change, Code, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan, Prepared,
+    ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+    not_yours,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::change::state::Seen;
+use crate::change::{Changer, State, Step, see, target};
+use crate::diff;
+use crate::replace::Durability;
+use crate::resolve::{Kind, Meta};
+
+/// The most that is kept of a directory so that its removal can be taken back.
+const MAX_KEPT_BYTES: u64 = 8 << 20;
+const MAX_KEPT_ENTRIES: usize = 1_000;
+
+/// Removes files and directories.
+#[derive(Debug, Default)]
+pub(crate) struct Delete(Changer);
+
+/// What to remove.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteArgs {
+    /// The file, directory or link. A link is removed itself, not what it leads to.
+    pub path: String,
+    /// Remove a directory with everything in it.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// What was removed.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Deleted {
+    /// Where it was.
+    pub path: String,
+    /// Files, links and the like.
+    pub files: u64,
+    /// Directories, itself included.
+    pub directories: u64,
+}
+
+/// The arguments, understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    path: VirtualPath,
+    recursive: bool,
+}
+
+impl WriteTool for Delete {
+    type Args = DeleteArgs;
+    type Output = Deleted;
+    type Job = Job;
+    type Steps = Vec<Step>;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "delete",
+            "Delete",
+            "Removes a file or an empty directory; with `recursive` a directory and everything in it.",
+        )
+        .intent("Delete {path}")
+        .scopes(&["write:file"])
+        .destructive()
+    }
+
+    fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let path = names.path(&args.path)?;
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Write, path.clone())],
+            job: Job {
+                path,
+                recursive: args.recursive,
+            },
+        })
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+        target::not_a_root(permit, &job.path)?;
+        let seen = see(permit, &job.path)?;
+        let path = permit.actual(&job.path).clone();
+        target::not_a_root(permit, &path)?;
+        let Some(meta) = seen.meta else {
+            return Err(super::suggest::instead(permit, &path, not_yours(&path)).into());
+        };
+        if !seen.items.is_empty() && !job.recursive {
+            let message =
+                format!("the directory `{path}` is not empty; set recursive to remove all of it");
+            return Err(CallError::new(Code::InvalidArguments, message).into());
+        }
+        target::require_beneath(permit, Verb::Write, &path, &seen.items, |path| {
+            Ok(path.clone())
+        })?;
+        let shown = permit.shows(&path);
+        let inverse = restore(permit, &path, &meta, &seen);
+        let change = Change {
+            path: path.clone(),
+            op: Op::Delete,
+            to: None,
+            before: self.0.entry(&seen.state, shown)?,
+            after: Entry::Absent,
+            diff: difference(inverse.as_deref(), &meta, shown),
+        };
+        let reply = reply(&path, &meta, &seen);
+        let steps = vec![Step::Remove {
+            path,
+            what: seen.state,
+        }];
+        target::within_modes(permit, &steps, false)?;
+        Ok(Plan {
+            changes: vec![change],
+            reply,
+            cost: Cost {
+                bytes: 0,
+                files: seen.items.len() as u64 + 1,
+            },
+            steps,
+            inverse,
+        })
+    }
+
+    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .carry_out(&steps, permit.reading(), || permit.begin())
+    }
+}
+
+/// The content that goes, as lines removed.
+fn difference(inverse: Option<&[Step]>, meta: &Meta, shown: bool) -> FileDiff {
+    match (inverse, meta.kind) {
+        (_, Kind::Directory) => FileDiff::default(),
+        _ if !shown => diff::hidden(),
+        (Some([Step::Write { content, .. }]), _) => diff::of_bytes(content, b""),
+        (Some(_) | None, _) => FileDiff {
+            binary: true,
+            ..FileDiff::default()
+        },
+    }
+}
+
+/// What brings all of it back, unless that is more than is kept.
+fn restore(permit: &ReadPermit, path: &VirtualPath, meta: &Meta, seen: &Seen) -> Option<Vec<Step>> {
+    if let State::File { .. } = seen.state {
+        return write_back(permit, path, meta).map(|step| vec![step]);
+    }
+    let small = seen.bytes <= MAX_KEPT_BYTES && seen.items.len() <= MAX_KEPT_ENTRIES;
+    let exact = matches!(seen.state, State::Directory { exact: true, .. });
+    if !small || !exact {
+        return None;
+    }
+    let every = seen.items.iter().map(|item| (&item.path, &item.meta));
+    let steps = std::iter::once((path, meta))
+        .chain(every)
+        .map(|(path, meta)| match meta.kind {
+            Kind::Directory => Some(Step::MakeDirectory {
+                path: path.clone(),
+                mode: Some(meta.mode & 0o777 | 0o700),
+            }),
+            Kind::File => write_back(permit, path, meta),
+            Kind::Link | Kind::Special => None,
+        });
+    steps.collect()
+}
+
+fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<Step> {
+    // What cannot be read again just after it was looked at is not brought back; it is still removed only as it was.
+    let old = target::old(permit, path).ok().flatten()?;
+    Some(Step::Write {
+        path: path.clone(),
+        content: old.bytes?.into(),
+        over: State::Absent,
+        mode: Some(meta.mode & 0o777),
+        durability: Durability::default(),
+    })
+}
+
+fn reply(path: &VirtualPath, meta: &Meta, seen: &Seen) -> Reply {
+    let every = seen.items.iter().map(|item| &item.meta).chain([meta]);
+    let directories = every.filter(|meta| meta.kind == Kind::Directory).count() as u64;
+    let deleted = Deleted {
+        path: path.to_string(),
+        files: seen.items.len() as u64 + 1 - directories,
+        directories,
+    };
+    let text = format!(
+        "{}: {} files and {} directories deleted",
+        escape(&deleted.path),
+        deleted.files,
+        deleted.directories
+    );
+    Reply::text(text, deleted)
+}

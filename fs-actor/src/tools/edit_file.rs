@@ -1,0 +1,403 @@
+//! A file and edits in, the file with exactly those places changed out.
+
+use bailiwick::{
+    CallError, Change, Code, ContentHash, Cost, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
+    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
+};
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::change::target::{self, Old};
+use crate::change::{Changer, State, Step};
+use crate::diff;
+use crate::edit::{self, Applied, Edit, EditError, Edited, Nearest, PatchError, Places, Strategy};
+use crate::replace::Durability;
+use crate::text::{NotText, Text};
+
+/// Edits of one call at most.
+const MAX_EDITS: usize = 1_000;
+/// The largest file that is edited, whatever the policy allows: matching holds several copies.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Changes parts of text files.
+#[derive(Debug, Default)]
+pub(crate) struct EditFile(Changer);
+
+/// One replacement.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditArgs {
+    /// The text to replace, as it stands in the file. It may be part of a line or many lines.
+    #[serde(alias = "oldText", alias = "old_string")]
+    pub old_text: String,
+    /// What takes its place.
+    #[serde(alias = "newText", alias = "new_string")]
+    pub new_text: String,
+    /// Replace every place, not the only one.
+    #[serde(default, alias = "replaceAll")]
+    pub replace_all: bool,
+    /// Replace this place alone, counted from 1.
+    #[serde(default)]
+    pub occurrence: Option<usize>,
+    /// Replace every place, and refuse unless there are this many.
+    #[serde(default)]
+    pub expected_count: Option<usize>,
+}
+
+/// Which file, and what to change in it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditFileArgs {
+    /// The file. A link is followed if it leads to a place that you may write.
+    pub path: String,
+    /// The replacements. All are matched against the file as it is, so they must not overlap; all are made or none.
+    #[serde(default)]
+    pub edits: Vec<EditArgs>,
+    /// A unified patch of this file instead of `edits`.
+    #[serde(default)]
+    pub patch: Option<String>,
+    /// Refuse with CONFLICT unless the file has this hash now, as `read_file` gave it.
+    #[serde(default)]
+    pub expected_hash: Option<ContentHash>,
+}
+
+/// How one edit was made.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Made {
+    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
+    pub strategy: Strategy,
+    /// How many places were changed.
+    pub count: usize,
+    /// The lines where they begin, the first few, as the file was.
+    pub lines: Vec<usize>,
+}
+
+/// What was changed.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FileEdited {
+    /// The file, links followed.
+    pub path: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The hash of its new content.
+    pub hash: ContentHash,
+    /// Lines added.
+    pub added: usize,
+    /// Lines removed.
+    pub removed: usize,
+    /// One for each edit, or for each hunk of the patch.
+    pub edits: Vec<Made>,
+}
+
+/// The arguments, understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    path: VirtualPath,
+    what: What,
+    expected: Option<ContentHash>,
+}
+
+#[derive(Debug)]
+enum What {
+    Edits(Vec<Edit>),
+    Patch(String),
+}
+
+impl WriteTool for EditFile {
+    type Args = EditFileArgs;
+    type Output = FileEdited;
+    type Job = Job;
+    type Steps = Vec<Step>;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "edit_file",
+            "Edit a file",
+            "Replaces text in a UTF-8 file. Each old_text must occur exactly once unless `replace_all`, `occurrence` or `expected_count` says otherwise. Line endings, byte order mark and everything outside the edits stay as they are. Or give a unified `patch`.",
+        )
+        .intent("Edit {path}")
+        .scopes(&["read:file", "write:file"])
+        .destructive()
+    }
+
+    fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let path = names.path(&args.path)?;
+        target::free_name(&path)?;
+        let invalid = |message: &str| CallError::new(Code::InvalidArguments, message);
+        if args.edits.len() > MAX_EDITS {
+            return Err(invalid("too many edits; make at most 1000 in one call"));
+        }
+        let what = match (args.patch, args.edits.is_empty()) {
+            (Some(patch), true) => What::Patch(patch),
+            (None, false) => What::Edits(
+                args.edits
+                    .into_iter()
+                    .map(understand)
+                    .collect::<Result<_, _>>()?,
+            ),
+            (Some(_), false) => return Err(invalid("give either edits or a patch, not both")),
+            (None, true) => return Err(invalid("there is nothing to do: give edits or a patch")),
+        };
+        let needs = [Verb::Read, Verb::Write].map(|verb| Scope::file(verb, path.clone()));
+        let job = Job {
+            path,
+            what,
+            expected: args.expected_hash,
+        };
+        Ok(Prepared {
+            needs: needs.into(),
+            job,
+        })
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+        let old = target::old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
+        let path = permit.actual(&job.path).clone();
+        target::free_name(&path)?;
+        target::expect(&path, &old.state, job.expected.as_ref())?;
+        let limit = permit.limits().write_max_bytes.min(MAX_BYTES);
+        let Old {
+            state: before,
+            bytes: Some(bytes),
+            ..
+        } = old
+        else {
+            return Err(too_large(&path, limit).into());
+        };
+        if bytes.len() as u64 > limit {
+            return Err(too_large(&path, limit).into());
+        }
+        let edited = make(
+            job,
+            &path,
+            &bytes,
+            usize::try_from(limit).unwrap_or(usize::MAX),
+            permit,
+        )?;
+        let content = Bytes::from(edited.text);
+        let diff = diff::of_bytes(&bytes, &content);
+        let after = State::of_file(&content);
+        let reply = reply(&path, &content, &edited.applied, &diff);
+        if before == after {
+            return Ok(target::nothing(reply));
+        }
+        let restore = Step::Write {
+            path: path.clone(),
+            content: bytes.into(),
+            over: after.clone(),
+            mode: None,
+            durability: Durability::default(),
+        };
+        let steps = vec![Step::Write {
+            path: path.clone(),
+            content: content.clone(),
+            over: before.clone(),
+            mode: None,
+            durability: Durability::default(),
+        }];
+        target::within_modes(permit, &steps, false)?;
+        Ok(Plan {
+            changes: vec![Change {
+                path,
+                op: Op::Modify,
+                to: None,
+                before: before.entry(),
+                after: after.entry(),
+                diff,
+            }],
+            reply,
+            cost: Cost {
+                bytes: content.len() as u64,
+                files: 1,
+            },
+            steps,
+            inverse: Some(vec![restore]),
+        })
+    }
+
+    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .carry_out(&steps, permit.reading(), || permit.begin())
+    }
+}
+
+fn understand(args: EditArgs) -> Result<Edit, CallError> {
+    let places = match (args.replace_all, args.occurrence, args.expected_count) {
+        (false, None, None) => Places::Only,
+        (true, None, None) => Places::All,
+        (false, Some(nth), None) => Places::Nth(nth),
+        (_, None, Some(count)) => Places::Exactly(count),
+        (true, Some(_), _) | (false, Some(_), Some(_)) => {
+            let message = "an edit is for one occurrence, or for all of them: set one of the two";
+            return Err(CallError::new(Code::InvalidArguments, message));
+        }
+    };
+    Ok(Edit {
+        old: args.old_text,
+        new: args.new_text,
+        places,
+    })
+}
+
+fn missing(permit: &ReadPermit, path: &VirtualPath) -> CallError {
+    super::suggest::instead(permit, path, not_yours(path))
+}
+
+fn too_large(path: &VirtualPath, limit: u64) -> CallError {
+    CallError::new(
+        Code::TooLarge,
+        format!("`{path}` is larger than the {limit} bytes that may be edited"),
+    )
+}
+
+/// Why the edits were not made.
+#[derive(Debug)]
+enum Failed {
+    Stopped(CallError),
+    Edit(EditError),
+}
+
+impl From<EditError> for Failed {
+    fn from(error: EditError) -> Self {
+        Self::Edit(error)
+    }
+}
+
+fn make(
+    job: &Job,
+    path: &VirtualPath,
+    bytes: &[u8],
+    limit: usize,
+    permit: &ReadPermit,
+) -> Result<Edited, CallError> {
+    let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
+    match &job.what {
+        What::Edits(edits) => {
+            let pause = || permit.checkpoint().map_err(Failed::Stopped);
+            edit::apply(&text, edits, limit, pause).map_err(|failed| match failed {
+                Failed::Stopped(error) => error,
+                Failed::Edit(error) => refused(path, &error),
+            })
+        }
+        What::Patch(patch) => {
+            edit::apply_patch(&text, patch, limit).map_err(|error| patch_refused(path, &error))
+        }
+    }
+}
+
+fn not_text(path: &VirtualPath, reason: NotText) -> CallError {
+    CallError::new(
+        Code::NotText,
+        format!("`{path}` cannot be edited as text: {reason}"),
+    )
+}
+
+/// The answer for an edit that was not made.
+fn refused(path: &VirtualPath, error: &EditError) -> CallError {
+    let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
+    match error {
+        EditError::Empty(edit) | EditError::Same(edit) => {
+            answer(Code::InvalidArguments).with("edit", *edit)
+        }
+        EditError::NoMatch { edit, nearest } => {
+            with_nearest(answer(Code::NoMatch).with("edit", *edit), nearest.as_ref())
+        }
+        EditError::Ambiguous { edit, lines, total } => answer(Code::AmbiguousMatch)
+            .with("edit", *edit)
+            .with("lines", lines.clone())
+            .with("total", *total),
+        EditError::Count {
+            edit, lines, total, ..
+        } => answer(Code::AmbiguousMatch)
+            .with("edit", *edit)
+            .with("lines", lines.clone())
+            .with("total", *total),
+        EditError::Overlap {
+            first,
+            second,
+            line,
+        } => answer(Code::InvalidArguments)
+            .with("edits", vec![*first, *second])
+            .with("line", *line),
+        EditError::TooLarge { .. } => answer(Code::TooLarge),
+    }
+}
+
+fn patch_refused(path: &VirtualPath, error: &PatchError) -> CallError {
+    let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
+    match error {
+        PatchError::Empty
+        | PatchError::Syntax { .. }
+        | PatchError::Counts { .. }
+        | PatchError::NoContext(_) => answer(Code::InvalidArguments),
+        PatchError::NoMatch { hunk, nearest } => {
+            with_nearest(answer(Code::NoMatch).with("hunk", *hunk), nearest.as_ref())
+        }
+        PatchError::Ambiguous {
+            hunk, lines, total, ..
+        } => answer(Code::AmbiguousMatch)
+            .with("hunk", *hunk)
+            .with("lines", lines.clone())
+            .with("total", *total),
+        PatchError::Edit(error) => refused(path, error),
+    }
+}
+
+fn with_nearest(error: CallError, nearest: Option<&Nearest>) -> CallError {
+    let Some(nearest) = nearest else {
+        return error;
+    };
+    error.with(
+        "nearest",
+        json!({
+            "first_line": nearest.first_line,
+            "last_line": nearest.last_line,
+            "similarity": nearest.similarity,
+            "excerpt": nearest.excerpt,
+        }),
+    )
+}
+
+fn reply(
+    path: &VirtualPath,
+    content: &[u8],
+    applied: &[Applied],
+    diff: &bailiwick::FileDiff,
+) -> Reply {
+    let made = |applied: &Applied| Made {
+        strategy: applied.strategy,
+        count: applied.count,
+        lines: applied.lines.clone(),
+    };
+    let edited = FileEdited {
+        path: path.to_string(),
+        bytes: content.len() as u64,
+        hash: ContentHash::of(content),
+        added: diff.added,
+        removed: diff.removed,
+        edits: applied.iter().map(made).collect(),
+    };
+    let places: usize = edited.edits.iter().map(|made| made.count).sum();
+    let tolerant = edited
+        .edits
+        .iter()
+        .filter(|made| made.strategy != Strategy::Exact)
+        .count();
+    let mut text = format!(
+        "{}: {} edits at {places} places, +{} -{} lines, {} bytes, sha256 {}",
+        escape(&edited.path),
+        edited.edits.len(),
+        edited.added,
+        edited.removed,
+        edited.bytes,
+        edited.hash,
+    );
+    if tolerant > 0 {
+        text.push_str(&format!(
+            "; {tolerant} matched but for line endings or indentation, which stayed the file's"
+        ));
+    }
+    Reply::text(text, edited)
+}

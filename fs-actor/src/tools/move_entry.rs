@@ -1,0 +1,203 @@
+//! Two paths in, what stood at the first now standing at the second out.
+
+use bailiwick::{
+    CallError, Change, Code, Cost, FileDiff, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
+    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Changer, State, Step, see, target};
+use crate::diff;
+
+/// Moves and renames files and directories.
+#[derive(Debug, Default)]
+pub(crate) struct Move(Changer);
+
+/// What to move, and where to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveArgs {
+    /// The file, directory or link to move. A link is moved itself, not what it leads to.
+    #[serde(alias = "source")]
+    pub from: String,
+    /// The whole new path, last name included.
+    #[serde(alias = "destination")]
+    pub to: String,
+    /// Replace the file that is there.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Make the directories above the new path that are missing.
+    #[serde(default)]
+    pub create_parents: bool,
+}
+
+/// What was moved.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Moved {
+    /// Where it was.
+    pub from: String,
+    /// Where it is.
+    pub to: String,
+    /// How many files and directories went with it, itself included.
+    pub entries: u64,
+}
+
+/// The arguments, understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    from: VirtualPath,
+    to: VirtualPath,
+    overwrite: bool,
+    create_parents: bool,
+}
+
+impl WriteTool for Move {
+    type Args = MoveArgs;
+    type Output = Moved;
+    type Job = Job;
+    type Steps = Vec<Step>;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "move",
+            "Move or rename",
+            "Moves or renames a file or directory in one step. Refuses to replace anything unless `overwrite` is set, and then only a file by a file.",
+        )
+        .intent("Move {from} to {to}")
+        .scopes(&["write:file"])
+        .destructive()
+    }
+
+    fn prepare(&self, args: MoveArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let (from, to) = (names.path(&args.from)?, names.path(&args.to)?);
+        target::free_name(&to)?;
+        target::apart(&from, &to)?;
+        let needs = [&from, &to].map(|path| Scope::file(Verb::Write, path.clone()));
+        Ok(Prepared {
+            needs: needs.into(),
+            job: Job {
+                from,
+                to,
+                overwrite: args.overwrite,
+                create_parents: args.create_parents,
+            },
+        })
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+        target::not_a_root(permit, &job.from)?;
+        target::not_a_root(permit, &job.to)?;
+        let seen = see(permit, &job.from)?;
+        let over = target::destination(permit, &job.to, job.overwrite)?;
+        let (from, to) = (
+            permit.actual(&job.from).clone(),
+            permit.actual(&job.to).clone(),
+        );
+        target::not_a_root(permit, &from)?;
+        target::not_a_root(permit, &to)?;
+        target::free_name(&to)?;
+        target::apart(&from, &to)?;
+        if seen.state == State::Absent {
+            return Err(super::suggest::instead(permit, &from, not_yours(&from)).into());
+        }
+        if over.state != State::Absent && matches!(seen.state, State::Directory { .. }) {
+            let message = format!("there is a file at `{to}`; a directory does not replace it");
+            return Err(CallError::new(Code::AlreadyExists, message).into());
+        }
+        let at = |path: &VirtualPath| target::relocated(path, &from, &to);
+        target::require_beneath(permit, Verb::Write, &from, &seen.items, |path| {
+            Ok(path.clone())
+        })?;
+        target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
+        stays_hidden(permit, &from, &to, &seen.items)?;
+        let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
+        let mut changes = target::made(&steps);
+        let (replaced, kept) =
+            target::replaced(&self.0, permit, (&from, &seen.state), (&to, &over))?;
+        changes.extend(replaced);
+        let entry = self.0.entry(&seen.state, permit.shows(&from))?;
+        changes.push(Change {
+            path: from.clone(),
+            op: Op::Move,
+            to: Some(to.clone()),
+            before: entry,
+            after: entry,
+            diff: if permit.shows(&from) {
+                FileDiff::default()
+            } else {
+                diff::hidden()
+            },
+        });
+        let inverse = target::put_back(&to, kept).map(|put_back| {
+            let back = Step::Move {
+                from: to.clone(),
+                to: from.clone(),
+                what: seen.state.clone(),
+                over: State::Absent,
+            };
+            std::iter::once(back)
+                .chain(put_back)
+                .chain(target::unmake(&steps))
+                .collect()
+        });
+        let entries = seen.items.len() as u64 + 1;
+        steps.push(Step::Move {
+            from: from.clone(),
+            to: to.clone(),
+            what: seen.state,
+            over: over.state,
+        });
+        target::within_modes(permit, &steps, false)?;
+        Ok(Plan {
+            reply: reply(&from, &to, entries),
+            cost: Cost {
+                bytes: 0,
+                files: entries + changes.len() as u64 - 1,
+            },
+            changes,
+            steps,
+            inverse,
+        })
+    }
+
+    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .carry_out(&steps, permit.reading(), || permit.begin())
+    }
+}
+
+/// Refuses a move that would make readable what is not: to be read there, it must be readable here.
+fn stays_hidden(
+    permit: &ReadPermit,
+    from: &VirtualPath,
+    to: &VirtualPath,
+    items: &[crate::change::tree::Item],
+) -> Result<(), Halt> {
+    if permit.shows(to) {
+        permit.require(Verb::Read, [from])?;
+    }
+    for item in items {
+        if permit.shows(&target::relocated(&item.path, from, to)?) && !permit.shows(&item.path) {
+            let message = format!(
+                "`{from}` holds what this worker may not read, and could read at `{to}`; name smaller parts of it"
+            );
+            return Err(CallError::new(Code::PermissionDenied, message).into());
+        }
+    }
+    Ok(())
+}
+
+fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64) -> Reply {
+    let moved = Moved {
+        from: from.to_string(),
+        to: to.to_string(),
+        entries,
+    };
+    let text = format!(
+        "{}: moved to {}, {entries} entries",
+        escape(&moved.from),
+        escape(&moved.to)
+    );
+    Reply::text(text, moved)
+}

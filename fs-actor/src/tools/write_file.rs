@@ -1,0 +1,311 @@
+//! A path and content in, a file with that content out: new, replaced or longer, as was asked.
+
+use bailiwick::{
+    CallError, Change, Code, ContentHash, Cost, FileDiff, Halt, Namespace, Op, Plan, Prepared,
+    ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+};
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::change::target::{self, Old};
+use crate::change::{Changer, State, Step};
+use crate::diff;
+use crate::replace::Durability;
+
+/// Writes whole files, and adds to their end.
+#[derive(Debug, Default)]
+pub(crate) struct WriteFile(Changer);
+
+/// What to do if a file is there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IfExists {
+    /// Refuse.
+    #[default]
+    Create,
+    /// Replace what it holds.
+    Overwrite,
+    /// Add the content at its end.
+    Append,
+}
+
+/// What to write, and where.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFileArgs {
+    /// The file. A link is followed if it leads to a place that you may write.
+    pub path: String,
+    /// The whole content; with mode `append` what is added, a line break of its own included.
+    pub content: String,
+    /// What to do if the file exists: `create` refuses, `overwrite` replaces all of it, `append` adds at its end.
+    #[serde(default)]
+    pub mode: IfExists,
+    /// Make the directories above it that are missing.
+    #[serde(default)]
+    pub create_parents: bool,
+    /// Refuse with CONFLICT unless the file has this hash now, as `read_file` gave it.
+    #[serde(default)]
+    pub expected_hash: Option<ContentHash>,
+    /// What the write must survive.
+    #[serde(default)]
+    pub durability: Durability,
+}
+
+/// What was written.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Written {
+    /// The file, links followed.
+    pub path: String,
+    /// `created`, `overwritten`, `appended` or `unchanged`.
+    pub done: &'static str,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The hash of its content, if you may read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<ContentHash>,
+    /// Something that looks like a mistake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+/// The arguments, understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    path: VirtualPath,
+    content: Bytes,
+    mode: IfExists,
+    create_parents: bool,
+    expected: Option<ContentHash>,
+    durability: Durability,
+}
+
+impl WriteTool for WriteFile {
+    type Args = WriteFileArgs;
+    type Output = Written;
+    type Job = Job;
+    type Steps = Vec<Step>;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "write_file",
+            "Write a file",
+            "Creates a file with the whole content given. Replacing a file or adding to its end must be asked for by `mode`; to change part of a file use `edit_file`. The bytes are written as given.",
+        )
+        .intent("Write {path} ({mode})")
+        .scopes(&["write:file", "read:file"])
+        .destructive()
+    }
+
+    fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let path = names.path(&args.path)?;
+        target::free_name(&path)?;
+        let mut needs = vec![Scope::file(Verb::Write, path.clone())];
+        // What is compared or continued is read; a hash that may be tried would tell the content.
+        if args.mode == IfExists::Append || args.expected_hash.is_some() {
+            needs.push(Scope::file(Verb::Read, path.clone()));
+        }
+        let job = Job {
+            path,
+            content: args.content.into(),
+            mode: args.mode,
+            create_parents: args.create_parents,
+            expected: args.expected_hash,
+            durability: args.durability,
+        };
+        Ok(Prepared { needs, job })
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+        let old = target::old(permit, &job.path)?;
+        let path = permit.actual(&job.path).clone();
+        target::free_name(&path)?;
+        let shown = permit.shows(&path);
+        let before = old.as_ref().map_or(State::Absent, |old| old.state.clone());
+        if old.is_some() && job.mode == IfExists::Create {
+            let message = format!(
+                "there is a file at `{path}` already; change it with `edit_file`, or set mode to `overwrite` or `append`"
+            );
+            return Err(CallError::new(Code::AlreadyExists, message).into());
+        }
+        target::expect(&path, &before, job.expected.as_ref())?;
+        let content = content(job, old.as_ref(), &path)?;
+        within(&content, permit.limits().write_max_bytes)?;
+        let mut steps = if old.is_none() {
+            target::missing_parents(permit, &path, job.create_parents)?
+        } else {
+            Vec::new()
+        };
+        let after = State::of_file(&content);
+        let unchanged = shown && before == after;
+        let diff = difference(old.as_ref(), &content, shown);
+        let reply = reply(job, &path, old.as_ref(), &content, shown, unchanged);
+        if unchanged {
+            return Ok(target::nothing(reply));
+        }
+        let mut changes = target::made(&steps);
+        changes.push(Change {
+            path: path.clone(),
+            op: if old.is_some() {
+                Op::Modify
+            } else {
+                Op::Create
+            },
+            to: None,
+            before: self.0.entry(&before, shown)?,
+            after: after.entry(),
+            diff,
+        });
+        let mut inverse = vec![take_back(&path, old, &after)];
+        inverse.extend(target::unmake(&steps).into_iter().map(Some));
+        let cost = Cost {
+            bytes: content.len() as u64,
+            files: changes.len() as u64,
+        };
+        steps.push(Step::Write {
+            path,
+            content,
+            over: before,
+            mode: None,
+            durability: job.durability,
+        });
+        target::within_modes(permit, &steps, job.mode == IfExists::Append)?;
+        Ok(Plan {
+            changes,
+            reply,
+            cost,
+            steps,
+            inverse: inverse.into_iter().collect(),
+        })
+    }
+
+    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .carry_out(&steps, permit.reading(), || permit.begin())
+    }
+}
+
+fn content(job: &Job, old: Option<&Old>, path: &VirtualPath) -> Result<Bytes, CallError> {
+    match (job.mode, old) {
+        (
+            IfExists::Append,
+            Some(Old {
+                bytes: Some(bytes), ..
+            }),
+        ) => Ok([bytes.as_slice(), &job.content].concat().into()),
+        (IfExists::Append, Some(Old { bytes: None, .. })) => Err(CallError::new(
+            Code::TooLarge,
+            format!("`{path}` is too large to be added to"),
+        )),
+        (IfExists::Append, None) | (IfExists::Create | IfExists::Overwrite, _) => {
+            Ok(job.content.clone())
+        }
+    }
+}
+
+fn within(content: &Bytes, limit: u64) -> Result<(), CallError> {
+    if content.len() as u64 <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "the file would have {} bytes, more than the {limit} allowed",
+        content.len()
+    );
+    Err(CallError::new(Code::TooLarge, message))
+}
+
+fn difference(old: Option<&Old>, content: &Bytes, shown: bool) -> FileDiff {
+    match old {
+        Some(_) if !shown => diff::hidden(),
+        Some(Old { bytes: None, .. }) => FileDiff {
+            binary: true,
+            ..FileDiff::default()
+        },
+        Some(Old {
+            bytes: Some(old), ..
+        }) => diff::of_bytes(old, content),
+        None => diff::of_bytes(b"", content),
+    }
+}
+
+/// What restores the file, unless it was too large to keep.
+fn take_back(path: &VirtualPath, old: Option<Old>, after: &State) -> Option<Step> {
+    let Some(old) = old else {
+        return Some(Step::Remove {
+            path: path.clone(),
+            what: after.clone(),
+        });
+    };
+    Some(Step::Write {
+        path: path.clone(),
+        content: old.bytes?.into(),
+        over: after.clone(),
+        mode: None,
+        durability: Durability::default(),
+    })
+}
+
+fn reply(
+    job: &Job,
+    path: &VirtualPath,
+    old: Option<&Old>,
+    content: &Bytes,
+    shown: bool,
+    unchanged: bool,
+) -> Reply {
+    let done = match (job.mode, old) {
+        _ if unchanged => "unchanged",
+        (_, None) => "created",
+        (IfExists::Append, Some(_)) => "appended",
+        (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
+    };
+    let before = old.filter(|_| shown).and_then(|old| old.bytes.as_deref());
+    let written = Written {
+        path: path.to_string(),
+        done,
+        bytes: content.len() as u64,
+        hash: shown.then(|| ContentHash::of(content)),
+        warning: before.and_then(|before| elision(before, content)),
+    };
+    let mut text = format!("{}: {done}, {} bytes", escape(&written.path), written.bytes);
+    if let Some(hash) = &written.hash {
+        text.push_str(&format!(", sha256 {hash}"));
+    }
+    if let Some(warning) = &written.warning {
+        text.push_str(&format!("; warning: {warning}"));
+    }
+    Reply::text(text, written)
+}
+
+/// Says so if a shorter file seems to leave out what it replaces, with a line such as `// ... rest stays the same`.
+fn elision(before: &[u8], after: &[u8]) -> Option<String> {
+    let (before, after) = (
+        std::str::from_utf8(before).ok()?,
+        std::str::from_utf8(after).ok()?,
+    );
+    if after.len() >= before.len() {
+        return None;
+    }
+    let words = [
+        "rest",
+        "existing",
+        "unchanged",
+        "same",
+        "remain",
+        "previous",
+        "omitted",
+    ];
+    let stands_for_more = |line: &str| {
+        let line = line.to_lowercase();
+        (line.contains("...") || line.contains('\u{2026}'))
+            && words.iter().any(|word| line.contains(word))
+    };
+    let (at, _) = after
+        .lines()
+        .enumerate()
+        .find(|(_, line)| stands_for_more(line) && !before.contains(line.trim()))?;
+    let number = at + 1;
+    Some(format!(
+        "line {number} looks as if it stood for text that is now gone"
+    ))
+}

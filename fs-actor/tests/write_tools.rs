@@ -1,0 +1,602 @@
+//! Calls to the write tools through a whole runtime in, the files and answers they promise out.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use bailiwick::{CallError, Code, ContentHash, Op, Outcome, Policy, Runtime, Worker, WorkerSpec};
+use serde_json::{Value, json};
+
+struct Stage {
+    _runtime: Runtime,
+    worker: Worker,
+    temp: tempfile::TempDir,
+}
+
+impl Stage {
+    /// One worker under `policy` over the root `/r` with `files`, beside a directory `outside`.
+    async fn new(files: &[(&str, &str)], policy: Policy) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        for name in ["root", "outside"] {
+            fs::create_dir(temp.path().join(name)).unwrap();
+        }
+        for (name, content) in files {
+            let name = temp.path().join("root").join(name);
+            fs::create_dir_all(name.parent().unwrap()).unwrap();
+            fs::write(name, content).unwrap();
+        }
+        let builder = Runtime::builder()
+            .root("r", temp.path().join("root"))
+            .tools(bailiwick_fs::tools());
+        let (runtime, _grants) = builder.build().await.unwrap();
+        let spec = WorkerSpec::new("main").policy(policy);
+        let worker = runtime.spawn(spec).await.unwrap();
+        Self {
+            _runtime: runtime,
+            worker,
+            temp,
+        }
+    }
+
+    fn host(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.host("root").join(name)).unwrap()
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, CallError> {
+        self.worker.call(tool, arguments).await
+    }
+
+    /// Calls, and checks that it is refused with `code` and that nothing anywhere changed.
+    #[track_caller]
+    fn refused(
+        &self,
+        tool: &'static str,
+        arguments: Value,
+        code: Code,
+    ) -> impl Future<Output = CallError> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let before = tree(self.temp.path());
+            let error = self.worker.call(tool, arguments).await.err();
+            assert_eq!(
+                error.as_ref().map(CallError::code),
+                Some(code),
+                "{caller}: {error:?}"
+            );
+            assert_eq!(tree(self.temp.path()), before, "{caller}");
+            error.unwrap()
+        }
+    }
+}
+
+fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = path.symlink_metadata().unwrap().file_type();
+        if kind.is_dir() {
+            found.extend(tree(&path));
+            found.insert(path, b"directory".to_vec());
+        } else if kind.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            found.insert(path, bytes);
+        } else {
+            found.insert(path, b"other".to_vec());
+        }
+    }
+    found
+}
+
+const FILES: [(&str, &str); 4] = [
+    ("f", "one\r\ntwo\r\n"),
+    ("d/a", "1"),
+    ("d/e/b", "2"),
+    ("d/.env", "KEY"),
+];
+
+#[tokio::test]
+async fn a_file_is_created_once_and_overwritten_only_on_request() {
+    let stage = Stage::new(&[], Policy::new()).await;
+    let write = |content: &str| json!({"path": "/r/n/f", "content": content});
+    stage
+        .refused("write_file", write("a"), Code::NotFound)
+        .await;
+    let made = json!({"path": "/r/n/f", "content": "a", "create_parents": true});
+    let outcome = stage.call("write_file", made).await.unwrap();
+    assert_eq!(
+        outcome
+            .changes
+            .iter()
+            .map(|change| change.op)
+            .collect::<Vec<_>>(),
+        [Op::MakeDirectory, Op::Create]
+    );
+    assert_eq!(
+        outcome.structured().unwrap()["hash"],
+        json!(ContentHash::of(b"a"))
+    );
+    stage
+        .refused("write_file", write("b"), Code::AlreadyExists)
+        .await;
+    let append = json!({"path": "/r/n/f", "content": "b", "mode": "append"});
+    stage.call("write_file", append).await.unwrap();
+    assert_eq!(stage.read("n/f"), "ab");
+    let hash = ContentHash::of(b"ab").to_string();
+    let over = |hash: &str| json!({"path": "/r/n/f", "content": "c", "mode": "overwrite", "expected_hash": hash});
+    stage
+        .refused(
+            "write_file",
+            over(&ContentHash::of(b"x").to_string()),
+            Code::Conflict,
+        )
+        .await;
+    stage.call("write_file", over(&hash)).await.unwrap();
+    assert_eq!(stage.read("n/f"), "c");
+}
+
+#[tokio::test]
+async fn a_preview_changes_nothing_and_answers_as_the_call_does() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    for (tool, arguments) in [
+        (
+            "write_file",
+            json!({"path": "/r/new/x", "content": "a", "create_parents": true}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "/r/f", "edits": [{"old_text": "one", "new_text": "1"}]}),
+        ),
+        (
+            "make_directory",
+            json!({"path": "/r/m/n", "create_parents": true}),
+        ),
+        ("copy", json!({"from": "/r/d", "to": "/r/c"})),
+        ("move", json!({"from": "/r/c", "to": "/r/moved"})),
+        ("delete", json!({"path": "/r/moved", "recursive": true})),
+    ] {
+        let before = tree(stage.temp.path());
+        let preview = stage.worker.preview(tool, arguments.clone()).await.unwrap();
+        assert_eq!(tree(stage.temp.path()), before, "{tool}");
+        let outcome = stage.call(tool, arguments).await.unwrap();
+        assert_eq!(preview.changes, outcome.changes, "{tool}");
+        assert_eq!(preview.reply.content, outcome.reply.content, "{tool}");
+        assert_ne!(tree(stage.temp.path()), before, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn an_edit_keeps_line_ends_and_says_how_it_matched() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    let edits =
+        json!({"path": "/r/f", "edits": [{"old_text": "one\ntwo\n", "new_text": "one\n2\n3\n"}]});
+    let outcome = stage.call("edit_file", edits).await.unwrap();
+    assert_eq!(stage.read("f"), "one\r\n2\r\n3\r\n");
+    assert_eq!(
+        outcome.structured().unwrap()["edits"][0]["strategy"],
+        "line_endings"
+    );
+    assert!(!outcome.text().contains("two"), "the answer holds no diff");
+    let patch = json!({"path": "/r/f", "patch": "@@ -1,2 +1,2 @@\n one\n-2\n+two\n"});
+    stage.call("edit_file", patch).await.unwrap();
+    assert_eq!(stage.read("f"), "one\r\ntwo\r\n3\r\n");
+}
+
+#[tokio::test]
+async fn edits_that_do_not_fit_are_refused_with_what_helps() {
+    let stage = Stage::new(&[("f", "a = 1\nb = 1\n"), ("bin", "a\0b")], Policy::new()).await;
+    fs::write(stage.host("root/latin"), b"caf\xe9").unwrap();
+    let edit = |path: &str, old: &str| json!({"path": path, "edits": [{"old_text": old, "new_text": "new"}]});
+    let error = stage
+        .refused("edit_file", edit("/r/f", "= 1"), Code::AmbiguousMatch)
+        .await;
+    assert_eq!(error.details()["lines"], json!([1, 2]));
+    let error = stage
+        .refused("edit_file", edit("/r/f", "a = 2"), Code::NoMatch)
+        .await;
+    assert_eq!(error.details()["nearest"]["first_line"], json!(1));
+    stage
+        .refused("edit_file", edit("/r/f", ""), Code::InvalidArguments)
+        .await;
+    stage
+        .refused("edit_file", edit("/r/f", "new"), Code::InvalidArguments)
+        .await;
+    stage
+        .refused("edit_file", edit("/r/bin", "a"), Code::NotText)
+        .await;
+    stage
+        .refused("edit_file", edit("/r/latin", "caf"), Code::NotText)
+        .await;
+    stage
+        .refused("edit_file", edit("/r/none", "a"), Code::NotFound)
+        .await;
+    stage
+        .refused("edit_file", json!({"path": "/r/f"}), Code::InvalidArguments)
+        .await;
+}
+
+#[tokio::test]
+async fn a_denied_name_inside_refuses_the_whole_tree_without_being_named() {
+    let stage = Stage::new(&FILES, Policy::new().deny_glob("**/.env")).await;
+    for (tool, arguments) in [
+        ("move", json!({"from": "/r/d", "to": "/r/x"})),
+        ("copy", json!({"from": "/r/d", "to": "/r/x"})),
+        ("delete", json!({"path": "/r/d", "recursive": true})),
+    ] {
+        let error = stage.refused(tool, arguments, Code::PermissionDenied).await;
+        assert!(!error.to_string().contains(".env"), "{tool}");
+    }
+    stage
+        .call("move", json!({"from": "/r/d/e", "to": "/r/x"}))
+        .await
+        .unwrap();
+    assert_eq!(stage.read("x/b"), "2");
+}
+
+#[tokio::test]
+async fn a_denied_destination_is_not_written_by_any_tool() {
+    let stage = Stage::new(&FILES, Policy::new().deny_glob("**/secret/**")).await;
+    fs::create_dir(stage.host("root/secret")).unwrap();
+    for (tool, arguments) in [
+        ("write_file", json!({"path": "/r/secret/f", "content": ""})),
+        ("make_directory", json!({"path": "/r/secret/d"})),
+        ("move", json!({"from": "/r/f", "to": "/r/secret/f"})),
+        ("copy", json!({"from": "/r/d/e", "to": "/r/secret/e"})),
+    ] {
+        let before = tree(stage.temp.path());
+        assert!(stage.call(tool, arguments).await.is_err(), "{tool}");
+        assert_eq!(tree(stage.temp.path()), before);
+    }
+}
+
+#[tokio::test]
+async fn a_move_that_would_make_a_file_readable_is_refused() {
+    let open = Policy::new().allow("write:file").allow("read:file:/r/open");
+    let stage = Stage::new(
+        &[
+            ("closed/f", "secret"),
+            ("closed/d/g", "secret"),
+            ("open/x", ""),
+        ],
+        open,
+    )
+    .await;
+    let to_open = json!({"from": "/r/closed/f", "to": "/r/open/f"});
+    assert!(stage.call("move", to_open).await.is_err());
+    assert!(
+        stage
+            .call("move", json!({"from": "/r/closed/d", "to": "/r/open/d"}))
+            .await
+            .is_err()
+    );
+    assert_eq!(stage.read("closed/f"), "secret");
+    stage
+        .call("move", json!({"from": "/r/closed/f", "to": "/r/closed/h"}))
+        .await
+        .unwrap();
+    assert_eq!(stage.read("closed/h"), "secret");
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_not_told_by_overwriting_it() {
+    let blind = Policy::new().allow("write:file");
+    let stage = Stage::new(&[("f", "secret")], blind).await;
+    let over = json!({"path": "/r/f", "content": "secret", "mode": "overwrite"});
+    let preview = stage
+        .worker
+        .preview("write_file", over.clone())
+        .await
+        .unwrap();
+    assert_eq!(preview.changes.len(), 1);
+    assert!(preview.changes[0].diff.hidden && preview.changes[0].diff.hunks.is_empty());
+    let shown = format!("{:?}", preview.changes[0].before);
+    assert!(!shown.contains(&ContentHash::of(b"secret").to_string()) && shown.contains("bytes: 0"));
+    let guess = json!({"path": "/r/f", "content": "x", "mode": "overwrite", "expected_hash": ContentHash::of(b"secret")});
+    assert!(stage.call("write_file", guess).await.is_err());
+    assert!(
+        stage
+            .call(
+                "write_file",
+                json!({"path": "/r/f", "content": "x", "mode": "append"})
+            )
+            .await
+            .is_err()
+    );
+    stage.call("write_file", over).await.unwrap();
+}
+
+#[tokio::test]
+async fn roots_and_places_inside_themselves_are_refused() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    for path in ["/r", "/r/", "/r/.", "/r/d/..", "."] {
+        let delete = json!({"path": path, "recursive": true});
+        stage
+            .refused("delete", delete, Code::InvalidArguments)
+            .await;
+        stage
+            .refused(
+                "move",
+                json!({"from": path, "to": "/r/d/x"}),
+                Code::InvalidArguments,
+            )
+            .await;
+    }
+    stage
+        .refused(
+            "move",
+            json!({"from": "/r/d", "to": "/r/d/e/d"}),
+            Code::InvalidArguments,
+        )
+        .await;
+    stage
+        .refused(
+            "copy",
+            json!({"from": "/r/d", "to": "/r/d/c"}),
+            Code::InvalidArguments,
+        )
+        .await;
+    stage
+        .refused(
+            "move",
+            json!({"from": "/r/f", "to": "/r/f"}),
+            Code::InvalidArguments,
+        )
+        .await;
+    stage
+        .refused("delete", json!({"path": "/r/d"}), Code::InvalidArguments)
+        .await;
+    stage
+        .call("delete", json!({"path": "/r/d", "recursive": true}))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_replaced_unless_asked_and_then_only_files() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    for tool in ["move", "copy"] {
+        stage
+            .refused(
+                tool,
+                json!({"from": "/r/f", "to": "/r/d/a"}),
+                Code::AlreadyExists,
+            )
+            .await;
+        stage
+            .refused(
+                tool,
+                json!({"from": "/r/f", "to": "/r/d/e", "overwrite": true}),
+                Code::AlreadyExists,
+            )
+            .await;
+        stage
+            .refused(
+                tool,
+                json!({"from": "/r/d/e", "to": "/r/f", "overwrite": true}),
+                Code::AlreadyExists,
+            )
+            .await;
+    }
+    stage
+        .call(
+            "copy",
+            json!({"from": "/r/f", "to": "/r/d/a", "overwrite": true}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(stage.read("d/a"), stage.read("f"));
+}
+
+#[tokio::test]
+async fn links_that_lead_outside_are_never_written_through() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    fs::write(stage.host("outside/f"), "theirs").unwrap();
+    symlink(stage.host("outside/f"), stage.host("root/l")).unwrap();
+    symlink(stage.host("outside/new"), stage.host("root/dangling")).unwrap();
+    symlink(stage.host("outside"), stage.host("root/dir")).unwrap();
+    for path in ["/r/l", "/r/dangling", "/r/dir/f", "/r/dir/new"] {
+        for (tool, arguments) in [
+            (
+                "write_file",
+                json!({"path": path, "content": "x", "mode": "overwrite", "create_parents": true}),
+            ),
+            (
+                "edit_file",
+                json!({"path": path, "edits": [{"old_text": "theirs", "new_text": "x"}]}),
+            ),
+            (
+                "copy",
+                json!({"from": "/r/f", "to": path, "overwrite": true}),
+            ),
+            (
+                "move",
+                json!({"from": "/r/f", "to": path, "overwrite": true}),
+            ),
+            (
+                "make_directory",
+                json!({"path": path, "create_parents": true}),
+            ),
+        ] {
+            let before = tree(stage.temp.path());
+            assert!(stage.call(tool, arguments).await.is_err(), "{tool} {path}");
+            assert_eq!(tree(stage.temp.path()), before, "{tool} {path}");
+        }
+    }
+    symlink("f", stage.host("root/inside")).unwrap();
+    let edit = json!({"path": "/r/inside", "edits": [{"old_text": "one", "new_text": "1"}]});
+    stage.call("edit_file", edit).await.unwrap();
+    assert_eq!(stage.read("f"), "1\r\ntwo\r\n");
+    assert!(
+        stage
+            .host("root/inside")
+            .symlink_metadata()
+            .unwrap()
+            .file_type()
+            .is_symlink()
+    );
+}
+
+#[tokio::test]
+async fn a_protected_name_is_not_written_without_a_person() {
+    let stage = Stage::new(&[("x/config", "evil")], Policy::new()).await;
+    fs::create_dir(stage.host("root/.git")).unwrap();
+    stage
+        .refused(
+            "write_file",
+            json!({"path": "/r/.git/hooks/pre-commit", "content": "", "create_parents": true}),
+            Code::ScopeRequired,
+        )
+        .await;
+    stage
+        .refused(
+            "move",
+            json!({"from": "/r/x", "to": "/r/.vscode"}),
+            Code::ScopeRequired,
+        )
+        .await;
+    stage
+        .call("move", json!({"from": "/r/x", "to": "/r/y"}))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn names_of_temporary_files_are_not_for_models() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    let name = format!("/r/.bailiwick-{}.tmp", "0".repeat(32));
+    stage
+        .refused(
+            "write_file",
+            json!({"path": name, "content": ""}),
+            Code::InvalidArguments,
+        )
+        .await;
+    stage
+        .refused(
+            "move",
+            json!({"from": "/r/f", "to": name}),
+            Code::InvalidArguments,
+        )
+        .await;
+    stage
+        .call(
+            "write_file",
+            json!({"path": "/r/.bailiwick-x.tmp", "content": ""}),
+        )
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_rewrite_that_leaves_text_out_is_warned_of() {
+    let stage = Stage::new(
+        &[("f", "fn a() {}\nfn b() {}\nfn c() {}\nfn d() {}\n")],
+        Policy::new(),
+    )
+    .await;
+    let over = |content: &str| json!({"path": "/r/f", "content": content, "mode": "overwrite"});
+    let outcome = stage
+        .call(
+            "write_file",
+            over("fn a() {}\n// ... rest stays the same\n"),
+        )
+        .await
+        .unwrap();
+    assert!(
+        outcome.structured().unwrap()["warning"]
+            .as_str()
+            .unwrap()
+            .contains("line 2")
+    );
+    let outcome = stage.call("write_file", over("fn a() {}\n")).await.unwrap();
+    assert_eq!(outcome.structured().unwrap().get("warning"), None);
+    let outcome = stage.call("write_file", over("fn a() {}\n")).await.unwrap();
+    assert_eq!(outcome.structured().unwrap()["done"], "unchanged");
+    assert_eq!(outcome.changes, []);
+}
+
+#[tokio::test]
+async fn a_size_limit_of_the_policy_holds_for_every_way_to_write() {
+    let stage = Stage::new(
+        &[("f", "12345678"), ("big", "1234567890")],
+        Policy::new().write_max_bytes(8),
+    )
+    .await;
+    stage
+        .refused(
+            "write_file",
+            json!({"path": "/r/x", "content": "123456789"}),
+            Code::TooLarge,
+        )
+        .await;
+    stage
+        .refused(
+            "write_file",
+            json!({"path": "/r/f", "content": "9", "mode": "append"}),
+            Code::TooLarge,
+        )
+        .await;
+    stage
+        .refused(
+            "edit_file",
+            json!({"path": "/r/f", "edits": [{"old_text": "1", "new_text": "11"}]}),
+            Code::TooLarge,
+        )
+        .await;
+    stage
+        .refused(
+            "copy",
+            json!({"from": "/r/big", "to": "/r/x"}),
+            Code::TooLarge,
+        )
+        .await;
+    stage
+        .call("write_file", json!({"path": "/r/x", "content": "12345678"}))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_write_mode_that_the_policy_leaves_out_is_left_out_of_every_tool() {
+    let only = Policy::new().write_modes([bailiwick::WriteMode::Create]);
+    let stage = Stage::new(&FILES, only).await;
+    for (tool, arguments) in [
+        (
+            "write_file",
+            json!({"path": "/r/f", "content": "", "mode": "overwrite"}),
+        ),
+        (
+            "write_file",
+            json!({"path": "/r/f", "content": "x", "mode": "append"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "/r/f", "edits": [{"old_text": "one", "new_text": "1"}]}),
+        ),
+        ("move", json!({"from": "/r/f", "to": "/r/g"})),
+        (
+            "copy",
+            json!({"from": "/r/f", "to": "/r/d/a", "overwrite": true}),
+        ),
+        ("delete", json!({"path": "/r/f"})),
+    ] {
+        stage.refused(tool, arguments, Code::PermissionDenied).await;
+    }
+    stage
+        .call("write_file", json!({"path": "/r/g", "content": ""}))
+        .await
+        .unwrap();
+    stage
+        .call("copy", json!({"from": "/r/f", "to": "/r/h"}))
+        .await
+        .unwrap();
+    stage
+        .call("make_directory", json!({"path": "/r/m"}))
+        .await
+        .unwrap();
+}

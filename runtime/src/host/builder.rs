@@ -1,0 +1,358 @@
+//! What a person configures in, a runtime or every reason why not out.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ractor::Actor;
+
+use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
+use crate::audit::{Audit, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
+use crate::config::{Config, RootConfig};
+use crate::path::{PathError, VirtualPath};
+use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
+use crate::policy::{Authority, Policy, PolicyError};
+use crate::root::{Root, RootError, RootTable};
+use crate::scope::{ScopeError, ScopePattern};
+use crate::supervisor::{Core, Supervisor, TreeLock};
+use crate::tool::{RegistryError, ToolSet};
+use crate::worker::{Admission, Deadlines, Pool, PoolSize, Turns};
+
+use super::{House, Runtime};
+
+/// Why a runtime was not built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A mount is no path.
+    #[error("`{0}` cannot be a mount")]
+    Mount(String, #[source] PathError),
+    /// A grantable pattern is none.
+    #[error(transparent)]
+    Grantable(#[from] ScopeError),
+    /// A directory cannot be a root.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The tools cannot be served.
+    #[error(transparent)]
+    Tools(#[from] RegistryError),
+    /// A thread or actor did not start.
+    #[error("a part of the runtime did not start")]
+    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A root as it was configured: what workers see, and where it is.
+#[derive(Debug)]
+struct Place {
+    config: RootConfig,
+    host: PathBuf,
+    cross_mounts: bool,
+}
+
+/// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
+pub struct RuntimeBuilder {
+    places: Vec<Result<Place, BuildError>>,
+    config: Config,
+    tools: ToolSet,
+    approver: Option<Arc<dyn Approver>>,
+    sink: Box<dyn AuditSink>,
+    audit_capacity: usize,
+    asks: AskLimits,
+    patience: Duration,
+    artifacts: (usize, usize),
+    admission: Admission,
+    call_limit: Duration,
+    max_depth: usize,
+    io_threads: usize,
+    fault: Option<BuildError>,
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("places", &self.places)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            config: Config::new(),
+            tools: ToolSet::new(),
+            approver: None,
+            sink: Box::new(MemoryAudit::new(4096)),
+            audit_capacity: DEFAULT_CAPACITY,
+            asks: AskLimits::default(),
+            patience: Duration::from_secs(600),
+            artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
+            admission: Admission::default(),
+            call_limit: Duration::from_secs(30),
+            max_depth: 8,
+            io_threads: 8,
+            fault: None,
+        }
+    }
+
+    /// Opens the directory `host` to workers, for reading and writing, as `/name`. The first root is where relative paths begin.
+    ///
+    /// Ambient authority is used for roots and nowhere else.
+    #[must_use]
+    pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
+        self.mounted(name, host.as_ref(), RootConfig::new)
+    }
+
+    /// Like [`RuntimeBuilder::root`], for reading only.
+    #[must_use]
+    pub fn root_read_only(self, name: &str, host: impl AsRef<Path>) -> Self {
+        self.mounted(name, host.as_ref(), RootConfig::read_only)
+    }
+
+    /// Opens the directory `host` as `root` says; file systems mounted inside it belong to it only if `cross_mounts`.
+    #[must_use]
+    pub fn root_with(
+        mut self,
+        root: RootConfig,
+        host: impl AsRef<Path>,
+        cross_mounts: bool,
+    ) -> Self {
+        self.places.push(Ok(Place {
+            config: root,
+            host: host.as_ref().to_path_buf(),
+            cross_mounts,
+        }));
+        self
+    }
+
+    fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
+        let mount = VirtualPath::top()
+            .join(name)
+            .map_err(|source| BuildError::Mount(crate::escape(name).into(), source));
+        let default = self.places.is_empty();
+        let place = |mount| Place {
+            config: RootConfig {
+                default,
+                ..root(mount)
+            },
+            host: host.to_path_buf(),
+            cross_mounts: false,
+        };
+        self.places.push(mount.map(place));
+        self
+    }
+
+    /// Sets everything else that a person configures; roots given here have no directory behind them.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Keeps every worker to `policy`, whatever its own allows.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.config = self.config.policy(policy);
+        self
+    }
+
+    /// Lets people grant what `pattern` covers beyond the roots.
+    #[must_use]
+    pub fn grantable(mut self, pattern: &str) -> Self {
+        match pattern.parse::<ScopePattern>() {
+            Ok(pattern) => self.config = self.config.grantable(pattern),
+            Err(error) => self.fault = self.fault.or(Some(error.into())),
+        }
+        self
+    }
+
+    /// Adds tools.
+    #[must_use]
+    pub fn tools(mut self, tools: ToolSet) -> Self {
+        self.tools = self.tools.and(tools);
+        self
+    }
+
+    /// Sets who answers when a call must ask. Without one, such a call is refused with `SCOPE_REQUIRED`.
+    #[must_use]
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Sets where the audit goes; else the last 4,096 records are kept in memory.
+    #[must_use]
+    pub fn audit(mut self, sink: impl AuditSink) -> Self {
+        self.sink = Box::new(sink);
+        self
+    }
+
+    /// Sets how many audit events may wait to be written; beyond that calls are refused with `BUSY`.
+    #[must_use]
+    pub fn audit_capacity(mut self, events: usize) -> Self {
+        self.audit_capacity = events;
+        self
+    }
+
+    /// Sets how often people are asked, and how long a question waits (10 minutes by default).
+    #[must_use]
+    pub fn asks(mut self, limits: AskLimits, patience: Duration) -> Self {
+        (self.asks, self.patience) = (limits, patience);
+        self
+    }
+
+    /// Sets of how many calls the artifacts are kept, and how many bytes of them (256 and 64 MiB by default; 0 is no limit).
+    #[must_use]
+    pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
+        self.artifacts = (calls, bytes);
+        self
+    }
+
+    /// Sets how much one worker may have under way.
+    #[must_use]
+    pub fn admission(mut self, bounds: Admission) -> Self {
+        self.admission = bounds;
+        self
+    }
+
+    /// Sets the longest a call may work, waiting for people not counted (30 seconds by default).
+    #[must_use]
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// Sets how deep a delegation may go (8 by default).
+    #[must_use]
+    pub fn max_depth(mut self, depth: usize) -> Self {
+        self.max_depth = depth;
+        self
+    }
+
+    /// Sets how many threads do file work (8 by default; twice as many while some hang).
+    #[must_use]
+    pub fn io_threads(mut self, threads: usize) -> Self {
+        self.io_threads = threads.max(1);
+        self
+    }
+
+    /// Opens the roots, starts the supervisors, and hands out the one [`GrantAuthority`].
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`BuildError`]
+    pub async fn build(self) -> Result<(Runtime, GrantAuthority), BuildError> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        self.tools.check()?;
+        let (config, roots) = opened(self.config, self.places)?;
+        let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
+        let asks = self.approver.is_some();
+        let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
+        let began = Instant::now();
+        let broker = BrokerConfig {
+            limits: self.asks,
+            patience: self.patience,
+            clock: Arc::new(move || began.elapsed()),
+            ..BrokerConfig::default()
+        };
+        let broker = Broker::start(broker, audit.clone(), approver);
+        let broker = broker.await.map_err(started)?;
+        let (artifacts, bytes) = self.artifacts;
+        let core = Arc::new(Core {
+            tools: self.tools,
+            names: config.namespace(),
+            authority: Authority::configured(&config)?,
+            roots,
+            audit,
+            broker: broker.clone(),
+            asks,
+            artifacts: ArtifactStore::new(artifacts, bytes),
+            admission: self.admission,
+            call_limit: self.call_limit,
+            max_depth: self.max_depth,
+            io: Pool::new("io", io_size(self.io_threads)),
+            cpu: Pool::new("cpu", cpu_size()),
+            deadlines: Deadlines::default(),
+            turns: Turns::default(),
+            calls: 0.into(),
+            workers: 0.into(),
+            registry: dashmap::DashMap::default(),
+            actors: dashmap::DashMap::default(),
+            tree: TreeLock::default(),
+            supervisors: OnceLock::new(),
+        });
+        supervise(&core).await?;
+        let house = Arc::new(House { core });
+        Ok((Runtime { house }, GrantAuthority::new(broker)))
+    }
+}
+
+/// Opens every root; ambient authority is used here and nowhere else.
+fn opened(
+    mut config: Config,
+    places: Vec<Result<Place, BuildError>>,
+) -> Result<(Config, RootTable), BuildError> {
+    let mut roots = Vec::with_capacity(places.len());
+    for place in places {
+        let Place {
+            config: root,
+            host,
+            cross_mounts,
+        } = place?;
+        roots.push(Arc::new(Root::open(
+            root.mount.clone(),
+            &host,
+            cross_mounts,
+        )?));
+        config = config.root(root);
+    }
+    Ok((config, RootTable::new(roots)))
+}
+
+/// Starts one supervisor a core.
+async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
+    let mut supervisors = Vec::new();
+    for _ in 0..cores() {
+        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core))
+            .await
+            .map_err(started)?;
+        supervisors.push(supervisor);
+    }
+    // Nobody else has the core yet, so it is set once.
+    let _ = core.supervisors.set(supervisors);
+    Ok(())
+}
+
+fn started(error: impl std::error::Error + Send + Sync + 'static) -> BuildError {
+    BuildError::Start(Box::new(error))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn io_size(threads: usize) -> PoolSize {
+    PoolSize {
+        threads,
+        hard_cap: threads * 2,
+        queue: 4096,
+        per_root: (threads * 3 / 4).max(1),
+    }
+}
+
+fn cpu_size() -> PoolSize {
+    PoolSize {
+        threads: cores(),
+        hard_cap: cores(),
+        queue: 4096,
+        per_root: cores(),
+    }
+}

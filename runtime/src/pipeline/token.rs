@@ -1,0 +1,36 @@
+//! A call and its plan in, the token that stands for both out.
+
+use serde_json::Value;
+
+use super::Facts;
+use crate::effect::{ContentHash, PreviewToken};
+use crate::error::{CallError, Code};
+use crate::tool::AnyPlan;
+
+/// The same tool, arguments and present state give the same token.
+pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
+    let whole = serde_json::to_vec(&(
+        facts.tool.as_str(),
+        canonical(&facts.arguments),
+        &plan.changes,
+    ));
+    let whole = whole
+        .map_err(|error| CallError::new(Code::Internal, format!("the plan is no JSON: {error}")))?;
+    Ok(PreviewToken(ContentHash::of(&whole)))
+}
+
+/// `value` with the keys of every object in order, so that equal arguments are equal bytes.
+pub(crate) fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map
+                .iter()
+                .map(|(key, value)| (key.clone(), canonical(value)))
+                .collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}

@@ -1,0 +1,71 @@
+//! What a call learns on its way in, what it needs and how a refusal reads out.
+
+use std::sync::Arc;
+
+use super::Holder;
+use crate::capability::{Gate, not_yours};
+use crate::error::{CallError, Code};
+use crate::path::VirtualPath;
+use crate::policy::Authority;
+use crate::scope::{Scope, ScopePattern};
+use crate::tool::Job;
+
+/// What a call gathers on its way.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) job: Job,
+    pub(super) needs: Vec<Scope>,
+    pub(super) authority: Authority,
+    pub(super) holder: Arc<Holder>,
+    pub(super) granted: Vec<ScopePattern>,
+    pub(super) grant_gates: Vec<Arc<Gate>>,
+    pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
+    /// What live grants were looked through for.
+    pub(super) tried: Vec<Scope>,
+    pub(super) rounds: u8,
+}
+
+impl Way {
+    pub(super) fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
+        let before = self.needs.len();
+        for need in needs {
+            if !self.needs.contains(&need) {
+                self.needs.push(need);
+            }
+        }
+        if self.needs.len() == before {
+            return Err(CallError::new(
+                Code::Internal,
+                "the tool asked again for what it was granted",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) {
+        for need in &mut self.needs {
+            if need.path() == Some(from) {
+                *need = Scope::file(need.verb(), to.clone());
+            }
+        }
+        for (_, actual) in self.moved.iter_mut().filter(|(_, actual)| actual == from) {
+            *actual = to.clone();
+        }
+        self.moved.push((from.clone(), to.clone()));
+    }
+
+    /// The refusal of a denied need. What was found by looking must not be told from what is not there.
+    pub(super) fn refusal(&self, need: &Scope) -> CallError {
+        match (
+            self.moved.iter().find(|(_, to)| need.path() == Some(to)),
+            need.path(),
+        ) {
+            (Some((asked, _)), _) => not_yours(asked),
+            (None, Some(path)) if self.rounds > 0 => not_yours(path),
+            (None, _) => CallError::new(
+                Code::PermissionDenied,
+                format!("this worker may not {need}"),
+            ),
+        }
+    }
+}

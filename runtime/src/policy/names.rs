@@ -1,0 +1,95 @@
+//! Deny globs made of plain names in, whether a path is covered out, without a regular expression.
+
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+use super::fold::beneath;
+
+/// The globs of a list that can be decided by comparing names, and when the others need a look.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// `a/b`: paths from the root on.
+    anchored: Vec<Box<str>>,
+    /// `**/a/b`: what must follow a name, by that name.
+    floating: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
+    /// `**/*.key`: the ends of names.
+    endings: Vec<Box<str>>,
+    /// `**/a/*`: names without which none of the other globs covers a path.
+    needed: HashSet<Box<str>, RandomState>,
+    /// Whether a glob is among the others that needs no name.
+    unbound: bool,
+}
+
+/// What the names of a path tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Covered,
+    Clear,
+    /// The other globs must be tried.
+    Unclear,
+}
+
+impl Names {
+    /// Takes the stem of a glob, which covers what it matches and all beneath; false if it is left to others.
+    pub(super) fn take(&mut self, stem: &str) -> bool {
+        let Some(rest) = stem.strip_prefix("**/") else {
+            let plain = is_plain(stem);
+            if plain {
+                self.anchored.push(stem.into());
+            } else {
+                self.unbound = true;
+            }
+            return plain;
+        };
+        let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
+        if is_plain(rest) {
+            let follows = self.floating.entry(name.into()).or_default();
+            follows.push(after.into());
+            return true;
+        }
+        if is_plain(name) {
+            self.needed.insert(name.into());
+            return false;
+        }
+        match rest.strip_prefix('*') {
+            Some(ending) if after.is_empty() && !ending.is_empty() && is_plain(ending) => {
+                self.endings.push(ending.into());
+                true
+            }
+            _ => {
+                self.unbound = true;
+                false
+            }
+        }
+    }
+
+    pub(super) fn tell(&self, path: &str) -> Told {
+        if self
+            .anchored
+            .iter()
+            .any(|stem| beneath(path, stem).is_some())
+        {
+            return Told::Covered;
+        }
+        let mut unclear = self.unbound;
+        let mut rest = Some(path);
+        while let Some(names) = rest {
+            let (name, after) = names.split_once('/').unwrap_or((names, ""));
+            let follows = self.floating.get(name).into_iter().flatten();
+            let covered = follows
+                .into_iter()
+                .any(|stem| stem.is_empty() || beneath(after, stem).is_some());
+            if covered || self.endings.iter().any(|end| name.ends_with(&**end)) {
+                return Told::Covered;
+            }
+            unclear = unclear || self.needed.contains(name);
+            rest = Some(after).filter(|after| !after.is_empty());
+        }
+        if unclear { Told::Unclear } else { Told::Clear }
+    }
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.contains(['*', '?', '[', ']', '{', '}', '\\'])
+}

@@ -1,0 +1,70 @@
+//! What a policy may name when wider allow globs are refused.
+
+use serde_json::json;
+
+use super::{admitted, check, configured, path, under};
+use crate::call::Origin;
+use crate::config::{Config, RootConfig};
+use crate::policy::{Authority, Policy, PolicyErrorKind, Verdict};
+
+use Verdict::{Allow, Deny};
+
+fn strict(allow: &[&str]) -> Authority {
+    let allow: Vec<_> = allow.iter().collect();
+    configured(
+        &json!({ "strict": true, "roots": [{ "path": "/r", "allow": allow }, { "path": "/s" }] }),
+    )
+}
+
+fn asking(root: &str, allow: &[&str]) -> Policy {
+    Policy::parse(&json!({ "roots": [{ "path": root, "allow": allow }] })).unwrap()
+}
+
+#[track_caller]
+fn witnessed(issuer: &Authority, policy: &Policy) -> String {
+    let error = issuer.admit(policy, Origin::Model).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.field()),
+        (PolicyErrorKind::PolicyExpansion, "/roots/0/allow")
+    );
+    let witness = error.witness_path().unwrap().to_owned();
+    let child = Authority::configured(&Config::new().root(RootConfig::new(path("/")))).unwrap();
+    let need = format!("read:file:{witness}");
+    check(&under(&child, policy), &need, &[], Allow);
+    check(issuer, &need, &[], Deny);
+    witness
+}
+
+#[test]
+fn strict_mode_refuses_a_wider_allow_with_a_path_that_shows_it() {
+    let issuer = strict(&["src/**", "*.md"]);
+    assert_eq!(witnessed(&issuer, &asking("/r", &["src/**", "*"])), "/r/a");
+    assert_eq!(witnessed(&issuer, &asking("/r", &["**/*.md"])), "/r/a/.md");
+    witnessed(&issuer, &asking("/r", &["**"]));
+    witnessed(&issuer, &asking("/r/doc", &["x"]));
+    witnessed(&strict(&["src/*.rs"]), &asking("/r/src", &["*.{rs,c}"]));
+}
+
+#[test]
+fn strict_mode_admits_what_is_included() {
+    let issuer = strict(&["src/**", "*.md"]);
+    admitted(&issuer, &asking("/r", &["src/**"]));
+    admitted(
+        &issuer,
+        &asking("/r", &["src/*.rs", "READ*.md", "{src,src/a}/x"]),
+    );
+    admitted(&issuer, &asking("/r/src", &["**"]));
+    admitted(&issuer, &asking("/r/src", &["a/**"]));
+    admitted(&issuer, &asking("/s", &["**"]));
+    admitted(&issuer, &asking("/r", &[]));
+    admitted(&issuer, &Policy::new().root("/r"));
+}
+
+#[test]
+fn strict_mode_compares_with_every_layer() {
+    let child = under(&strict(&[]), &asking("/r", &["a/**", "b"]));
+    admitted(&child, &asking("/r", &["a/x"]));
+    assert_eq!(witnessed(&child, &asking("/r", &["c", "b"])), "/r/c");
+    let lax = configured(&json!({ "roots": [{ "path": "/r", "allow": ["a"] }] }));
+    admitted(&lax, &asking("/r", &["**"]));
+}

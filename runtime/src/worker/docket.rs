@@ -1,0 +1,275 @@
+//! The calls of one worker in, each moved on as far as it goes without waiting out.
+
+mod line;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use super::asking::Asking;
+use super::blocking::Ticket;
+use super::deadline::Armed;
+use super::inbox::{Admitted, Done, Incoming, Port};
+use super::jobs;
+use super::turns::Claim;
+use crate::capability::{Halt, Halted};
+use crate::effect::Preview;
+use crate::error::CallError;
+use crate::id::CallId;
+use crate::permission::Redeemed;
+use crate::pipeline::{Cleared, Facts, Judged, Mode, Parsed, Step, Waiting};
+use crate::tool::AnyPlan;
+
+/// Where a call under way is.
+#[derive(Debug)]
+enum Stage {
+    /// The policy that came with it is compiled.
+    Preparing,
+    /// Live grants are looked through.
+    Redeeming(Step<Waiting>),
+    /// A plan is made to show with the question.
+    Looking(Step<Waiting>),
+    /// A person was asked.
+    Asking(Step<Waiting>, Option<AnyPlan>),
+    /// It waits for its turn to write, or for a thread.
+    Ready(Step<Cleared>, Option<AnyPlan>),
+    /// A pool thread has it.
+    Running,
+}
+
+/// Who waits for a call, and what it holds.
+#[derive(Debug)]
+struct Caller {
+    facts: Arc<Facts>,
+    port: Port,
+    /// Whether its job may change something.
+    changes: bool,
+    /// How long its work may take; waiting for people is not work.
+    limit: Duration,
+    armed: Option<Armed>,
+    /// Its job, from when the pool has it.
+    ticket: Option<Arc<Ticket>>,
+    /// Its paths, from when it is first in line to write until its job has them.
+    claim: Option<Claim>,
+    /// What it asked, from when it asked until it is answered.
+    asking: Option<Asking>,
+    _admitted: Admitted,
+}
+
+/// What one life of a worker knows; a restart begins with an empty docket.
+#[derive(Debug)]
+pub(crate) struct Docket {
+    shared: Arc<Shared>,
+    calls: HashMap<CallId, (Stage, Caller), FixedState>,
+    /// Mutating calls in the order they became ready; only the first claims its paths.
+    writes: VecDeque<CallId>,
+    /// Calls that wait for one of this worker's places in the pool.
+    ready: VecDeque<CallId>,
+    /// Places taken in the pool, those of callers that gave up included.
+    running: u32,
+    closing: bool,
+}
+
+impl Docket {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            calls: HashMap::default(),
+            writes: VecDeque::new(),
+            ready: VecDeque::new(),
+            running: 0,
+            closing: false,
+        }
+    }
+
+    /// Whether the worker is to end and owes nobody an answer.
+    pub(super) fn is_over(&self) -> bool {
+        self.closing && self.calls.is_empty()
+    }
+
+    /// Begins a new call. A policy of its own is compiled on the CPU pool, never here.
+    pub(super) fn receive(&mut self, incoming: Incoming) {
+        let Incoming {
+            request,
+            deadline,
+            admitted,
+            port,
+        } = incoming;
+        let (id, facts) = (request.facts.id, Arc::clone(&request.facts));
+        let limit = self.shared.core.limit(deadline);
+        let caller = Caller {
+            facts,
+            port,
+            changes: false,
+            limit,
+            armed: None,
+            ticket: None,
+            claim: None,
+            asking: None,
+            _admitted: admitted,
+        };
+        if request.policy.is_none() {
+            let step = request.prepare(&self.shared);
+            return self.judge_or_answer(id, step, caller);
+        }
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let step = request.prepare(&shared);
+            shared.post(WorkerMsg::Prepared(id, Box::new(step)));
+        };
+        let handed = self.shared.core.cpu.submit(None, work);
+        self.handed_over(id, Stage::Preparing, caller, handed);
+    }
+
+    pub(super) fn prepared(&mut self, id: CallId, step: Result<Step<Parsed>, CallError>) {
+        self.returned(id);
+        if let Some((Stage::Preparing, caller)) = self.calls.remove(&id) {
+            self.judge_or_answer(id, step, caller);
+        }
+        self.start_ready();
+    }
+
+    fn judge_or_answer(
+        &mut self,
+        id: CallId,
+        step: Result<Step<Parsed>, CallError>,
+        caller: Caller,
+    ) {
+        match step {
+            Ok(step) => self.judge(id, step, caller),
+            Err(error) => self.answer(id, caller, Err(error)),
+        }
+    }
+
+    /// Moves a call on as far as it goes without waiting.
+    fn judge(&mut self, id: CallId, mut step: Step<Parsed>, caller: Caller) {
+        loop {
+            match self.shared.judge(step) {
+                Judged::Refused(error) => return self.answer(id, caller, Err(error)),
+                Judged::Ask(waiting) => return self.look_for_grants(id, waiting, caller),
+                Judged::Run(cleared) => match jobs::read_now(&cleared) {
+                    None => return self.line_up(id, cleared, None, caller),
+                    Some(Ok(done)) => return self.answer(id, caller, Ok(done)),
+                    Some(Err(halt)) => match cleared.halted(halt) {
+                        Ok(again) => step = again,
+                        Err(error) => return self.answer(id, caller, Err(error)),
+                    },
+                },
+            }
+        }
+    }
+
+    /// A preview of what may be read asks nobody: it changes nothing.
+    fn look_for_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
+        caller.armed = None;
+        let shown = caller.facts.mode == Mode::Preview && waiting.look().is_some();
+        if shown || !waiting.untried() {
+            return self.look(id, waiting, caller);
+        }
+        caller.asking = Some(self.shared.redeem(id, &waiting));
+        self.calls.insert(id, (Stage::Redeeming(waiting), caller));
+    }
+
+    pub(super) fn redeemed(&mut self, id: CallId, granted: Option<Redeemed>) {
+        match (self.calls.remove(&id), granted) {
+            (Some((Stage::Redeeming(waiting), caller)), Some(granted)) => {
+                match self.shared.redeemed(&caller.facts, &granted) {
+                    Ok(()) => self.judge(id, waiting.granted(granted), caller),
+                    Err(error) => self.answer(id, caller, Err(error)),
+                }
+            }
+            (Some((Stage::Redeeming(waiting), caller)), None) => self.look(id, waiting, caller),
+            (other, _) => self.put_back(id, other),
+        }
+    }
+
+    /// Plans a change before anybody is asked, if its targets may be read.
+    fn look(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+        let Some((job, permit)) = waiting.look() else {
+            return self.question(id, waiting, None, caller);
+        };
+        caller.arm(id, &self.shared);
+        let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&caller.facts));
+        let work = move || {
+            let plan = jobs::look(&shared, &facts, &*job, &permit);
+            shared.post(WorkerMsg::Looked(id, Box::new(plan)));
+        };
+        let handed = self
+            .shared
+            .core
+            .io
+            .submit(self.shared.root_of(waiting.needs()), work);
+        self.handed_over(id, Stage::Looking(waiting), caller, handed);
+    }
+
+    pub(super) fn looked(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Halt>) {
+        self.returned(id);
+        match (self.calls.remove(&id), plan) {
+            (Some((Stage::Looking(_), caller)), Ok((_, preview)))
+                if caller.facts.mode == Mode::Preview =>
+            {
+                self.answer(id, caller, Ok(Done::Preview(preview)));
+            }
+            (Some((Stage::Looking(waiting), caller)), Ok(plan)) => {
+                self.question(id, waiting, Some(plan), caller)
+            }
+            (Some((Stage::Looking(waiting), caller)), Err(halt)) => {
+                self.judge_or_answer(id, waiting.halted(halt), caller);
+            }
+            (other, _) => self.put_back(id, other),
+        }
+        self.start_ready();
+    }
+
+    /// Puts the question; the call waits without a thread, and other calls go on.
+    fn question(
+        &mut self,
+        id: CallId,
+        waiting: Step<Waiting>,
+        plan: Option<(AnyPlan, Preview)>,
+        mut caller: Caller,
+    ) {
+        caller.armed = None;
+        let (plan, preview) = plan.unzip();
+        match self.shared.question(id, &waiting, preview) {
+            Ok(asking) => {
+                caller.asking = Some(asking);
+                self.calls
+                    .insert(id, (Stage::Asking(waiting, plan), caller));
+            }
+            Err(error) => self.answer(id, caller, Err(error)),
+        }
+    }
+
+    pub(super) fn answered(&mut self, id: CallId, answer: Result<Redeemed, CallError>) {
+        match (self.calls.remove(&id), answer) {
+            (Some((Stage::Asking(waiting, plan), caller)), Ok(granted)) => {
+                match self.shared.judge(waiting.granted(granted)) {
+                    Judged::Run(cleared) => self.line_up(id, cleared, plan, caller),
+                    // The answer was narrower than the need: asking again at once would be a trick.
+                    Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.unasked())),
+                    Judged::Refused(error) => self.answer(id, caller, Err(error)),
+                }
+            }
+            (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
+            (other, _) => self.put_back(id, other),
+        }
+    }
+}
+
+impl Caller {
+    fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
+        if self.armed.is_none() {
+            let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.facts.stop));
+            self.armed = Some(shared.core.deadlines.arm(self.limit, move || {
+                // The job sees the flag at its next checkpoint even while the mailbox is busy.
+                stop.raise(Halted::Expired);
+                worker.post(WorkerMsg::Expired(id));
+            }));
+        }
+    }
+}
