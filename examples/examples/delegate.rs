@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bailiwick::{
-    Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, WorkerSpec, verify,
+    Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, Verdict, WorkerSpec,
+    verify,
 };
-use bailiwick_examples::coloured;
+use bailiwick_examples::{coloured, diff};
 
 #[path = "delegate/place.rs"]
 mod place;
@@ -25,7 +26,7 @@ mod place;
 mod script;
 
 use place::{NOTES, Place, scratch_copy};
-use script::play;
+use script::{play, print_lines};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -112,11 +113,11 @@ fn with_somebody_to_ask(builder: RuntimeBuilder) -> RuntimeBuilder {
         } else {
             "no"
         };
-        println!(
-            "    asked: may {} do {}?",
-            request.agent_path.join(" > "),
-            needs.join(", ")
-        );
+        let agents = request.agent_path.join(" > ");
+        println!("    you are asked: {agents} needs {}", needs.join(", "));
+        if let Some(preview) = &request.preview {
+            print_lines(&diff(&preview.changes, coloured()));
+        }
         println!("    no terminal, so a script answers for you: {said}");
         answer
     }))
@@ -138,16 +139,16 @@ async fn story(runtime: &Runtime, place: &Place) -> Result<(), Failure> {
     play(&reader, place, script::reader(place)).await?;
     let there = place.on_disk(&place.secret()).is_ok();
     let is = if there { "is there" } else { "is not there" };
-    println!("  The first .env {is}, the second is not: the answer does not tell.");
+    println!("  (The first .env {is}, the second is not there: the answers do not tell.)");
 
     let editing = Policy::new()
         .allow("read:file:/repo")
         .allow(&format!("write:file:{}", place.edits))
-        .ask("write:file:/repo");
+        .otherwise(Verdict::Ask);
     let spec = WorkerSpec::new("editor").policy(editing);
     let editor = coordinator.spawn(spec).await?;
     println!(
-        "\nThe editor may read /repo, change {}, and must ask to write elsewhere.",
+        "\nThe editor may read /repo, change {}, and must ask for more.",
         place.edits
     );
     play(&editor, place, script::editor(place)).await?;

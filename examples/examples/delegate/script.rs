@@ -210,7 +210,8 @@ fn show(outcome: &Outcome) {
     print_lines(&lines);
 }
 
-fn print_lines(lines: &[String]) {
+/// Shows what came back, the first lines of it.
+pub(crate) fn print_lines(lines: &[String]) {
     for line in lines.iter().take(20) {
         println!("    | {line}");
     }
