@@ -238,6 +238,7 @@ impl<'de> Deserialize<'de> for VirtualPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cases::cases;
     use proptest::prelude::*;
 
     #[track_caller]
@@ -302,6 +303,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases(256))]
         #[test]
         fn parsing_is_idempotent_and_never_leaves_dots(text in "[a-c./\u{e9}]{0,40}") {
             let base = VirtualPath::parse("/r", None).unwrap();
