@@ -17,3 +17,29 @@ pub struct Budget {
     /// Child workers, at any depth.
     pub children: Option<u64>,
 }
+
+impl Budget {
+    /// The tighter of both, figure by figure.
+    #[must_use]
+    pub(crate) fn tighter(self, other: Self) -> Self {
+        let Self {
+            calls,
+            bytes_written,
+            files_touched,
+            children,
+        } = other;
+        Self {
+            calls: least(self.calls, calls),
+            bytes_written: least(self.bytes_written, bytes_written),
+            files_touched: least(self.files_touched, files_touched),
+            children: least(self.children, children),
+        }
+    }
+}
+
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}

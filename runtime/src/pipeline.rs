@@ -18,7 +18,7 @@ use crate::id::{CallId, ToolName};
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
 use crate::policy::{Authority, Verdict};
-use crate::root::RootTable;
+use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, WriteJob};
 
@@ -53,6 +53,14 @@ pub(crate) struct Facts {
 pub(crate) struct Holder {
     pub(crate) roots: Arc<RootTable>,
     pub(crate) gate: Arc<Gate>,
+}
+
+/// What people granted to a call.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) redeemed: Redeemed,
+    /// Handles on what was granted beyond the worker's roots.
+    pub(crate) outside: Vec<Arc<Root>>,
 }
 
 /// A call at one point of its way.
@@ -138,7 +146,7 @@ impl<S> Step<S> {
         match halt {
             Halt::Failed(error) => return Err(error),
             Halt::Needs(needs) => self.way.add_needs(needs)?,
-            Halt::Moved { from, to } => self.way.follow(&from, &to),
+            Halt::Moved { from, to } => self.way.follow(&from, &to)?,
         }
         Ok(Step {
             facts: self.facts,
@@ -155,7 +163,11 @@ impl<S> Step<S> {
             authority: self.way.authority.clone(),
             granted,
             moved: self.way.moved.clone(),
-            roots: Arc::clone(&self.way.holder.roots),
+            roots: if self.way.outside.is_empty() {
+                Arc::clone(&self.way.holder.roots)
+            } else {
+                Arc::new(self.way.holder.roots.with(&self.way.outside))
+            },
             gates,
             stop: Arc::clone(&self.facts.stop),
         })
@@ -179,6 +191,7 @@ impl Step<Parsed> {
             granted,
             grant_gates,
             moved,
+            outside: Vec::new(),
             tried: Vec::new(),
             rounds: 0,
         };
@@ -281,9 +294,11 @@ impl Step<Waiting> {
     }
 
     /// Takes up what a person granted, or granted before; the call is judged anew.
-    pub(crate) fn granted(mut self, granted: Redeemed) -> Step<Parsed> {
-        self.way.granted.extend(granted.patterns);
-        self.way.grant_gates.extend(granted.gates);
+    pub(crate) fn granted(mut self, granted: Granted) -> Step<Parsed> {
+        let Granted { redeemed, outside } = granted;
+        self.way.granted.extend(redeemed.patterns);
+        self.way.grant_gates.extend(redeemed.gates);
+        self.way.outside.extend(outside);
         Step {
             facts: self.facts,
             way: self.way,

@@ -73,6 +73,22 @@ impl Root {
         })
     }
 
+    /// Opens the nearest directory at or above `path`, a host path outside every root that a person granted.
+    ///
+    /// It is refused if a link stands in the way: what was granted is what is opened.
+    pub(crate) fn open_granted(path: &VirtualPath) -> Result<Self, RootError> {
+        let mut mount = path.clone();
+        while !Path::new(mount.as_str()).is_dir() {
+            mount = mount.parent().unwrap_or_else(VirtualPath::top);
+        }
+        let root = Self::open(mount.clone(), Path::new(mount.as_str()), false)?;
+        if root.host != Path::new(mount.as_str()) {
+            let reason = "a link stands in the way; grant the path it leads to";
+            return Err(RootError::Unsafe { mount, reason });
+        }
+        Ok(root)
+    }
+
     /// Where it stands in the namespace.
     #[must_use]
     pub fn mount(&self) -> &VirtualPath {
@@ -181,6 +197,13 @@ impl RootTable {
         Self { roots }
     }
 
+    /// These roots and `more`.
+    pub(crate) fn with(&self, more: &[Arc<Root>]) -> Self {
+        Self {
+            roots: self.roots.iter().chain(more).cloned().collect(),
+        }
+    }
+
     /// The roots of which `authority` may leave something.
     pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
         let reached = self
@@ -206,6 +229,7 @@ impl RootTable {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the directories to be opened are made here")]
 mod tests {
     use super::*;
 

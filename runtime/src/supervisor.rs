@@ -14,6 +14,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 
 use crate::artifact::ArtifactStore;
 use crate::audit::{Audit, Step as AuditStep};
+use crate::budget::Budget;
 use crate::call::Origin;
 use crate::capability::{Gate, Meter};
 use crate::config::Namespace;
@@ -122,6 +123,10 @@ pub struct Revoked {
 #[derive(Debug)]
 pub(crate) enum Never {}
 
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for Never {}
+
 /// Starts workers anew when they die.
 #[derive(Debug)]
 pub(crate) struct Supervisor;
@@ -134,6 +139,7 @@ pub(crate) struct Watch {
     restarts: HashMap<WorkerId, Restarts, FixedState>,
 }
 
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for Supervisor {
     type Msg = Never;
     type State = Watch;
@@ -162,6 +168,8 @@ impl Actor for Supervisor {
                 watch.died(who.get_id(), me.get_cell()).await;
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+            #[cfg(feature = "ractor-cluster")]
+            SupervisionEvent::PidLifecycleEvent(_) => {}
         }
         Ok(())
     }
@@ -240,6 +248,11 @@ impl Core {
                 .charge_child()
                 .map_err(|spent| SpawnError::Budget(spent.to_string()))?;
         }
+        let limits = authority.limits();
+        let budget = budget.tighter(limits.budget).tighter(Budget {
+            calls: Some(limits.max_calls),
+            ..Budget::default()
+        });
         let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
         let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
         let holder = Holder {
@@ -281,12 +294,34 @@ impl Core {
                 shared.close();
                 Err(SpawnError::Orphan)
             }
-            Ok(()) => Ok(shared),
+            Ok(()) => {
+                self.limit_life(&shared);
+                Ok(shared)
+            }
             Err(error) => {
                 self.forget(id);
                 Err(error)
             }
         }
+    }
+
+    /// Revokes a worker when the time that its policy gives it is over.
+    fn limit_life(self: &Arc<Self>, shared: &Shared) {
+        let ttl_ms = shared.authority.limits().ttl_ms;
+        if ttl_ms == u64::MAX {
+            return;
+        }
+        let (core, id, executor) = (
+            Arc::downgrade(self),
+            shared.id,
+            tokio::runtime::Handle::current(),
+        );
+        let end = move || {
+            if let Some(core) = core.upgrade() {
+                executor.spawn(async move { core.revoke(id).await });
+            }
+        };
+        shared.end_with(self.deadlines.arm(Duration::from_millis(ttl_ms), end));
     }
 
     /// The supervisor that a worker is linked to; none once the runtime ends.

@@ -100,6 +100,10 @@ pub(crate) enum Message {
     Tick,
 }
 
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for Message {}
+
 struct BrokerActor;
 
 /// What the actor starts from.
@@ -109,6 +113,7 @@ struct Start {
     approver: Arc<dyn Approver>,
 }
 
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for BrokerActor {
     type Msg = Message;
     type State = Desk;

@@ -7,6 +7,7 @@ use crate::capability::{Gate, not_yours};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::Authority;
+use crate::root::Root;
 use crate::scope::{Scope, ScopePattern};
 use crate::tool::Job;
 
@@ -20,6 +21,8 @@ pub(super) struct Way {
     pub(super) granted: Vec<ScopePattern>,
     pub(super) grant_gates: Vec<Arc<Gate>>,
     pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
+    /// Directories that people granted beyond the worker's roots, for this call.
+    pub(super) outside: Vec<Arc<Root>>,
     /// What live grants were looked through for.
     pub(super) tried: Vec<Scope>,
     pub(super) rounds: u8,
@@ -42,7 +45,11 @@ impl Way {
         Ok(())
     }
 
-    pub(super) fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) {
+    /// Takes the path that a link leads to in place of the one that was asked for.
+    pub(super) fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
+        if !self.authority.follows_symlinks() {
+            return Err(not_yours(from));
+        }
         for need in &mut self.needs {
             if need.path() == Some(from) {
                 *need = Scope::file(need.verb(), to.clone());
@@ -52,6 +59,7 @@ impl Way {
             *actual = to.clone();
         }
         self.moved.push((from.clone(), to.clone()));
+        Ok(())
     }
 
     /// The refusal of a denied need. What was found by looking must not be told from what is not there.

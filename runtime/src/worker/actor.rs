@@ -12,8 +12,7 @@ use crate::capability::{Halt, Halted};
 use crate::effect::Preview;
 use crate::error::CallError;
 use crate::id::CallId;
-use crate::permission::Redeemed;
-use crate::pipeline::{Parsed, Step};
+use crate::pipeline::{Granted, Parsed, Step};
 use crate::tool::AnyPlan;
 
 /// What reaches a worker.
@@ -24,11 +23,11 @@ pub(crate) enum WorkerMsg {
     /// The policy that came with a call was compiled, or refused.
     Prepared(CallId, Box<Result<Step<Parsed>, CallError>>),
     /// Whether live grants cover what a call must ask for.
-    Redeemed(CallId, Option<Redeemed>),
+    Redeemed(CallId, Option<Granted>),
     /// The plan that is shown with the question.
     Looked(CallId, Box<Result<(AnyPlan, Preview), Halt>>),
     /// What a person said.
-    Answered(CallId, Result<Redeemed, CallError>),
+    Answered(CallId, Result<Granted, CallError>),
     /// A mutating call has its paths for itself now.
     Turn(CallId),
     /// A pool thread is done with a call.
@@ -41,10 +40,15 @@ pub(crate) enum WorkerMsg {
     Close,
 }
 
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for WorkerMsg {}
+
 /// The actor; everything it needs is in [`Shared`].
 #[derive(Debug)]
 pub(crate) struct WorkerActor;
 
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for WorkerActor {
     type Msg = WorkerMsg;
     type State = Docket;

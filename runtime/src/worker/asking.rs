@@ -9,8 +9,11 @@ use super::actor::WorkerMsg;
 use crate::effect::{ContentHash, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
+use crate::path::VirtualPath;
 use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, ladder};
-use crate::pipeline::{Facts, Step, Waiting, canonical};
+use crate::pipeline::{Facts, Granted, Step, Waiting, canonical};
+use crate::root::Root;
+use crate::scope::Scope;
 
 /// A question under way; dropping it withdraws the question.
 #[derive(Debug)]
@@ -34,15 +37,18 @@ impl Shared {
 
     /// Looks for live grants that cover what a call must ask for.
     pub(super) fn redeem(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
-        let (shared, needs) = (Arc::clone(self), Arc::from(waiting.asks()));
+        let (shared, needs) = (Arc::clone(self), Arc::<[Scope]>::from(waiting.asks()));
         let task = tokio::spawn(async move {
             // A broker that is gone has nothing to give.
-            let granted = shared
+            let redeemed = shared
                 .core
                 .broker
-                .redeem(shared.claimant(), needs)
-                .await
-                .unwrap_or_default();
+                .redeem(shared.claimant(), Arc::clone(&needs))
+                .await;
+            let granted = match redeemed {
+                Ok(Some(redeemed)) => shared.opened(redeemed, &needs).await.ok(),
+                Ok(None) | Err(_) => None,
+            };
             shared.post(WorkerMsg::Redeemed(id, granted));
         });
         Asking(task.abort_handle())
@@ -61,10 +67,42 @@ impl Shared {
         let request = self.request(waiting, preview);
         let shared = Arc::clone(self);
         let task = tokio::spawn(async move {
+            let needs = request.needs.clone();
             let ruling = shared.core.broker.ask(request, shared.claimant()).await;
-            shared.post(WorkerMsg::Answered(id, ruling.and_then(ruled)));
+            let granted = match ruling.and_then(ruled) {
+                Ok(redeemed) => shared.opened(redeemed, &needs).await,
+                Err(error) => Err(error),
+            };
+            shared.post(WorkerMsg::Answered(id, granted));
         });
         Ok(Asking(task.abort_handle()))
+    }
+
+    /// Opens what was granted beyond the worker's roots; without such a grant nothing is opened.
+    async fn opened(&self, redeemed: Redeemed, needs: &[Scope]) -> Result<Granted, CallError> {
+        let outside = needs.iter().filter_map(Scope::path);
+        let outside: Vec<VirtualPath> = outside
+            .filter(|path| self.holder.roots.find(path).is_none())
+            .cloned()
+            .collect();
+        if outside.is_empty() {
+            return Ok(Granted {
+                redeemed,
+                outside: Vec::new(),
+            });
+        }
+        let open = move || {
+            outside
+                .iter()
+                .map(|path| Root::open_granted(path).map(Arc::new))
+                .collect()
+        };
+        let opened: Result<Vec<_>, _> = tokio::task::spawn_blocking(open)
+            .await
+            .map_err(|_| CallError::new(Code::Internal, "what was granted could not be opened"))?;
+        let outside =
+            opened.map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))?;
+        Ok(Granted { redeemed, outside })
     }
 
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {

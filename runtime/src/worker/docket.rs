@@ -4,7 +4,7 @@ mod line;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
 
@@ -18,10 +18,9 @@ use super::jobs;
 use super::turns::Claim;
 use crate::capability::{Halt, Halted};
 use crate::effect::Preview;
-use crate::error::CallError;
+use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::permission::Redeemed;
-use crate::pipeline::{Cleared, Facts, Judged, Mode, Parsed, Step, Waiting};
+use crate::pipeline::{Cleared, Facts, Granted, Judged, Mode, Parsed, Step, Waiting};
 use crate::tool::AnyPlan;
 
 /// Where a call under way is.
@@ -71,6 +70,8 @@ pub(crate) struct Docket {
     ready: VecDeque<CallId>,
     /// Places taken in the pool, those of callers that gave up included.
     running: u32,
+    /// When the last call came; kept only if the policy limits how fast they may come.
+    last: Option<Instant>,
     closing: bool,
 }
 
@@ -82,8 +83,27 @@ impl Docket {
             writes: VecDeque::new(),
             ready: VecDeque::new(),
             running: 0,
+            last: None,
             closing: false,
         }
+    }
+
+    /// How many milliseconds too early a call comes, if the policy limits how fast they may come.
+    fn too_soon(&mut self) -> Option<u64> {
+        let least = Duration::from_millis(self.shared.authority.limits().min_interval_ms);
+        if least.is_zero() {
+            return None;
+        }
+        let now = Instant::now();
+        let since = self.last.map(|last| now.duration_since(last));
+        if let Some(wait) = since
+            .and_then(|since| least.checked_sub(since))
+            .filter(|wait| !wait.is_zero())
+        {
+            return Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
+        }
+        self.last = Some(now);
+        None
     }
 
     /// Whether the worker is to end and owes nobody an answer.
@@ -99,6 +119,14 @@ impl Docket {
             admitted,
             port,
         } = incoming;
+        if let Some(wait) = self.too_soon() {
+            let error = CallError::new(
+                Code::RateLimited,
+                "calls come faster than the policy allows",
+            );
+            let error = error.with("retry_after_ms", wait);
+            return self.shared.finished(&request.facts, port, Err(error));
+        }
         let (id, facts) = (request.facts.id, Arc::clone(&request.facts));
         let limit = self.shared.core.limit(deadline);
         let caller = Caller {
@@ -174,10 +202,10 @@ impl Docket {
         self.calls.insert(id, (Stage::Redeeming(waiting), caller));
     }
 
-    pub(super) fn redeemed(&mut self, id: CallId, granted: Option<Redeemed>) {
+    pub(super) fn redeemed(&mut self, id: CallId, granted: Option<Granted>) {
         match (self.calls.remove(&id), granted) {
             (Some((Stage::Redeeming(waiting), caller)), Some(granted)) => {
-                match self.shared.redeemed(&caller.facts, &granted) {
+                match self.shared.redeemed(&caller.facts, &granted.redeemed) {
                     Ok(()) => self.judge(id, waiting.granted(granted), caller),
                     Err(error) => self.answer(id, caller, Err(error)),
                 }
@@ -245,7 +273,7 @@ impl Docket {
         }
     }
 
-    pub(super) fn answered(&mut self, id: CallId, answer: Result<Redeemed, CallError>) {
+    pub(super) fn answered(&mut self, id: CallId, answer: Result<Granted, CallError>) {
         match (self.calls.remove(&id), answer) {
             (Some((Stage::Asking(waiting, plan), caller)), Ok(granted)) => {
                 match self.shared.judge(waiting.granted(granted)) {

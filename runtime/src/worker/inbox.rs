@@ -92,7 +92,7 @@ impl Drop for Admitted {
 
 /// What a call came to.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     Outcome(Outcome),
     Preview(Preview),
 }

@@ -1,12 +1,13 @@
 //! What is known of a worker, whichever life its actor is in; messages and audit events go out through it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use ractor::ActorRef;
 
 use super::actor::WorkerMsg;
+use super::deadline::Armed;
 use super::inbox::{Done, Load, Port};
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::Origin;
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) holder: Arc<Holder>,
     pub(super) load: Load,
     pub(super) lost: AtomicU32,
+    /// The end of the worker's life, if its policy sets one.
+    end: OnceLock<Armed>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
 }
 
@@ -81,12 +84,19 @@ impl Shared {
             holder: Arc::new(holder),
             load: Load::default(),
             lost: AtomicU32::new(0),
+            end: OnceLock::new(),
             actor: ArcSwapOption::empty(),
         }
     }
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.holder.gate
+    }
+
+    /// Takes up when the worker's life ends, whichever actor it has then.
+    pub(crate) fn end_with(&self, end: Armed) {
+        // A worker is started once, so there is none yet.
+        let _ = self.end.set(end);
     }
 
     /// Takes up a new life of the actor.

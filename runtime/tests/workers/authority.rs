@@ -219,3 +219,42 @@ async fn explain_names_the_verdict_without_an_effect() {
         0
     );
 }
+
+#[tokio::test]
+async fn the_limits_of_a_policy_bind_the_worker_and_its_children() {
+    let stage = stage(|builder| builder).await;
+    let few = stage.worker(Policy::new().max_calls(2)).await;
+    let child = few
+        .spawn(WorkerSpec::new("child").policy(Policy::new()))
+        .await
+        .unwrap();
+    assert!(few.call("echo", at("x")).await.is_ok());
+    assert!(child.call("echo", at("x")).await.is_ok());
+    assert_eq!(
+        child.call("echo", at("x")).await.unwrap_err().code(),
+        Code::Budget
+    );
+
+    let slow = stage.worker(Policy::new().min_interval_ms(60_000)).await;
+    assert!(slow.call("echo", at("x")).await.is_ok());
+    let early = slow.call("echo", at("x")).await.unwrap_err();
+    assert_eq!(early.code(), Code::RateLimited);
+    assert!(early.details()["retry_after_ms"].as_u64().unwrap() > 50_000);
+}
+
+#[tokio::test]
+async fn a_worker_ends_when_its_time_is_over() {
+    let stage = stage(|builder| builder).await;
+    let (brief, long) = (
+        stage.worker(Policy::new().ttl_ms(30)).await,
+        stage.open().await,
+    );
+    while !brief.status().revoked {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        brief.call("echo", at("x")).await.unwrap_err().code(),
+        Code::Cancelled
+    );
+    assert!(long.call("echo", at("x")).await.is_ok());
+}
