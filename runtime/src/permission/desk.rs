@@ -213,7 +213,6 @@ impl Desk {
         Ok(entered)
     }
 
-
     /// Records a grant, then enters it.
     pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
         if self.book.len() >= self.max_grants {

@@ -189,7 +189,9 @@ impl GrantBook {
 
     /// Every grant that ends with `session`.
     pub(crate) fn of_session(&self, session: &str) -> Vec<GrantId> {
-        self.held_by(|holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session))
+        self.held_by(
+            |holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session),
+        )
     }
 
     fn held_by(&self, wanted: impl Fn(&GrantHolder) -> bool) -> Vec<GrantId> {
