@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(virtual_path(host.clone()), Some("/r".to_owned()));
         assert_eq!(virtual_path(host.join("a/b")), Some("/r/a/b".to_owned()));
         assert_eq!(virtual_path(host.join("../b")), None);
-        let mut sibling = host.clone().into_os_string();
+        let mut sibling = host.into_os_string();
         sibling.push("-evil/b");
         assert_eq!(virtual_path(sibling.into()), None);
     }

@@ -346,6 +346,10 @@ fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the files of an audit are damaged here on purpose"
+)]
 mod tests {
     use super::super::verify::verify;
     use super::*;
