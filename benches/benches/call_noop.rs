@@ -25,7 +25,7 @@ fn race(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let (floor, actor, runtime, worker) = tokio.block_on(async {
         let (runtime, spec) = stage(root.path(), 8192).await.unwrap();
         let worker = runtime.spawn(spec).await.unwrap();
-        let actor = Linked::start().await.unwrap().spawn().await.unwrap();
+        let (actor, _) = Linked::start().await.unwrap().spawn().await.unwrap();
         (Floor::start(|n: u64| n), actor, runtime, worker)
     });
     let noop = ToolName::new(NOOP);

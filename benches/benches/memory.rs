@@ -103,7 +103,7 @@ fn actors() -> Weight {
     drive(&tokio, async move {
         let mut actors = Vec::with_capacity(LIVE);
         for _ in 0..LIVE {
-            actors.push(linked.spawn().await.unwrap());
+            actors.push(linked.spawn().await.unwrap().0);
         }
         let idle = each(before);
         for (actor, number) in actors.iter().zip(0..) {

@@ -41,7 +41,8 @@ fn main() {
                 let actors = std::mem::take(&mut *actors.lock().unwrap());
                 drive(&tokio, async move {
                     for actor in actors {
-                        actor.stop_and_wait(None, None).await.unwrap();
+                        actor.0.stop(None);
+                        actor.1.await.unwrap();
                     }
                 });
             },

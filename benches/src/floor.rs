@@ -2,6 +2,7 @@
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 /// A task behind a channel that answers by another: what any actor costs at least.
 #[derive(Debug)]
@@ -88,8 +89,7 @@ impl Linked {
     ///
     /// # Errors
     /// ractor's.
-    pub async fn spawn(&self) -> Result<ActorRef<Msg>, SpawnErr> {
-        let linked = Actor::spawn_linked(None, Idle, (), self.supervisor.clone()).await?;
-        Ok(linked.0)
+    pub async fn spawn(&self) -> Result<(ActorRef<Msg>, JoinHandle<()>), SpawnErr> {
+        Actor::spawn_linked(None, Idle, (), self.supervisor.clone()).await
     }
 }

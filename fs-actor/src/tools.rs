@@ -29,7 +29,7 @@ pub fn tools() -> ToolSet {
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
-        .reader(read_file::ReadFile)
+        .reader(read_file::ReadFile::default())
         .reader(find::Find)
         .reader(grep::Grep)
 }

@@ -157,15 +157,13 @@ impl<S> Step<S> {
     }
 
     fn terms(&self, granted: Vec<ScopePattern>) -> Arc<Terms> {
-        let mut gates = Vec::with_capacity(1 + self.way.grant_gates.len());
-        gates.push(Arc::clone(&self.way.holder.gate));
-        gates.extend(self.way.grant_gates.iter().cloned());
         Arc::new(Terms {
             authority: self.way.authority.clone(),
             granted,
             moved: self.way.moved.clone(),
             roots: Arc::clone(&self.way.holder.roots),
-            gates,
+            gate: Arc::clone(&self.way.holder.gate),
+            grant_gates: self.way.grant_gates.clone(),
             stop: Arc::clone(&self.facts.stop),
         })
     }
