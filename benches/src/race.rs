@@ -102,6 +102,7 @@ impl<'r> Race<'r> {
     }
 
     /// Runs every case in turn and prints what came out. Returns whether all targets were reached.
+    #[must_use]
     pub fn run(mut self) -> bool {
         for lane in &mut self.lanes {
             lane.lap();

@@ -36,6 +36,24 @@ use crate::scope::{Scope, ScopePattern, Verb};
 /// assert_eq!(worker.judge(&need, &[]), Verdict::Deny);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// No layer can be taken away, and none can be made but by [`Authority::admit`]:
+/// ```compile_fail
+/// fn widened(held: bailiwick::Authority) -> bailiwick::Authority {
+///     bailiwick::Authority { layers: [].into(), ..held } // private
+/// }
+/// ```
+/// ```compile_fail
+/// fn forged(layer: bailiwick::Layer) -> bailiwick::Layer {
+///     bailiwick::Layer(layer.0) // private
+/// }
+/// ```
+/// What can be done is to add one:
+/// ```
+/// fn narrowed(held: &bailiwick::Authority, layer: &bailiwick::Layer) -> bailiwick::Authority {
+///     held.narrow(layer)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Authority {
     base: Arc<Base>,
