@@ -86,11 +86,7 @@ impl Level {
     }
 
     /// Reads the next buffer of names; they are sorted, so that a directory that fits one comes in order.
-    fn refill(
-        &mut self,
-        dir: &OpenDir,
-        buffer: &mut [MaybeUninit<u8>],
-    ) -> Result<(), Errno> {
+    fn refill(&mut self, dir: &OpenDir, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
         let mut entries = RawDir::new(dir.as_fd(), buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
@@ -191,7 +187,8 @@ pub(crate) fn walk(
 }
 
 fn descend(way: &mut Descent, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
-    if depth >= MAX_DEPTH {
+    // Beneath the deepest path there is nothing that a path could name.
+    if depth.max(path.depth()) >= MAX_DEPTH {
         return Err(Errno::NAMETOOLONG);
     }
     way.enter(path.name().unwrap_or_default())

@@ -44,7 +44,11 @@ async fn every_tool_goes_to_any_depth_with_few_descriptors() {
     fs::create_dir(&root).unwrap();
     deep(&root.join("deep"), 240);
     deep(&root.join("deepest"), 2_000);
-    symlink("d/".repeat(200) + &"../".repeat(200) + "f", root.join("deep/up")).unwrap();
+    symlink(
+        "d/".repeat(200) + &"../".repeat(200) + "f",
+        root.join("deep/up"),
+    )
+    .unwrap();
     let builder = Runtime::builder().root("r", &root);
     let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
     let worker = runtime
@@ -64,7 +68,9 @@ async fn every_tool_goes_to_any_depth_with_few_descriptors() {
     assert_eq!(field(&worker, "find", named, "total").await, 240);
     let text = json!({"path": "/r/deep", "pattern": "needle", "mode": "count"});
     worker.call("grep", text).await.unwrap();
-    let up = worker.call("read_file", json!({"path": "/r/deep/up"})).await;
+    let up = worker
+        .call("read_file", json!({"path": "/r/deep/up"}))
+        .await;
     assert_eq!(up.unwrap().text(), "needle\n");
     fs::remove_file(root.join("deep/up")).unwrap();
     let copy = json!({"from": "/r/deep", "to": "/r/copy"});
@@ -72,7 +78,10 @@ async fn every_tool_goes_to_any_depth_with_few_descriptors() {
     let rename = json!({"from": "/r/copy", "to": "/r/moved"});
     assert_eq!(field(&worker, "move", rename, "entries").await, 481);
     let delete = |path: &str| json!({"path": path, "recursive": true});
-    assert_eq!(field(&worker, "delete", delete("/r/moved"), "files").await, 240);
+    assert_eq!(
+        field(&worker, "delete", delete("/r/moved"), "files").await,
+        240
+    );
     assert!(!root.join("moved").exists());
 
     let beyond = worker.call("delete", delete("/r/deepest")).await;

@@ -369,7 +369,13 @@ fn remove_directory<P>(
     let _commit = begin()?;
     // It has begun, so it goes on: a removal that stops half way helps nobody.
     let (gone, removed) = tree::remove(inner, &seen.items);
-    let told = |error: CallError| if gone == 0 { error } else { error.with("removed", gone) };
+    let told = |error: CallError| {
+        if gone == 0 {
+            error
+        } else {
+            error.with("removed", gone)
+        }
+    };
     removed.map_err(told)?;
     let item = Item {
         path: spot.path.clone(),

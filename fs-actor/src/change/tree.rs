@@ -111,7 +111,8 @@ fn descend(
     path: VirtualPath,
     budget: u64,
 ) -> Result<Level, CallError> {
-    way.enter(name).map_err(|errno| resolve::say(errno, &path))?;
+    way.enter(name)
+        .map_err(|errno| resolve::say(errno, &path))?;
     Level::open(here(way, &path)?, path, budget)
 }
 
@@ -216,17 +217,17 @@ fn read(
 
 /// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
 /// Returns how many went, and why not all of them if so.
-pub(crate) fn remove(
-    dir: OpenDir,
-    items: &[Item],
-) -> (u64, Result<(), CallError>) {
+pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError>) {
     let mut gone = 0;
     let mut way = Descent::new(dir);
     // The directories whose contents are on their way out.
     let mut open: Vec<&Item> = Vec::new();
     let mut remove_all = || {
         for item in items {
-            while let Some(last) = open.last().filter(|last| !item.path.starts_with(&last.path)) {
+            while let Some(last) = open
+                .last()
+                .filter(|last| !item.path.starts_with(&last.path))
+            {
                 way.leave();
                 unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
                 gone += 1;
