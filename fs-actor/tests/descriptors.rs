@@ -32,8 +32,7 @@ fn deep(root: &std::path::Path, depth: usize) {
 }
 
 async fn field(worker: &Worker, tool: &str, arguments: Value, name: &str) -> Value {
-    let outcome = worker.call(tool, arguments).await;
-    let outcome = outcome.unwrap_or_else(|error| panic!("{tool}: {error:?}"));
+    let outcome = worker.call(tool, arguments).await.unwrap();
     outcome.structured().unwrap().get(name).unwrap().clone()
 }
 
