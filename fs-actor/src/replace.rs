@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::resolve::{self, Meta};
 
-pub(crate) use lock::Lock;
-pub(crate) use sweep::{Sweeper, is_temporary, temporary_name};
+pub(crate) use lock::{Lock, mark_as_live};
+pub(crate) use sweep::{Sweeper, discard, is_temporary, temporary_name};
 
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;

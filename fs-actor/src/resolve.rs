@@ -5,6 +5,7 @@
 //! judges that one and comes back, and the last open follows no link again. So a swap in between is caught.
 
 mod beneath;
+mod descent;
 mod follow;
 mod held;
 mod meta;
@@ -21,7 +22,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::lens::{Lens, Place};
+use crate::replace::is_temporary;
 
+pub(crate) use descent::Descent;
 pub(crate) use held::Held;
 pub use meta::Kind;
 pub(crate) use meta::Meta;
@@ -46,7 +49,7 @@ pub(crate) struct OpenDir {
 }
 
 impl OpenDir {
-    /// The handle. Use it with single names, and never follow a link from it.
+    /// The handle for system calls. Use it with single names, and never follow a link from it.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
@@ -71,7 +74,7 @@ impl OpenDir {
         here.file()
     }
 
-    fn new(fd: OwnedFd, crosses_mounts: bool) -> Self {
+    pub(crate) fn new(fd: OwnedFd, crosses_mounts: bool) -> Self {
         Self {
             dir: Dir::from_std_file(File::from(fd)),
             crosses_mounts,
@@ -113,6 +116,9 @@ pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, St
         );
         return Err(CallError::new(Code::InvalidArguments, message).into());
     };
+    if is_temporary(name) {
+        return Err(not_yours(path).into());
+    }
     let moved = |to: VirtualPath| to.join(name).map_err(|_| not_yours(path));
     let dir = reach(lens, path, &above, moved, |spot| spot.holder())?;
     Ok((dir, name.to_owned()))
@@ -146,7 +152,7 @@ pub(crate) fn file_at_hand(
 ) -> Option<Arc<OpenFile>> {
     let actual = lens.actual(path);
     let (place, names) = lens.place_of(actual)?;
-    if place.crosses_mounts {
+    if place.crosses_mounts || is_ours(names) {
         return None;
     }
     let base = place.dir.as_fd();
@@ -173,9 +179,17 @@ pub(crate) fn file_at_hand(
 /// What stands at `path`, without waiting for a disk; none if that is not certain.
 pub(crate) fn entry_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<Meta> {
     let (place, names) = lens.place_of(lens.actual(path))?;
+    if is_ours(names) {
+        return None;
+    }
     let crosses = place.crosses_mounts;
     let handle = beneath::open_cached(place.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
     Meta::of(&handle).ok()
+}
+
+/// Whether one of `names` is that of a file under construction, which is nobody's but its writer's.
+fn is_ours(names: &str) -> bool {
+    names.split('/').any(is_temporary)
 }
 
 /// Names beneath a handle, not yet opened.
@@ -254,6 +268,9 @@ fn reach<T>(
     open: impl Fn(&Spot<'_>) -> Result<T, Errno>,
 ) -> Result<T, Halt> {
     let (place, names) = lens.place_of(actual).ok_or_else(|| not_yours(asked))?;
+    if is_ours(names) {
+        return Err(not_yours(asked).into());
+    }
     let spot = Spot::new(place, names);
     for _ in 0..TRIES {
         match open(&spot) {

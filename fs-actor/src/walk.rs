@@ -1,7 +1,8 @@
 //! An open directory in, everything beneath it that may be shown out, one entry at a time.
 //!
 //! It goes by handles: a child is opened by its name in its open parent, following no link and entering no
-//! mount. It holds one descriptor and at most one buffer of names a level, however large the directories are.
+//! mount. It holds a few descriptors however deep it goes, and at most one buffer of names a level however large
+//! the directories are. Files under construction are nobody's yet, so it passes over them.
 
 mod ignored;
 #[cfg(test)]
@@ -14,7 +15,8 @@ use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 
 use crate::lens::Lens;
-use crate::resolve::{Kind, Meta, OpenDir};
+use crate::replace::is_temporary;
+use crate::resolve::{Descent, Kind, Meta, OpenDir};
 
 pub(crate) use ignored::Ignoring;
 
@@ -68,7 +70,6 @@ pub(crate) struct LeftOut {
 }
 
 struct Level {
-    dir: OpenDir,
     path: VirtualPath,
     /// Names that were read and not yet visited, last first.
     names: Vec<(Vec<u8>, FileType)>,
@@ -76,9 +77,8 @@ struct Level {
 }
 
 impl Level {
-    fn new(dir: OpenDir, path: VirtualPath) -> Self {
+    fn new(path: VirtualPath) -> Self {
         Self {
-            dir,
             path,
             names: Vec::new(),
             read: false,
@@ -86,12 +86,13 @@ impl Level {
     }
 
     /// Reads the next buffer of names; they are sorted, so that a directory that fits one comes in order.
-    fn refill(&mut self, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
-        let mut entries = RawDir::new(self.dir.as_fd(), buffer);
+    fn refill(&mut self, dir: &OpenDir, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
+        let mut entries = RawDir::new(dir.as_fd(), buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") {
+            let ours = std::str::from_utf8(name).is_ok_and(is_temporary);
+            if !ours && !matches!(name, b"." | b"..") {
                 self.names.push((name.to_owned(), entry.file_type()));
             }
             if entries.is_buffer_empty() {
@@ -103,14 +104,14 @@ impl Level {
         self.read = true;
         Ok(())
     }
+}
 
-    fn kind(&self, name: &[u8], listed: FileType) -> Option<Kind> {
-        if listed != FileType::Unknown {
-            return Some(listed.into());
-        }
-        let stat = statat(self.dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(FileType::from_raw_mode(stat.st_mode).into())
+fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
+    if listed != FileType::Unknown {
+        return Some(listed.into());
     }
+    let stat = statat(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(FileType::from_raw_mode(stat.st_mode).into())
 }
 
 /// Visits what lies beneath `top`, which stands at `at`, directories before what they hold.
@@ -130,18 +131,22 @@ pub(crate) fn walk(
     if let Some(ignoring) = &mut ignoring {
         ignoring.enter(lens, &top, at);
     }
-    let mut levels = vec![Level::new(top, at.clone())];
+    let mut way = Descent::new(top);
+    let mut levels = vec![Level::new(at.clone())];
     while let Some(level) = levels.last_mut() {
+        let Ok(here) = way.here() else {
+            // It went, or was moved, while the walk was beneath it.
+            left_out.directories += 1;
+            ascend(&mut way, &mut levels, &mut ignoring);
+            continue;
+        };
         let Some((name, listed)) = level.names.pop() else {
-            if !level.read && level.refill(&mut buffer).is_ok() {
+            if !level.read && level.refill(here, &mut buffer).is_ok() {
                 lens.checkpoint()?;
                 continue;
             }
             left_out.directories += u64::from(!level.read);
-            levels.pop();
-            if let Some(ignoring) = &mut ignoring {
-                ignoring.leave();
-            }
+            ascend(&mut way, &mut levels, &mut ignoring);
             continue;
         };
         seen += 1;
@@ -150,7 +155,7 @@ pub(crate) fn walk(
         }
         let depth = levels.len();
         let Some(level) = levels.last() else { break };
-        let Some(found) = look(lens, level, &name, listed, depth) else {
+        let Some(found) = look(lens, (here, &level.path), &name, listed, depth) else {
             continue;
         };
         if ignoring
@@ -165,21 +170,36 @@ pub(crate) fn walk(
             Onward::Enter if found.kind != Kind::Directory || found.raw.is_some() => continue,
             Onward::Enter => {}
         }
-        let entered = found.path.name().map(|name| level.dir.enter(name));
-        match entered {
-            Some(Ok(dir)) if depth < MAX_DEPTH => {
-                let path = found.path;
-                if let Some(ignoring) = &mut ignoring {
-                    ignoring.enter(lens, &dir, &path);
+        let path = found.path;
+        match descend(&mut way, &path, depth) {
+            Ok(()) => {
+                if let (Some(ignoring), Ok(dir)) = (&mut ignoring, way.here()) {
+                    ignoring.enter(lens, dir, &path);
                 }
-                levels.push(Level::new(dir, path));
+                levels.push(Level::new(path));
             }
             // It went, or became something else, between the two looks.
-            Some(Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
-            _ => left_out.directories += 1,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(_) => left_out.directories += 1,
         }
     }
     Ok(left_out)
+}
+
+fn descend(way: &mut Descent, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
+    // Beneath the deepest path there is nothing that a path could name.
+    if depth.max(path.depth()) >= MAX_DEPTH {
+        return Err(Errno::NAMETOOLONG);
+    }
+    way.enter(path.name().unwrap_or_default())
+}
+
+fn ascend(way: &mut Descent, levels: &mut Vec<Level>, ignoring: &mut Option<Ignoring>) {
+    way.leave();
+    levels.pop();
+    if let Some(ignoring) = ignoring {
+        ignoring.leave();
+    }
 }
 
 /// What stands under `name`, if it may be shown.
@@ -188,29 +208,29 @@ pub(crate) fn walk(
 /// It is only ever listed: nothing can open or enter it.
 fn look<'w>(
     lens: &dyn Lens,
-    level: &'w Level,
+    (holder, at): (&'w OpenDir, &VirtualPath),
     name: &'w [u8],
     listed: FileType,
     depth: usize,
 ) -> Option<Found<'w>> {
     let plain = std::str::from_utf8(name)
         .ok()
-        .and_then(|name| level.path.join(name).ok());
+        .and_then(|name| at.join(name).ok());
     let raw = plain.is_none().then_some(name);
     let path = match plain {
         Some(path) => path,
-        None => level.path.join(&likeness(name)).ok()?,
+        None => at.join(&likeness(name)).ok()?,
     };
     if !lens.shows(&path) {
         return None;
     }
-    let kind = level.kind(name, listed)?;
+    let kind = kind(holder, name, listed)?;
     Some(Found {
         path,
         raw,
         kind,
         depth,
-        holder: &level.dir,
+        holder,
         name,
     })
 }

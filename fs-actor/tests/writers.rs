@@ -1,6 +1,9 @@
 //! Writers that race for one file in, no update lost without a conflict reported out.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "the result is read past the runtime")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the result is read past the runtime"
+)]
 
 use bailiwick::{Code, Policy, Runtime, WorkerSpec};
 use serde_json::json;
@@ -19,7 +22,9 @@ fn rounds() -> u64 {
 async fn eight_writers_that_state_what_they_read_lose_no_update() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("count"), "0").unwrap();
-    let builder = Runtime::builder().root("r", root.path()).tools(bailiwick_fs::tools());
+    let builder = Runtime::builder()
+        .root("r", root.path())
+        .tools(bailiwick_fs::tools());
     let (runtime, _) = builder.build().await.unwrap();
     let mut writers = JoinSet::new();
     for n in 0..WRITERS {
@@ -29,7 +34,10 @@ async fn eight_writers_that_state_what_they_read_lose_no_update() {
             let mut conflicts = 0_u64;
             for _ in 0..rounds() {
                 loop {
-                    let read = worker.call("read_file", json!({ "path": "count" })).await.unwrap();
+                    let read = worker
+                        .call("read_file", json!({ "path": "count" }))
+                        .await
+                        .unwrap();
                     let structured = read.structured().unwrap();
                     let next = read.text().trim().parse::<u64>().unwrap() + 1;
                     let args = json!({
@@ -53,5 +61,9 @@ async fn eight_writers_that_state_what_they_read_lose_no_update() {
         conflicts += writer.unwrap();
     }
     let count = std::fs::read_to_string(root.path().join("count")).unwrap();
-    assert_eq!(count.trim().parse::<u64>().unwrap(), WRITERS * rounds(), "{conflicts} conflicts");
+    assert_eq!(
+        count.trim().parse::<u64>().unwrap(),
+        WRITERS * rounds(),
+        "{conflicts} conflicts"
+    );
 }

@@ -5,10 +5,12 @@ use rustix::fs::{self as sys, AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::state::{State, see_in};
-use super::tree::{self, Pause, Stopped};
+use super::tree::{self, Item, Pause, Stopped};
 use super::{Changer, Step, stale};
 use crate::lens::Lens;
-use crate::replace::{Durability, Lock, ReplaceError, Staged, still_there, temporary_name};
+use crate::replace::{
+    Durability, Lock, ReplaceError, Staged, discard, mark_as_live, still_there, temporary_name,
+};
 use crate::resolve::{self, OpenDir, OpenFile};
 
 impl Changer {
@@ -308,8 +310,10 @@ fn copy_directory<P>(
     sys::mkdirat(to.dir.as_fd(), name.as_str(), Mode::from_raw_mode(mode))
         .map_err(|errno| to.say(errno))?;
     let fill = || {
-        let copy = to.dir.enter(&name).map_err(|errno| to.say(errno))?;
-        tree::copy(&source, &copy, from.path, &seen.items, pause)?;
+        let open = || to.dir.enter(&name).map_err(|errno| to.say(errno));
+        let (copy, live) = (open()?, open()?);
+        mark_as_live(live.as_fd());
+        tree::copy(source, copy, from.path, &seen.items, pause)?;
         let exact = matches!(what, State::Directory { exact: true, .. });
         if exact && see_in(&to.dir, &name, from.path, pause)?.state != *what {
             return Err(stale(from.path));
@@ -327,17 +331,10 @@ fn copy_directory<P>(
             done => done.map_err(|errno| to.say(errno)),
         }
     };
-    fill().inspect_err(|_| discard(to, &name))
-}
-
-/// Removes a directory of our own making; what cannot be removed stays under a name that says whose it is.
-fn discard(spot: &Spot<'_>, name: &str) {
-    if let Ok(dir) = spot.dir.enter(name) {
-        let (_, cleared) = tree::clear(dir, spot.path, &|| Ok(()));
-        if cleared.is_ok() {
-            let _ = sys::unlinkat(spot.dir.as_fd(), name, AtFlags::REMOVEDIR);
-        }
-    }
+    fill().inspect_err(|_| {
+        // What cannot be removed now is swept later.
+        let _ = discard(&to.dir, &name);
+    })
 }
 
 fn remove_file<P>(
@@ -353,37 +350,36 @@ fn remove_file<P>(
         .map_err(|errno| spot.say(errno))
 }
 
-/// Takes the directory out of everybody's way, looks once more whether it is the one of the plan, then removes it.
+/// Removes what the plan saw, piece by piece and where it stands: a crash half way leaves the rest in its place, in
+/// sight, and what came meanwhile stays, with the directories it is in.
 fn remove_directory<P>(
     spot: &Spot<'_>,
     what: &State,
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    spot.expect(what, pause)?;
-    let dir = spot.dir.as_fd();
-    let aside = temporary_name().map_err(|errno| spot.say(errno))?;
-    let rename =
-        |from: &str, to: &str| sys::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE);
-    let _commit = begin()?;
-    rename(&spot.name, &aside).map_err(|errno| spot.say(errno))?;
-    let put_back = |error: CallError| match rename(&aside, &spot.name) {
-        Ok(()) => error,
-        Err(_) => error.with("left_at", aside.as_str()),
+    let seen = see_in(&spot.dir, &spot.name, spot.path, pause)?;
+    let Some(meta) = seen.meta.filter(|_| seen.state == *what) else {
+        return Err(stale(spot.path));
     };
-    let same = see_in(&spot.dir, &aside, spot.path, pause).map(|seen| seen.state == *what);
-    match same {
-        Ok(true) => {}
-        Ok(false) => return Err(put_back(stale(spot.path))),
-        Err(error) => return Err(put_back(error)),
-    }
     let inner = spot
         .dir
-        .enter(&aside)
-        .map_err(|errno| put_back(spot.say(errno)))?;
+        .enter(&spot.name)
+        .map_err(|errno| spot.say(errno))?;
+    let _commit = begin()?;
     // It has begun, so it goes on: a removal that stops half way helps nobody.
-    let (gone, cleared) = tree::clear(inner, spot.path, &|| Ok(()));
-    cleared.map_err(|error| put_back(error.with("removed", gone)))?;
-    sys::unlinkat(dir, aside.as_str(), AtFlags::REMOVEDIR)
-        .map_err(|errno| put_back(spot.say(errno)))
+    let (gone, removed) = tree::remove(inner, &seen.items);
+    let told = |error: CallError| {
+        if gone == 0 {
+            error
+        } else {
+            error.with("removed", gone)
+        }
+    };
+    removed.map_err(told)?;
+    let item = Item {
+        path: spot.path.clone(),
+        meta,
+    };
+    tree::unlink(&spot.dir, &item, AtFlags::REMOVEDIR).map_err(told)
 }

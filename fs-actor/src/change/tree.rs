@@ -1,6 +1,6 @@
 //! A directory in, everything beneath it and a mark that changes with it out; or all of it gone, or a copy of it.
 //!
-//! Walks go by handle and never follow a link; they hold one descriptor for each level they are deep.
+//! Walks go by handle and never follow a link; they hold a few descriptors, however deep they go.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::replace::{ReplaceError, Staged};
-use crate::resolve::{self, Kind, Meta, OpenDir};
+use crate::resolve::{self, Descent, Kind, Meta, OpenDir};
 
 /// Names in one tree that a single call may move, copy or remove.
 pub(crate) const MAX_ENTRIES: u64 = 100_000;
@@ -46,15 +46,14 @@ pub(crate) struct Tree {
 
 /// One directory of a walk.
 struct Level {
-    dir: OpenDir,
     path: VirtualPath,
     names: std::vec::IntoIter<String>,
 }
 
 impl Level {
-    fn open(dir: OpenDir, path: VirtualPath, budget: u64) -> Result<Self, CallError> {
+    fn open(dir: &OpenDir, path: VirtualPath, budget: u64) -> Result<Self, CallError> {
         let names = names(dir.as_fd(), &path, budget)?.into_iter();
-        Ok(Self { dir, path, names })
+        Ok(Self { path, names })
     }
 }
 
@@ -69,39 +68,52 @@ pub(crate) fn look(dir: OpenDir, path: &VirtualPath, pause: Pause<'_>) -> Result
     };
     let mut mark = Sha256::new();
     let skip = path.as_str().len();
-    let mut levels = vec![Level::open(dir, path.clone(), MAX_ENTRIES)?];
+    let mut levels = vec![Level::open(&dir, path.clone(), MAX_ENTRIES)?];
+    let mut way = Descent::new(dir);
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.names.next() else {
             levels.pop();
+            way.leave();
             continue;
         };
         pause()?;
         let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
-        let meta = stat(level.dir.as_fd(), &name).map_err(|errno| resolve::say(errno, &path))?;
+        let here = here(&mut way, &level.path)?;
+        let meta = stat(here.as_fd(), &name).map_err(|errno| resolve::say(errno, &path))?;
         let relative = path.as_str().get(skip..).unwrap_or_default();
         mark.update(relative.as_bytes());
         mark.update([0]);
-        mark.update(identity(&level.dir, &name, &path, &meta, &mut tree, pause)?);
-        let below = match meta.kind {
-            Kind::Directory => Some(
-                level
-                    .dir
-                    .enter(&name)
-                    .map_err(|errno| resolve::say(errno, &path))?,
-            ),
-            Kind::File | Kind::Link | Kind::Special => None,
-        };
+        mark.update(identity(here, &name, &path, &meta, &mut tree, pause)?);
         tree.items.push(Item {
             path: path.clone(),
             meta,
         });
-        let budget = MAX_ENTRIES.saturating_sub(tree.items.len() as u64);
-        if let Some(dir) = below {
-            levels.push(Level::open(dir, path, budget)?);
+        if meta.kind == Kind::Directory {
+            let budget = MAX_ENTRIES.saturating_sub(tree.items.len() as u64);
+            levels.push(descend(&mut way, &name, path, budget)?);
         }
     }
     tree.mark = Some(ContentHash::from_bytes(mark.finalize().into()));
     Ok(tree)
+}
+
+/// The deepest directory of `way`, which is `path`.
+fn here<'w>(way: &'w mut Descent, path: &VirtualPath) -> Result<&'w OpenDir, CallError> {
+    way.here().map_err(|errno| match errno {
+        Errno::STALE | Errno::NOENT | Errno::LOOP | Errno::NOTDIR => super::stale(path),
+        errno => resolve::say(errno, path),
+    })
+}
+
+fn descend(
+    way: &mut Descent,
+    name: &str,
+    path: VirtualPath,
+    budget: u64,
+) -> Result<Level, CallError> {
+    way.enter(name)
+        .map_err(|errno| resolve::say(errno, &path))?;
+    Level::open(here(way, &path)?, path, budget)
 }
 
 /// What of one entry goes into the mark.
@@ -203,71 +215,92 @@ fn read(
     }
 }
 
-/// Removes everything beneath `dir`, which stands at `path`. Returns how many names went, and why not all of them if so.
-pub(crate) fn clear(
-    dir: OpenDir,
-    path: &VirtualPath,
-    pause: Pause<'_>,
-) -> (u64, Result<(), CallError>) {
+/// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
+/// Returns how many went, and why not all of them if so.
+pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError>) {
     let mut gone = 0;
-    let done = clear_levels(dir, path, pause, &mut gone);
+    let mut way = Descent::new(dir);
+    // The directories whose contents are on their way out.
+    let mut open: Vec<&Item> = Vec::new();
+    let mut remove_all = || {
+        for item in items {
+            while let Some(last) = open
+                .last()
+                .filter(|last| !item.path.starts_with(&last.path))
+            {
+                way.leave();
+                unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
+                gone += 1;
+                open.pop();
+            }
+            if item.meta.kind == Kind::Directory {
+                let name = item.path.name().unwrap_or_default();
+                let entered = way.enter(name);
+                entered.map_err(|errno| changed(errno, &item.path))?;
+                open.push(item);
+            } else {
+                unlink(here(&mut way, &item.path)?, item, AtFlags::empty())?;
+                gone += 1;
+            }
+        }
+        while let Some(last) = open.pop() {
+            way.leave();
+            unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
+            gone += 1;
+        }
+        Ok(())
+    };
+    let done = remove_all();
     (gone, done)
 }
 
-fn clear_levels(
-    dir: OpenDir,
-    path: &VirtualPath,
-    pause: Pause<'_>,
-    gone: &mut u64,
-) -> Result<(), CallError> {
-    let mut levels = vec![Level::open(dir, path.clone(), MAX_ENTRIES)?];
-    while let Some(level) = levels.last_mut() {
-        pause()?;
-        let failed = |errno, path: &VirtualPath| resolve::say(errno, path);
-        let Some(name) = level.names.next() else {
-            let done = level.path.clone();
-            levels.pop();
-            if let (Some(above), Some(name)) = (levels.last(), done.name()) {
-                sys::unlinkat(above.dir.as_fd(), name, AtFlags::REMOVEDIR)
-                    .map_err(|errno| failed(errno, &done))?;
-                *gone += 1;
-            }
-            continue;
-        };
-        let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
-        let meta = stat(level.dir.as_fd(), &name).map_err(|errno| failed(errno, &path))?;
-        if meta.kind == Kind::Directory {
-            let dir = level
-                .dir
-                .enter(&name)
-                .map_err(|errno| failed(errno, &path))?;
-            levels.push(Level::open(dir, path, MAX_ENTRIES)?);
-        } else {
-            sys::unlinkat(level.dir.as_fd(), name.as_str(), AtFlags::empty())
-                .map_err(|errno| failed(errno, &path))?;
-            *gone += 1;
-        }
+/// Removes `item` from the directory it is in, if it is still the one of the plan.
+pub(crate) fn unlink(dir: &OpenDir, item: &Item, how: AtFlags) -> Result<(), CallError> {
+    let failed = |errno| changed(errno, &item.path);
+    let name = item.path.name().unwrap_or_default();
+    let there = stat(dir.as_fd(), name).map_err(failed)?;
+    // A directory changes as its entries go; what it holds now shows when it is removed.
+    let same = (there.dev, there.ino) == (item.meta.dev, item.meta.ino)
+        && (there.kind == Kind::Directory || stamp(&there) == stamp(&item.meta));
+    if !same {
+        return Err(super::stale(&item.path));
     }
-    Ok(())
+    sys::unlinkat(dir.as_fd(), name, how).map_err(failed)
+}
+
+/// What `errno` means of something that was there a moment ago.
+fn changed(errno: Errno, path: &VirtualPath) -> CallError {
+    match errno {
+        Errno::NOENT
+        | Errno::NOTEMPTY
+        | Errno::EXIST
+        | Errno::LOOP
+        | Errno::NOTDIR
+        | Errno::STALE => super::stale(path),
+        errno => resolve::say(errno, path),
+    }
 }
 
 /// Copies `items`, which stand beneath `path` at `from`, into the empty directory `to`: directories and regular files alone.
 pub(crate) fn copy(
-    from: &OpenDir,
-    to: &OpenDir,
+    from: OpenDir,
+    to: OpenDir,
     path: &VirtualPath,
     items: &[Item],
     pause: Pause<'_>,
 ) -> Result<(), CallError> {
-    // One open pair a level: the items come depth first, so the pair of an item's parent is on the stack.
-    let mut open: Vec<(VirtualPath, OpenDir, OpenDir)> = Vec::new();
+    let (mut source, mut copy) = (Descent::new(from), Descent::new(to));
+    // The items come depth first, so the parent of each is on the way down to the one before.
+    let mut open = vec![path];
     for item in items {
         pause()?;
-        let parent = item.path.parent().unwrap_or_else(|| path.clone());
-        while open.last().is_some_and(|(at, ..)| *at != parent) {
+        let parent = item.path.parent();
+        while open.len() > 1 && open.last().copied() != parent.as_ref() {
             open.pop();
+            source.leave();
+            copy.leave();
         }
-        let (from, to) = open.last().map_or((from, to), |(_, from, to)| (from, to));
+        let (from, to) = (here(&mut source, &item.path)?, here(&mut copy, &item.path)?);
         let name = item.path.name().unwrap_or_default();
         let failed = |errno| resolve::say(errno, &item.path);
         match item.meta.kind {
@@ -275,11 +308,9 @@ pub(crate) fn copy(
                 // Never more open than the original, and open enough to be filled.
                 let mode = Mode::from_raw_mode(item.meta.mode & 0o777 | 0o700);
                 sys::mkdirat(to.as_fd(), name, mode).map_err(failed)?;
-                let pair = (
-                    from.enter(name).map_err(failed)?,
-                    to.enter(name).map_err(failed)?,
-                );
-                open.push((item.path.clone(), pair.0, pair.1));
+                source.enter(name).map_err(failed)?;
+                copy.enter(name).map_err(failed)?;
+                open.push(&item.path);
             }
             Kind::File => copy_file(from, to.as_fd(), name, &item.path, pause)?,
             Kind::Link | Kind::Special => return Err(not_copied(&item.path)),

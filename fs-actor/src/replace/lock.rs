@@ -43,7 +43,7 @@ impl Drop for Lock<'_> {
 }
 
 /// Tells the sweeper, for as long as `file` is open, that its owner lives.
-pub(super) fn mark_as_live(file: BorrowedFd<'_>) {
+pub(crate) fn mark_as_live(file: BorrowedFd<'_>) {
     // Where there are no locks the sweeper cannot take one either, and leaves the file alone.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
 }

@@ -8,6 +8,7 @@ use rustix::fs::{self as sys, AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::lock;
+use crate::resolve::{Descent, OpenDir};
 
 const PREFIX: &str = ".bailiwick-";
 const SUFFIX: &str = ".tmp";
@@ -57,7 +58,7 @@ impl Sweeper {
     }
 }
 
-/// Removes the temporary files in `dir` whose writers no longer live. Returns how many.
+/// Removes the temporary files and unfinished copies in `dir` whose writers no longer live. Returns how many.
 ///
 /// A writer locks its file until it ends, so age plays no part: what can be locked is abandoned. Only the
 /// name goes; a file that has another name too keeps its content there.
@@ -78,7 +79,8 @@ pub(crate) fn sweep(dir: BorrowedFd<'_>) -> Result<usize, Errno> {
 fn remove_abandoned(dir: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let found = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return Err(Errno::INVAL);
     }
     let file = sys::openat(dir, name, flags, Mode::empty())?;
@@ -89,5 +91,61 @@ fn remove_abandoned(dir: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     if !lock::is_abandoned(file.as_fd()) {
         return Err(Errno::BUSY);
     }
-    sys::unlinkat(dir, name, AtFlags::empty())
+    if kind == FileType::RegularFile {
+        return sys::unlinkat(dir, name, AtFlags::empty());
+    }
+    empty(OpenDir::new(file, false), MAX_NAMES)?;
+    sys::unlinkat(dir, name, AtFlags::REMOVEDIR)
+}
+
+/// Makes a copy that will not be finished, of which the directory `name` is all there is, go.
+pub(crate) fn discard(dir: &OpenDir, name: &str) -> Result<(), Errno> {
+    empty(dir.enter(name)?, usize::MAX)?;
+    sys::unlinkat(dir.as_fd(), name, AtFlags::REMOVEDIR)
+}
+
+/// Removes up to `most` names beneath `top`.
+fn empty(top: OpenDir, most: usize) -> Result<(), Errno> {
+    let mut levels = vec![(String::new(), names(&top)?)];
+    let mut way = Descent::new(top);
+    let mut removed = 0;
+    while let Some((_, left)) = levels.last_mut() {
+        if removed == most {
+            return Err(Errno::BUSY);
+        }
+        let Some(name) = left.pop() else {
+            let done = levels.pop();
+            way.leave();
+            if let Some((name, _)) = done.filter(|_| !levels.is_empty()) {
+                sys::unlinkat(way.here()?.as_fd(), name, AtFlags::REMOVEDIR)?;
+                removed += 1;
+            }
+            continue;
+        };
+        match sys::unlinkat(way.here()?.as_fd(), name.as_str(), AtFlags::empty()) {
+            // Which of the two a directory gives depends on the system.
+            Err(Errno::ISDIR | Errno::PERM) => {
+                way.enter(&name)?;
+                let inside = names(way.here()?)?;
+                levels.push((name, inside));
+            }
+            done => {
+                done?;
+                removed += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names(dir: &OpenDir) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir.as_fd())? {
+        let entry = entry?;
+        let name = entry.file_name().to_str().map_err(|_| Errno::ILSEQ)?;
+        if !matches!(name, "." | "..") {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
 }

@@ -266,7 +266,8 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
         sweep::temporary_name().unwrap(),
         sweep::temporary_name().unwrap(),
     );
-    let (linked, folder) = (
+    let (linked, folder, copied) = (
+        sweep::temporary_name().unwrap(),
         sweep::temporary_name().unwrap(),
         sweep::temporary_name().unwrap(),
     );
@@ -275,16 +276,20 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
         fs::write(temp.path().join(name), "x").unwrap();
     }
     fs::hard_link(temp.path().join(&linked), temp.path().join("other")).unwrap();
-    fs::create_dir(temp.path().join(&folder)).unwrap();
+    fs::create_dir_all(temp.path().join(&folder).join("a/b")).unwrap();
+    fs::write(temp.path().join(&folder).join("a/f"), "x").unwrap();
+    fs::create_dir(temp.path().join(&copied)).unwrap();
+    let copier = open(&temp.path().join(&copied));
+    lock::mark_as_live(copier.as_fd());
     sys::mkfifoat(&dir, fifo.as_str(), Mode::RWXU).unwrap();
     fs::write(temp.path().join(".bailiwick-1.tmp"), "x").unwrap();
     let writer = open(&temp.path().join(&live));
     lock::mark_as_live(writer.as_fd());
-    assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 2);
+    assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 3);
     let mut left = vec![
         ".bailiwick-1.tmp".to_owned(),
         live,
-        folder,
+        copied,
         fifo,
         "other".to_owned(),
     ];

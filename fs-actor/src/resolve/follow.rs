@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use bailiwick::{CallError, Code, Halt, Scope, Verb, Verdict, VirtualPath, not_yours};
-use rustix::fs::{FileType, readlinkat};
+use rustix::fs::{FileType, OFlags, readlinkat};
 
 use super::beneath::{self, Mount};
 use crate::lens::{Lens, Place};
@@ -104,10 +104,12 @@ enum Step {
 }
 
 /// Where the walk stands: the directories from the root down, and the names still to go, last first.
+/// Only the deepest is open; `..` opens the one above anew, by its name and following nothing.
 struct Walk<'r> {
     place: Place<'r>,
     home: Option<Mount>,
-    dirs: Vec<(OwnedFd, VirtualPath)>,
+    dirs: Vec<VirtualPath>,
+    deepest: Option<OwnedFd>,
     end: Option<VirtualPath>,
     pending: Vec<String>,
 }
@@ -118,6 +120,7 @@ impl<'r> Walk<'r> {
             place,
             home: None,
             dirs: Vec::new(),
+            deepest: None,
             end: None,
             pending: Vec::new(),
         };
@@ -133,6 +136,7 @@ impl<'r> Walk<'r> {
         })?;
         self.place = place;
         self.dirs.clear();
+        self.deepest = None;
         self.end = None;
         self.push(rest);
         Ok(())
@@ -144,25 +148,40 @@ impl<'r> Walk<'r> {
     }
 
     fn at(&self) -> VirtualPath {
-        let deepest = self.dirs.last().map(|(_, path)| path);
         self.end
             .as_ref()
-            .or(deepest)
+            .or(self.dirs.last())
             .unwrap_or(self.place.mount)
             .clone()
     }
 
     fn dir(&self) -> BorrowedFd<'_> {
-        let deepest = self.dirs.last();
-        deepest.map_or_else(|| self.place.dir.as_fd(), |(dir, _)| dir.as_fd())
+        let deepest = self.deepest.as_ref();
+        deepest.map_or_else(|| self.place.dir.as_fd(), AsFd::as_fd)
+    }
+
+    fn up(&mut self) -> Result<Step, Above> {
+        self.dirs.pop().ok_or(Above)?;
+        self.deepest = None;
+        let Some(above) = self.dirs.last() else {
+            return Ok(Step::Walked);
+        };
+        let names = above.beneath(self.place.mount).unwrap_or_default();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let base = self.place.dir.as_fd();
+        match beneath::open(base, names, flags, self.place.crosses_mounts) {
+            Ok(dir) => {
+                self.deepest = Some(dir);
+                Ok(Step::Walked)
+            }
+            // It went, or became a link, since the walk passed.
+            Err(_) => Ok(Step::End(None)),
+        }
     }
 
     fn step(&mut self, name: &str) -> Result<Step, Above> {
         if name == ".." {
-            return match self.dirs.pop() {
-                Some(_) => Ok(Step::Walked),
-                None => Err(Above),
-            };
+            return self.up();
         }
         let Ok(path) = self.at().join(name) else {
             return Ok(Step::End(None));
@@ -173,7 +192,8 @@ impl<'r> Walk<'r> {
         Ok(match kind {
             FileType::Symlink => Step::Link(Found { handle, path }),
             FileType::Directory => {
-                self.dirs.push((handle, path));
+                self.dirs.push(path);
+                self.deepest = Some(handle);
                 Step::Walked
             }
             _ if self.pending.is_empty() => {
