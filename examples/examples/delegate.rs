@@ -138,8 +138,12 @@ async fn story(runtime: &Runtime, place: &Place) -> Result<(), Failure> {
     println!("\nThe reader may read {}, and nothing else.", place.reads);
     play(&reader, place, script::reader(place)).await?;
     let there = place.on_disk(&place.secret()).is_ok();
-    let is = if there { "is there" } else { "is not there" };
-    println!("  (The first .env {is}, the second is not there: the answers do not tell.)");
+    let which = if there {
+        "Only the first .env is there"
+    } else {
+        "Neither .env is there"
+    };
+    println!("  ({which}; the answers do not tell.)");
 
     let editing = Policy::new()
         .allow("read:file:/repo")
@@ -177,7 +181,7 @@ fn audit(log: &Path) -> Result<(), Failure> {
         verified.records
     );
     println!(
-        "  {} refusals, {} questions to people, {} effects",
+        "  calls refused: {}, put to people: {}, carried out: {}",
         count("refused"),
         count("asked"),
         count("applied")

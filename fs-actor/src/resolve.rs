@@ -6,12 +6,14 @@
 
 mod beneath;
 mod follow;
+mod held;
 mod meta;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use bailiwick::{CallError, Code, Halt, Root, VirtualPath, escape, not_yours};
 use cap_std::fs::Dir;
@@ -20,6 +22,7 @@ use rustix::io::Errno;
 
 use crate::lens::{Lens, Place};
 
+pub(crate) use held::Held;
 pub use meta::Kind;
 pub(crate) use meta::Meta;
 
@@ -129,14 +132,20 @@ pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>,
     })
 }
 
-/// Opens the regular file at `path` without waiting for a disk; none if that is not certain.
+/// Opens the regular file at `path`, of at most `most` bytes, without waiting for a disk; none if that is not certain.
 ///
 /// The names must be in the kernel's cache. The object is looked at before it is opened, as always, but it is
-/// opened by its name again rather than by way of procfs, which would cost more than the whole read. Both opens
-/// follow nothing and must give the same object. Who swaps it for a FIFO in between can have that opened, not
-/// waited for, and closed unread; they could do as much themselves.
-pub(crate) fn file_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<OpenFile> {
-    let (place, names) = lens.place_of(lens.actual(path))?;
+/// opened by its name again rather than by way of procfs, which would cost more than the whole read; if it is
+/// held, it is not opened at all. Both opens follow nothing and must give the same object. Who swaps it for a FIFO
+/// in between can have that opened, not waited for, and closed unread; they could do as much themselves.
+pub(crate) fn file_at_hand(
+    lens: &dyn Lens,
+    path: &VirtualPath,
+    most: u64,
+    held: &Held,
+) -> Option<Arc<OpenFile>> {
+    let actual = lens.actual(path);
+    let (place, names) = lens.place_of(actual)?;
     if place.crosses_mounts {
         return None;
     }
@@ -144,14 +153,21 @@ pub(crate) fn file_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<OpenFi
     let handle = beneath::open_cached(base, names, OFlags::PATH, false).ok()?;
     let seen = Meta::of(&handle)
         .ok()
-        .filter(|seen| seen.kind == Kind::File)?;
+        .filter(|seen| seen.kind == Kind::File && seen.len <= most)?;
+    if let Some(file) = held.get(actual, &seen) {
+        return Some(file);
+    }
     let opened = beneath::open_cached(base, names, beneath::READING, false).ok()?;
     let meta = Meta::of(&opened).ok()?;
-    let same = (seen.dev, seen.ino) == (meta.dev, meta.ino);
-    same.then(|| OpenFile {
+    if (seen.dev, seen.ino) != (meta.dev, meta.ino) {
+        return None;
+    }
+    let file = Arc::new(OpenFile {
         file: File::from(opened),
         meta,
-    })
+    });
+    held.put(actual, &file);
+    Some(file)
 }
 
 /// What stands at `path`, without waiting for a disk; none if that is not certain.

@@ -41,7 +41,7 @@ pub fn tools() -> ToolSet {
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
-        .reader(read_file::ReadFile)
+        .reader(read_file::ReadFile::default())
         .writer(write_file::WriteFile::default())
         .writer(edit_file::EditFile::default())
         .writer(make_directory::MakeDirectory::default())

@@ -64,16 +64,22 @@ pub(crate) struct Terms {
     pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
     /// The directory handles this worker holds.
     pub(crate) roots: Arc<RootTable>,
-    /// Closed when the worker, an ancestor or a grant used here is revoked.
-    pub(crate) gates: Vec<Arc<Gate>>,
+    /// Closed when the worker or an ancestor is revoked.
+    pub(crate) gate: Arc<Gate>,
+    /// Closed when a grant used here is revoked.
+    pub(crate) grant_gates: Vec<Arc<Gate>>,
     /// Raised when nobody waits any more, or the time is over.
     pub(crate) stop: Arc<StopFlag>,
 }
 
 impl Terms {
+    fn gates(&self) -> impl Iterator<Item = &Gate> {
+        std::iter::once(&*self.gate).chain(self.grant_gates.iter().map(Arc::as_ref))
+    }
+
     fn checkpoint(&self) -> Result<(), CallError> {
         self.stop.check()?;
-        if self.gates.iter().any(|gate| gate.is_closed()) {
+        if self.gates().any(Gate::is_closed) {
             Err(revoked())
         } else {
             Ok(())
@@ -278,10 +284,8 @@ impl WritePermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the call must not begin its effect.
     pub fn begin(&self) -> Result<Commit<'_>, CallError> {
-        let mut passes = Vec::with_capacity(self.read.terms.gates.len());
-        for gate in &self.read.terms.gates {
-            passes.push(gate.pass().ok_or_else(revoked)?);
-        }
+        let passes = self.read.terms.gates().map(Gate::pass);
+        let passes = passes.collect::<Option<_>>().ok_or_else(revoked)?;
         self.read.terms.stop.check()?;
         Ok(Commit { _passes: passes })
     }

@@ -69,6 +69,9 @@ impl VirtualPath {
         if text.len() > MAX_PATH {
             return Err(PathError::TooLong);
         }
+        if is_plain(text) {
+            return Ok(Self(text.into()));
+        }
         let mut names: Vec<&str> = Vec::with_capacity(16);
         if !text.starts_with('/') {
             names.extend(base.ok_or(PathError::Relative)?.names());
@@ -194,6 +197,13 @@ impl VirtualPath {
     }
 }
 
+/// Whether `text` is absolute and already as it would be written: then there is nothing to resolve.
+fn is_plain(text: &str) -> bool {
+    let plain = |name| !matches!(name, "" | "." | "..") && check_name(name).is_ok();
+    text.strip_prefix('/')
+        .is_some_and(|names| names.split('/').all(plain) && names.split('/').count() <= MAX_DEPTH)
+}
+
 /// Returns `name` if it may stand in a path.
 fn check_name(name: &str) -> Result<&str, PathError> {
     if name.len() > MAX_NAME {
@@ -308,6 +318,13 @@ mod tests {
                 prop_assert_eq!(&VirtualPath::parse(path.as_str(), None).unwrap(), &path);
                 prop_assert!(path.names().all(|name| name != "." && name != ".."));
             }
+        }
+
+        #[test]
+        fn a_path_is_the_same_however_it_is_written(text in "(/[a-c\u{e9}\u{2028}]{0,2}){1,6}") {
+            // The same names, told apart from a plain path by a `.` at the end.
+            let resolved = VirtualPath::parse(&format!("{text}/."), None);
+            prop_assert_eq!(VirtualPath::parse(&text, None), resolved);
         }
 
         #[test]

@@ -156,9 +156,6 @@ impl<S> Step<S> {
     }
 
     fn terms(&self, granted: Vec<ScopePattern>) -> Arc<Terms> {
-        let mut gates = Vec::with_capacity(1 + self.way.grant_gates.len());
-        gates.push(Arc::clone(&self.way.holder.gate));
-        gates.extend(self.way.grant_gates.iter().cloned());
         Arc::new(Terms {
             authority: self.way.authority.clone(),
             granted,
@@ -168,7 +165,8 @@ impl<S> Step<S> {
             } else {
                 Arc::new(self.way.holder.roots.with(&self.way.outside))
             },
-            gates,
+            gate: Arc::clone(&self.way.holder.gate),
+            grant_gates: self.way.grant_gates.clone(),
             stop: Arc::clone(&self.facts.stop),
         })
     }

@@ -143,7 +143,7 @@ impl Place {
             self.on_disk(NOTES).is_err(),
             "the notes were not taken back",
         )?;
-        println!("\nYour directory is as it was: the edit and the notes are taken back.");
+        println!("\nYour files hold what they held: the edit and the note are taken back.");
         Ok(())
     }
 }

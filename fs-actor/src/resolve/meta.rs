@@ -43,6 +43,10 @@ pub(crate) struct Meta {
     pub(crate) modified: i64,
     /// The rest of that, in nanoseconds.
     pub(crate) modified_nanos: u32,
+    /// When anything of it last changed, permissions included, in seconds since 1970.
+    pub(crate) changed: i64,
+    /// The rest of that, in nanoseconds.
+    pub(crate) changed_nanos: u32,
     /// Permission bits, with set-id and sticky bits.
     pub(crate) mode: u32,
     /// Which file system it is on, and
@@ -69,6 +73,8 @@ impl Meta {
             len: u64::try_from(stat.st_size).unwrap_or(0),
             modified: stat.st_mtime,
             modified_nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            changed: stat.st_ctime,
+            changed_nanos: u32::try_from(stat.st_ctime_nsec).unwrap_or(0),
             mode: stat.st_mode & 0o7777,
             dev: stat.st_dev,
             ino: stat.st_ino,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
 
 use bailiwick::{Code, Halt};
@@ -349,7 +349,8 @@ fn only_regular_files_are_opened() {
             let asked = format!("/r/{name}");
             let got = kernel.run(|| world.run(|view| text(view, &asked)));
             assert_eq!(got, Err(Code::NotRegular), "{kernel:?} {name}");
-            assert!(file_at_hand(&world.lens(), &path(&asked)).is_none());
+            let held = Held::default();
+            assert!(file_at_hand(&world.lens(), &path(&asked), 100, &held).is_none());
         }
         assert_eq!(
             kernel.run(|| world.run(|view| text(view, "/r/f"))),
@@ -622,13 +623,12 @@ fn no_race_of_a_file_and_another_object_fools_a_read_at_hand() {
     ]);
     let fifo = world.host("root/fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let held = Held::default();
     let look = || {
         let lens = world.lens();
-        let opened = file_at_hand(&lens, &path("/r/f")).ok_or(Code::NotFound)?;
+        let opened = file_at_hand(&lens, &path("/r/f"), 100, &held).ok_or(Code::NotFound)?;
         assert_eq!(Meta::of(&opened.file).unwrap().kind, Kind::File);
-        let mut text = String::new();
-        opened.file.take(100).read_to_string(&mut text).unwrap();
-        Ok(text)
+        Ok(content(&opened))
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
     let (inside, other) = race(&world, &pairs, Kernel::Whole, cases(), look);
@@ -645,11 +645,68 @@ fn a_file_that_is_at_hand_is_opened_without_the_disk() {
         "file root/secrets/key out",
         "link root/k secrets/key",
     ]);
-    let opened = |asked: &str| file_at_hand(&world.lens(), &path(asked));
+    let opened = |asked: &str| file_at_hand(&world.lens(), &path(asked), 2, &Held::default());
     assert!(text(&world.lens(), "/r/f").is_ok());
     assert_eq!(opened("/r/f").map(|opened| opened.meta.len), Some(2));
     for asked in ["/r/l", "/r/d", "/r/none", "/r/k", "/elsewhere"] {
         assert!(opened(asked).is_none(), "{asked}");
+    }
+}
+
+fn content(opened: &OpenFile) -> String {
+    let mut buffer = [0; 100];
+    let read = opened.file.read_at(&mut buffer, 0).unwrap();
+    String::from_utf8(buffer[..read].to_vec()).unwrap()
+}
+
+#[test]
+fn a_held_file_is_read_only_while_its_path_leads_to_it() {
+    let world = World::new(&["file root/f one", "file root/g two"]);
+    let held = Held::default();
+    let read = || {
+        let opened = file_at_hand(&world.lens(), &path("/r/f"), 100, &held)?;
+        Some((content(&opened), opened))
+    };
+    let (text, first) = read().unwrap();
+    assert_eq!(text, "one");
+    assert!(Arc::ptr_eq(&read().unwrap().1, &first));
+
+    world.write("root/f", "six");
+    assert_eq!(read().unwrap().0, "six");
+    fs::rename(world.host("root/g"), world.host("root/f")).unwrap();
+    assert_eq!(read().unwrap().0, "two");
+
+    fs::remove_file(world.host("root/f")).unwrap();
+    assert!(read().is_none());
+    let fifo = world.host("root/f");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    assert!(read().is_none());
+    let writing = OFlags::WRONLY | OFlags::NONBLOCK;
+    let writer = rustix::fs::openat(CWD, &fifo, writing, Mode::empty());
+    assert_eq!(writer.unwrap_err(), Errno::NXIO);
+}
+
+#[test]
+fn a_held_file_whose_permissions_changed_is_opened_anew() {
+    let world = World::new(&["file root/f one"]);
+    let held = Held::default();
+    let open = || file_at_hand(&world.lens(), &path("/r/f"), 100, &held).unwrap();
+    let first = open();
+    fs::set_permissions(world.host("root/f"), fs::Permissions::from_mode(0o600)).unwrap();
+    let second = open();
+    assert!(!Arc::ptr_eq(&first, &second));
+    assert!(Arc::ptr_eq(&second, &open()));
+}
+
+#[test]
+fn few_files_are_held_whatever_is_read() {
+    let world = World::new(&[]);
+    let held = Held::default();
+    for number in 0..100 {
+        world.write(&format!("root/{number}"), "x");
+        let asked = path(&format!("/r/{number}"));
+        assert!(file_at_hand(&world.lens(), &asked, 100, &held).is_some());
+        assert!(held.is_within_its_bound());
     }
 }
 

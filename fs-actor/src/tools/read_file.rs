@@ -18,20 +18,22 @@ use serde::{Deserialize, Serialize};
 
 use super::suggest;
 use crate::lens::Lens;
-use crate::resolve::{self, OpenFile};
+use crate::resolve::{self, Held, OpenFile};
 use piece::Want;
 use render::{Source, open_and_render, render};
 
 pub use piece::Hash;
 
 /// The largest file that is answered at once.
-const AT_HAND: usize = 64 * 1024;
+const AT_HAND: u64 = 64 * 1024;
 /// The most files in one call.
 const MAX_FILES: usize = 100;
 
 /// Reads files.
-#[derive(Debug)]
-pub(crate) struct ReadFile;
+#[derive(Debug, Default)]
+pub(crate) struct ReadFile {
+    held: Held,
+}
 
 /// What to read.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -168,7 +170,7 @@ impl ReadTool for ReadFile {
     }
 
     fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
-        read_at_hand(permit, job)
+        read_at_hand(permit, job, &self.held)
     }
 
     fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
@@ -176,11 +178,11 @@ impl ReadTool for ReadFile {
     }
 }
 
-fn read_at_hand(lens: &dyn Lens, job: &Job) -> Option<Result<Reply, Halt>> {
+fn read_at_hand(lens: &dyn Lens, job: &Job, held: &Held) -> Option<Result<Reply, Halt>> {
     let [path] = job.paths.as_slice() else {
         return None;
     };
-    let opened = resolve::file_at_hand(lens, path)?;
+    let opened = resolve::file_at_hand(lens, path, AT_HAND, held)?;
     let bytes = bytes_at_hand(&opened)?;
     let mut content = Vec::with_capacity(1);
     let read = render(
@@ -199,9 +201,7 @@ fn read_at_hand(lens: &dyn Lens, job: &Job) -> Option<Result<Reply, Halt>> {
 
 /// All of a small file, if it is in memory; the read never waits.
 fn bytes_at_hand(opened: &OpenFile) -> Option<Bytes> {
-    let length = usize::try_from(opened.meta.len)
-        .ok()
-        .filter(|length| *length <= AT_HAND)?;
+    let length = usize::try_from(opened.meta.len).ok()?;
     // One byte more than there should be tells a file that has grown.
     let mut buffer = vec![0; length + 1];
     let into = &mut [IoSliceMut::new(&mut buffer)];

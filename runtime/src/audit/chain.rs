@@ -192,6 +192,10 @@ impl Formatter for Inert {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
+        // Nearly every fragment is a name or a path of plain letters.
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return writer.write_all(fragment.as_bytes());
+        }
         for piece in fragment.split_inclusive(is_deceptive) {
             let Some(last) = piece.chars().next_back().filter(|c| is_deceptive(*c)) else {
                 writer.write_all(piece.as_bytes())?;

@@ -27,11 +27,23 @@ impl ContentHash {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The digits. Every audit record holds two hashes, so they are not formatted byte by byte.
+    fn hex<'b>(&self, buffer: &'b mut [u8; 64]) -> &'b str {
+        let digit = |nibble: u8| match nibble {
+            0..=9 => b'0' + nibble,
+            _ => b'a' - 10 + nibble,
+        };
+        for (pair, byte) in buffer.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
+        }
+        std::str::from_utf8(buffer).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(self.hex(&mut [0; 64]))
     }
 }
 
@@ -67,7 +79,7 @@ pub struct NotAHash;
 
 impl Serialize for ContentHash {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(self.hex(&mut [0; 64]))
     }
 }
 

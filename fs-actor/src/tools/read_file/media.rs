@@ -32,7 +32,7 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
         [0x1f, 0x8b, ..] => Kind::Other("gzip data"),
         _ if head.starts_with(b"\x7fELF") => Kind::Other("an ELF program"),
         _ if head.starts_with(b"SQLite format 3\0") => Kind::Other("an SQLite database"),
-        _ if head.contains(&0) => Kind::Other("binary data"),
+        _ if memchr::memchr(0, head).is_some() => Kind::Other("binary data"),
         _ => Kind::Text,
     }
 }

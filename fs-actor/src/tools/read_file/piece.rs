@@ -74,7 +74,7 @@ impl Serialize for Hash {
 
 /// How many lines a text has.
 pub(super) fn count_lines(text: &[u8]) -> u64 {
-    let ends = text.iter().filter(|byte| **byte == b'\n').count();
+    let ends = memchr::memchr_iter(b'\n', text).count();
     let open = text.last().is_some_and(|last| *last != b'\n');
     u64::try_from(ends).unwrap_or(u64::MAX) + u64::from(open)
 }

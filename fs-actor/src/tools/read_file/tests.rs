@@ -57,9 +57,10 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
     let hash = got.as_object_mut().unwrap().remove("hash").unwrap();
     assert_eq!(hash, json!(ContentHash::of(bytes).to_string()));
     assert_eq!(got, *facts);
-    if bytes.len() <= AT_HAND {
+    if bytes.len() as u64 <= AT_HAND {
         let lens = world.lens();
-        let fast = read_at_hand(&lens, job).expect("a small file that was just written is at hand");
+        let fast = read_at_hand(&lens, job, &Held::default())
+            .expect("a small file that was just written is at hand");
         let fast = fast.unwrap();
         assert_eq!(texts(&fast), expected);
     }
@@ -266,10 +267,13 @@ fn a_sparse_file_of_a_tebibyte_costs_nothing() {
 #[test]
 fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
     let world = World::new(&["file root/f x", "link root/l f"]);
-    world.write("root/large", vec![b'x'; AT_HAND + 1]);
+    world.write("root/large", vec![b'x'; AT_HAND as usize + 1]);
     let lens = world.lens();
-    assert!(read_at_hand(&lens, &job("/r/f")).is_some());
+    assert!(read_at_hand(&lens, &job("/r/f"), &Held::default()).is_some());
     for asked in ["/r/l", "/r/large", "/r", "/r/none"] {
-        assert!(read_at_hand(&lens, &job(asked)).is_none(), "{asked}");
+        assert!(
+            read_at_hand(&lens, &job(asked), &Held::default()).is_none(),
+            "{asked}"
+        );
     }
 }

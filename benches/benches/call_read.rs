@@ -1,0 +1,122 @@
+//! What does reading a file through a worker cost beside an actor that opens, reads and closes it?
+#![expect(
+    clippy::unwrap_used,
+    reason = "a bench that fails has nothing to measure"
+)]
+
+use std::time::Duration;
+
+use bailiwick::ToolName;
+use bailiwick_benches::{Floor, Race, Target, current, drive, stage, threaded};
+use bailiwick_fs::ReadFileArgs;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::pread;
+use serde_json::json;
+
+/// The audit takes two events a call, and is written out between batches.
+const BATCH: u32 = 500;
+
+/// How long the file is, and whether the figures are held against the targets for 4 KiB.
+#[derive(Clone, Copy)]
+struct Size {
+    bytes: usize,
+    typed: Target,
+    json: Target,
+}
+
+const SMALL: Size = Size {
+    bytes: 4 << 10,
+    typed: Target::Times(1.3),
+    json: Target::Times(1.8),
+};
+const LARGE: Size = Size {
+    bytes: 64 << 10,
+    typed: Target::None,
+    json: Target::None,
+};
+
+fn main() {
+    race("read 4 KiB, one thread", &current().unwrap(), SMALL);
+    race("read 4 KiB, two threads", &threaded().unwrap(), SMALL);
+    race("read 64 KiB, one thread", &current().unwrap(), LARGE);
+}
+
+fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("src/a/b")).unwrap();
+    let line = "a line of sixty-three bytes, so that the file looks like a text\n";
+    let text: String = line.repeat(size.bytes / line.len());
+    std::fs::write(root.path().join("src/a/b/f.rs"), &text).unwrap();
+    let (length, path) = (text.len(), "/r/src/a/b/f.rs");
+    let (floor, runtime, worker) = tokio.block_on(async {
+        let (runtime, spec) = stage(root.path(), 8192).await.unwrap();
+        let worker = runtime.spawn(spec).await.unwrap();
+        let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
+        let floor = Floor::start(move |path: String| read(&dir, &path, length));
+        (floor, runtime, worker)
+    });
+    let tool = ToolName::new("read_file");
+    let typed = worker.clone();
+    let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
+    let race = Race::new(title, Duration::from_secs(6))
+        .case("actor: openat2, pread, close", Target::None, BATCH, |n| {
+            let floor = floor.clone();
+            drive(tokio, async move {
+                for _ in 0..n {
+                    let bytes = floor.call("src/a/b/f.rs".to_owned()).await.unwrap();
+                    assert_eq!(bytes.len(), length);
+                }
+            });
+        })
+        .case_then(
+            "worker.call_typed",
+            size.typed,
+            BATCH,
+            |n| {
+                let (worker, tool) = (typed.clone(), tool.clone());
+                drive(tokio, async move {
+                    for _ in 0..n {
+                        let args = ReadFileArgs {
+                            path: Some(path.to_owned()),
+                            ..ReadFileArgs::default()
+                        };
+                        let outcome = worker.call_typed(&tool, args).await.unwrap();
+                        assert_eq!(outcome.reply.content.len(), 1);
+                    }
+                });
+            },
+            rest,
+        )
+        .case_then(
+            "worker.call, JSON to JSON",
+            size.json,
+            BATCH,
+            |n| {
+                let worker = worker.clone();
+                drive(tokio, async move {
+                    for _ in 0..n {
+                        let outcome = worker
+                            .call("read_file", json!({ "path": path }))
+                            .await
+                            .unwrap();
+                        let output = outcome.reply.output.to_json().unwrap();
+                        assert!(output.is_object());
+                    }
+                });
+            },
+            rest,
+        );
+    race.run();
+}
+
+fn read(dir: &Dir, path: &str, length: usize) -> Vec<u8> {
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = openat2(dir, path, flags, Mode::empty(), beneath).unwrap();
+    let mut buffer = vec![0; length + 1];
+    let got = pread(&file, &mut buffer, 0).unwrap();
+    buffer.truncate(got);
+    buffer
+}

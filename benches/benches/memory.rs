@@ -1,0 +1,178 @@
+//! What does a live worker weigh when there are a hundred thousand, and do all of them answer?
+//!
+//! Memory given back by one side would hide what the other takes, so each side runs in a process of its own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench that fails has nothing to measure, and it tells what it found"
+)]
+
+use std::process::Command;
+
+use bailiwick::{Code, Runtime, ToolName, Worker, WorkerSpec};
+use bailiwick_benches::{Linked, Msg, NOOP, NoopArgs, drive, stage, threaded};
+
+const LIVE: usize = 100_000;
+/// Bytes of memory that a live worker may take.
+const MOST_BYTES: u64 = 10 * 1024;
+const ROOTS: u64 = 1;
+const MOST_DESCRIPTORS: u64 = ROOTS + 1024;
+
+/// What one side came to.
+struct Weight {
+    /// Resident bytes for each, before any of them was called.
+    idle: u64,
+    /// The same after each was called once.
+    called: u64,
+    descriptors: u64,
+}
+
+fn main() {
+    match std::env::args().find_map(|arg| arg.strip_prefix("--side=").map(str::to_owned)) {
+        Some(side) if side == "ractor" => tell(&actors()),
+        Some(_) => tell(&workers()),
+        None => {
+            let (actor, worker) = (weigh("ractor"), weigh("bailiwick"));
+            println!("\n{LIVE} live at once, each called once");
+            println!(
+                "{:<24} {:>10} {:>14} {:>12}",
+                "case", "idle B", "called B", "descriptors"
+            );
+            for (name, weight) in [("ractor spawn_linked", &actor), ("worker", &worker)] {
+                let Weight {
+                    idle,
+                    called,
+                    descriptors,
+                } = weight;
+                println!("{name:<24} {idle:>10} {called:>14} {descriptors:>12}");
+            }
+            let verdict = |met| if met { "reached" } else { "MISSED" };
+            println!(
+                "worker / actor {:.2}",
+                worker.called as f64 / actor.called as f64
+            );
+            println!(
+                "<= {MOST_BYTES} B a worker: {}",
+                verdict(worker.called <= MOST_BYTES)
+            );
+            println!(
+                "<= {MOST_DESCRIPTORS} descriptors: {}",
+                verdict(worker.descriptors <= MOST_DESCRIPTORS)
+            );
+        }
+    }
+}
+
+fn weigh(side: &str) -> Weight {
+    let me = std::env::current_exe().unwrap();
+    let output = Command::new(me)
+        .arg(format!("--side={side}"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut figures = text
+        .split_whitespace()
+        .map(|figure| figure.parse().unwrap());
+    let mut next = || figures.next().unwrap();
+    Weight {
+        idle: next(),
+        called: next(),
+        descriptors: next(),
+    }
+}
+
+fn tell(
+    Weight {
+        idle,
+        called,
+        descriptors,
+    }: &Weight,
+) {
+    println!("{idle} {called} {descriptors}");
+}
+
+fn actors() -> Weight {
+    let tokio = threaded().unwrap();
+    let linked = tokio.block_on(Linked::start()).unwrap();
+    let before = resident();
+    drive(&tokio, async move {
+        let mut actors = Vec::with_capacity(LIVE);
+        for _ in 0..LIVE {
+            actors.push(linked.spawn().await.unwrap().0);
+        }
+        let idle = each(before);
+        for (actor, number) in actors.iter().zip(0..) {
+            let reply = actor.call(|port| Msg(number, port), None).await.unwrap();
+            assert_eq!(reply.unwrap(), number);
+        }
+        Weight {
+            idle,
+            called: each(before),
+            descriptors: descriptors(),
+        }
+    })
+}
+
+fn workers() -> Weight {
+    let tokio = threaded().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let (runtime, spec) = tokio.block_on(stage(root.path(), 8192)).unwrap();
+    let before = resident();
+    drive(&tokio, async move {
+        let mut workers = Vec::with_capacity(LIVE);
+        for _ in 0..LIVE {
+            workers.push(spawn(&runtime, &spec).await);
+        }
+        let idle = each(before);
+        let noop = ToolName::new(NOOP);
+        for worker in &workers {
+            call(&runtime, worker, &noop).await;
+        }
+        Weight {
+            idle,
+            called: each(before),
+            descriptors: descriptors(),
+        }
+    })
+}
+
+/// Starts a worker; the audit takes no more than its bound, so it is written out when it is full.
+async fn spawn(runtime: &Runtime, spec: &WorkerSpec) -> Worker {
+    loop {
+        match runtime.spawn(spec.clone()).await {
+            Ok(worker) => return worker,
+            Err(bailiwick::SpawnError::Audit(_)) => runtime.flush_audit().await.unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn call(runtime: &Runtime, worker: &Worker, noop: &ToolName) {
+    loop {
+        match worker.call_typed(noop, NoopArgs {}).await {
+            Ok(_) => return,
+            Err(error) if error.code() == Code::Busy => runtime.flush_audit().await.unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn each(before: u64) -> u64 {
+    (resident() - before) / LIVE as u64
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+fn descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").unwrap().count() as u64
+}

@@ -1,0 +1,117 @@
+//! A scratch directory in, a runtime with its tools over it out; and ways to drive it.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+
+use bailiwick::{
+    BuildError, CallError, Halt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime,
+    Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The name of the tool that does nothing.
+pub const NOOP: &str = "noop";
+
+/// A tool that does nothing; it needs a file all the same, so that every call is judged.
+#[derive(Debug)]
+pub struct Noop {
+    output: Arc<()>,
+}
+
+impl Default for Noop {
+    fn default() -> Self {
+        Self {
+            output: Arc::new(()),
+        }
+    }
+}
+
+/// No arguments.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct NoopArgs {}
+
+impl ReadTool for Noop {
+    type Args = NoopArgs;
+    type Output = ();
+    type Job = ();
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(NOOP, "Nothing", "Does nothing.")
+    }
+
+    fn prepare(&self, _: NoopArgs, names: &Namespace) -> Result<Prepared<()>, CallError> {
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Read, names.path("/r/src/main.rs")?)],
+            job: (),
+        })
+    }
+
+    fn read_now(&self, (): &(), permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        Some(self.read(&(), permit))
+    }
+
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(Reply {
+            content: Vec::new(),
+            output: self.output.clone(),
+        })
+    }
+}
+
+/// A runtime over `root`, mounted at `/r`, and what a worker in it is started with.
+///
+/// # Errors
+/// [`BuildError`]
+pub async fn stage(root: &Path, audit: usize) -> Result<(Runtime, WorkerSpec), BuildError> {
+    let tools: ToolSet = bailiwick_fs::tools().reader(Noop::default());
+    let builder = Runtime::builder()
+        .root("r", root)
+        .tools(tools)
+        .audit_capacity(audit);
+    let (runtime, _) = builder.build().await?;
+    let policy = Policy::new()
+        .allow("read:file:/r/src")
+        .deny_glob("**/.env")
+        .deny_glob("**/secrets/**");
+    Ok((runtime, WorkerSpec::new("bench").policy(policy)))
+}
+
+/// A runtime of tokio on this thread alone.
+///
+/// # Errors
+/// The system's.
+pub fn current() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+/// A runtime of tokio with two threads.
+///
+/// # Errors
+/// The system's.
+pub fn threaded() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+/// Runs `future` as a spawned task to its end: the root future of a runtime is polled at another price.
+///
+/// # Panics
+/// If the task does.
+#[expect(
+    clippy::expect_used,
+    reason = "a bench that fails has nothing to measure"
+)]
+pub fn drive<T: Send + 'static>(
+    tokio: &tokio::runtime::Runtime,
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    tokio
+        .block_on(tokio.spawn(future))
+        .expect("the task does not panic")
+}
