@@ -390,7 +390,11 @@ mod tests {
 
     #[test]
     fn another_worker_argument_need_or_state_is_another_question() {
-        let mut ledger = ledger();
+        let limits = AskLimits {
+            open_per_worker: 4,
+            ..AskLimits::default()
+        };
+        let mut ledger = Ledger::new(limits, PATIENCE);
         let first = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let changed = Request {
             before: Some(crate::effect::PreviewToken(ContentHash::of(b"other"))),
