@@ -150,15 +150,19 @@ pub(crate) fn apply<E: From<EditError>>(
 }
 
 /// Makes the changes of a unified patch, or none of them.
-pub(crate) fn apply_patch(
+///
+/// `pause` is asked between hunks whether to go on.
+pub(crate) fn apply_patch<E: From<PatchError>>(
     text: &Text<'_>,
     patch: &str,
     limit: usize,
-) -> Result<Edited, PatchError> {
+    mut pause: impl FnMut() -> Result<(), E>,
+) -> Result<Edited, E> {
     let source = locate::Source::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::new();
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
+        pause()?;
         let found = patch::place(&source, hunk, index + 1)?;
         applied.push(Applied {
             strategy: found.strategy,
@@ -168,8 +172,8 @@ pub(crate) fn apply_patch(
         let replacement = found.replacement(&hunk.edit, text);
         replacements.push((index + 1, replacement));
     }
-    let text = splice(text, replacements)?;
-    within(text.len(), limit)?;
+    let text = splice(text, replacements).map_err(PatchError::from)?;
+    within(text.len(), limit).map_err(PatchError::from)?;
     Ok(Edited { text, applied })
 }
 
@@ -610,9 +614,40 @@ mod tests {
         );
     }
 
+    fn patched(text: &str, patch: &str) -> Result<Edited, PatchError> {
+        apply_patch(&Text::of(text), patch, 1 << 20, || Ok(()))
+    }
+
+    #[test]
+    fn a_call_that_must_stop_ends_between_two_hunks() {
+        #[derive(Debug, PartialEq)]
+        enum Ended {
+            Stopped,
+            Patch(PatchError),
+        }
+        impl From<PatchError> for Ended {
+            fn from(error: PatchError) -> Self {
+                Self::Patch(error)
+            }
+        }
+        let mut left = 1;
+        let pause = || {
+            left -= 1;
+            if left < 0 {
+                Err(Ended::Stopped)
+            } else {
+                Ok(())
+            }
+        };
+        let two = "@@ -1 +1 @@\n-a\n+x\n@@ -2 +2 @@\n-b\n+y\n";
+        let ended = apply_patch(&Text::of("a\nb\n"), two, 1 << 20, pause);
+        assert_eq!(ended, Err(Ended::Stopped));
+        assert_eq!(patched("a\nb\n", two).unwrap().text, "x\ny\n");
+    }
+
     #[track_caller]
     fn check_patch(text: &str, patch: &str, expected: Result<&str, &PatchError>) {
-        let edited = apply_patch(&Text::of(text), patch, 1 << 20);
+        let edited = patched(text, patch);
         assert_eq!(edited.as_ref().map(|edited| edited.text.as_str()), expected);
     }
 
@@ -635,14 +670,14 @@ mod tests {
 
     #[test]
     fn a_patch_matches_whole_lines() {
-        let error = apply_patch(&Text::of("a\nxb\nc\nd\n"), PATCH, 1 << 20).unwrap_err();
+        let error = patched("a\nxb\nc\nd\n", PATCH).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 1, .. }));
     }
 
     #[test]
     fn a_patch_with_one_bad_hunk_changes_nothing() {
         let two = format!("{PATCH}@@ -9 +9 @@\n-zz\n+yy\n");
-        let error = apply_patch(&Text::of("a\nb\nc\nd\n"), &two, 1 << 20).unwrap_err();
+        let error = patched("a\nb\nc\nd\n", &two).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 2, .. }));
     }
 
@@ -709,7 +744,7 @@ mod tests {
                     }
                 }
             }
-            let edited = apply_patch(&Text::of(&old), &patch, 1 << 20).unwrap();
+            let edited = patched(&old, &patch).unwrap();
             prop_assert_eq!(edited.text, new);
         }
 

@@ -44,11 +44,6 @@ pub(crate) struct OpenDir {
 
 impl OpenDir {
     /// The handle. Use it with single names, and never follow a link from it.
-    pub(crate) fn dir(&self) -> &Dir {
-        &self.dir
-    }
-
-    /// The same handle for system calls.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }

@@ -51,7 +51,7 @@ async fn read(worker: &Worker, path: &Path) -> Result<String, CallError> {
 #[tokio::test]
 async fn a_person_may_open_what_is_grantable_and_no_more() {
     let world = tempfile::tempdir().unwrap();
-    let worker = worker(
+    let (_runtime, worker) = worker(
         &world,
         Some(Scripted::new().rule(|_| Some(bailiwick::Answer::ONCE))),
     )
@@ -75,7 +75,7 @@ async fn a_person_may_open_what_is_grantable_and_no_more() {
 #[tokio::test]
 async fn a_write_beyond_the_roots_lands_where_it_was_granted() {
     let world = tempfile::tempdir().unwrap();
-    let worker = worker(
+    let (_runtime, worker) = worker(
         &world,
         Some(Scripted::new().rule(|_| Some(bailiwick::Answer::ONCE))),
     )

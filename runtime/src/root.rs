@@ -89,6 +89,41 @@ impl Root {
         Ok(root)
     }
 
+    /// Refuses to stand beside a root that holds the same files by other names: a rule about the one name would
+    /// not hold for the other.
+    pub(crate) fn beside(&self, other: &Self) -> Result<(), RootError> {
+        let (outer, inner) = if self.host.starts_with(&other.host) {
+            (other, self)
+        } else {
+            (self, other)
+        };
+        match inner.host.strip_prefix(&outer.host) {
+            Ok(_)
+                if outer.virtual_path(&inner.host).as_ref() == Some(&inner.mount)
+                    && inner.host != outer.host =>
+            {
+                Ok(())
+            }
+            Ok(_) => Err(RootError::Unsafe {
+                mount: self.mount.clone(),
+                reason: "another root holds the same files by other names; mount the inner one beneath the outer one",
+            }),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Refuses to hold the file at `host`, which workers must not reach.
+    pub(crate) fn without(&self, host: &Path) -> Result<(), RootError> {
+        if host.starts_with(&self.host) {
+            let reason = "it holds the audit log; keep the log elsewhere";
+            return Err(RootError::Unsafe {
+                mount: self.mount.clone(),
+                reason,
+            });
+        }
+        Ok(())
+    }
+
     /// Where it stands in the namespace.
     #[must_use]
     pub fn mount(&self) -> &VirtualPath {
@@ -229,7 +264,10 @@ impl RootTable {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the directories to be opened are made here")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the directories to be opened are made here"
+)]
 mod tests {
     use super::*;
 
@@ -318,7 +356,7 @@ mod tests {
         assert_eq!(virtual_path(host.clone()), Some("/r".to_owned()));
         assert_eq!(virtual_path(host.join("a/b")), Some("/r/a/b".to_owned()));
         assert_eq!(virtual_path(host.join("../b")), None);
-        let mut sibling = host.clone().into_os_string();
+        let mut sibling = host.into_os_string();
         sibling.push("-evil/b");
         assert_eq!(virtual_path(sibling.into()), None);
     }

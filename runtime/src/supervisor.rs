@@ -202,7 +202,8 @@ impl Watch {
             return;
         }
         self.restarts.remove(&id);
-        core.revoke(id).await;
+        // Not waited for: other workers of this supervisor may have died, too.
+        tokio::spawn(async move { core.revoke(id).await });
     }
 }
 
@@ -341,28 +342,38 @@ impl Core {
             .collect()
     }
 
-    /// Takes all authority from a worker and everything beneath it.
-    pub(crate) async fn revoke(&self, id: WorkerId) -> Revoked {
+    /// Takes all authority from a worker and everything beneath it. What follows is done even if nobody waits for it.
+    pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId) -> Revoked {
         let subtree = self.forget(id);
         for shared in &subtree {
             shared.gate().close();
-        }
-        let mut unfinished = 0;
-        for shared in &subtree {
             shared.note(AuditStep::Revoked);
-            if tokio::time::timeout(GRACE, shared.gate().idle())
+            shared.close();
+        }
+        let workers = subtree.len();
+        let core = Arc::clone(self);
+        let unfinished = tokio::spawn(async move { core.settle(subtree).await }).await;
+        Revoked {
+            workers,
+            // The task ends early only with the executor, and every effect with it.
+            unfinished: unfinished.unwrap_or_default(),
+        }
+    }
+
+    /// Waits for effects that had begun, all together no longer than [`GRACE`]; returns how many workers have one left.
+    async fn settle(&self, subtree: Vec<Arc<Shared>>) -> usize {
+        let end = tokio::time::Instant::now() + GRACE;
+        let mut unfinished = 0;
+        for shared in subtree {
+            if tokio::time::timeout_at(end, shared.gate().idle())
                 .await
                 .is_err()
             {
                 unfinished += 1;
             }
-            shared.close();
             self.broker.forget_worker(shared.id).await;
         }
-        Revoked {
-            workers: subtree.len(),
-            unfinished,
-        }
+        unfinished
     }
 
     /// Takes all authority from everybody at once, without waiting.

@@ -263,11 +263,18 @@ fn too_large(path: &VirtualPath, limit: u64) -> CallError {
 enum Failed {
     Stopped(CallError),
     Edit(EditError),
+    Patch(PatchError),
 }
 
 impl From<EditError> for Failed {
     fn from(error: EditError) -> Self {
         Self::Edit(error)
+    }
+}
+
+impl From<PatchError> for Failed {
+    fn from(error: PatchError) -> Self {
+        Self::Patch(error)
     }
 }
 
@@ -279,18 +286,16 @@ fn make(
     permit: &ReadPermit,
 ) -> Result<Edited, CallError> {
     let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
-    match &job.what {
-        What::Edits(edits) => {
-            let pause = || permit.checkpoint().map_err(Failed::Stopped);
-            edit::apply(&text, edits, limit, pause).map_err(|failed| match failed {
-                Failed::Stopped(error) => error,
-                Failed::Edit(error) => refused(path, &error),
-            })
-        }
-        What::Patch(patch) => {
-            edit::apply_patch(&text, patch, limit).map_err(|error| patch_refused(path, &error))
-        }
-    }
+    let pause = || permit.checkpoint().map_err(Failed::Stopped);
+    let made = match &job.what {
+        What::Edits(edits) => edit::apply(&text, edits, limit, pause),
+        What::Patch(patch) => edit::apply_patch(&text, patch, limit, pause),
+    };
+    made.map_err(|failed| match failed {
+        Failed::Stopped(error) => error,
+        Failed::Edit(error) => refused(path, &error),
+        Failed::Patch(error) => patch_refused(path, &error),
+    })
 }
 
 fn not_text(path: &VirtualPath, reason: NotText) -> CallError {

@@ -125,11 +125,7 @@ impl ReadTool for Find {
 fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     let (dir, at) =
         walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
-    let limit = u64::from(job.limit).min(lens.max_results());
-    let mut page = Page::new(
-        usize::try_from(limit).unwrap_or(usize::MAX),
-        job.cursor.clone(),
-    );
+    let mut page = Page::new(job.limit, lens.max_results(), job.cursor.clone());
     let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
     walk::walk(lens, dir, &at, ignoring, &mut |found| {
         let kind = match job.kind {

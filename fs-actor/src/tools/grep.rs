@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{glob, suggest};
 use crate::lens::Lens;
+use crate::page;
 use crate::resolve::{self, Kind, OpenFile};
 use crate::search::{self, Case, Line, Search, Skipped};
 use crate::walk::{self, Ignoring, Onward};
@@ -171,7 +172,7 @@ impl ReadTool for Grep {
             per_file: args
                 .per_file
                 .map_or(u64::MAX, |most| u64::from(most.max(1))),
-            limit: u64::from(args.limit.max(1)),
+            limit: u64::from(args.limit.clamp(1, page::MOST)),
             offset: args.offset,
             include_ignored: args.include_ignored,
         };

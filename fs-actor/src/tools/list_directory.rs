@@ -129,7 +129,7 @@ impl ReadTool for ListDirectory {
             path: path.clone(),
             depth: usize::try_from(args.depth.max(1))
                 .map_or(MAX_DEPTH, |depth| depth.min(MAX_DEPTH)),
-            limit: args.limit.max(1),
+            limit: args.limit,
             cursor: args.cursor.as_deref().map(Cursor::parse).transpose()?,
         };
         Ok(Prepared {
@@ -146,11 +146,7 @@ impl ReadTool for ListDirectory {
 fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     let (dir, at) =
         walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
-    let limit = u64::from(job.limit).min(lens.max_results());
-    let mut page = Page::new(
-        usize::try_from(limit).unwrap_or(usize::MAX),
-        job.cursor.clone(),
-    );
+    let mut page = Page::new(job.limit, lens.max_results(), job.cursor.clone());
     let left_out = walk::walk(lens, dir, &at, None, &mut |found| {
         page.offer(page::key(&found.path, found.raw), || listed(found, &at));
         Ok(if found.depth < job.depth {

@@ -189,6 +189,10 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the files that a patch is tried on are made here"
+)]
 mod tests {
     use super::*;
     use crate::cases::cases;

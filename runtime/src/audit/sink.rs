@@ -17,6 +17,11 @@ pub trait AuditSink: Send + 'static {
     /// Where the chain stands that the next record continues.
     fn head(&self) -> Head;
 
+    /// The file it keeps them in, if it does: a root that holds it is refused, since a worker could reach it there.
+    fn place(&self) -> Option<&Path> {
+        None
+    }
+
     /// Keeps `records`, all or none.
     ///
     /// # Errors
@@ -27,6 +32,10 @@ pub trait AuditSink: Send + 'static {
 impl AuditSink for Box<dyn AuditSink> {
     fn head(&self) -> Head {
         (**self).head()
+    }
+
+    fn place(&self) -> Option<&Path> {
+        (**self).place()
     }
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
@@ -133,6 +142,7 @@ pub struct TornLine {
 #[derive(Debug)]
 pub struct JsonLines {
     file: File,
+    place: PathBuf,
     /// Length of the intact records.
     length: u64,
     /// A write failed and may have left a part.
@@ -148,7 +158,7 @@ impl JsonLines {
     /// [`AuditFileError::Open`] if anything stands at `path` already.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let file = open(path.as_ref(), OpenOptions::new().create_new(true))?;
-        Self::over(file)
+        Self::over(file, path.as_ref())
     }
 
     /// Continues the chain in a file, or begins one if there is no file.
@@ -160,7 +170,7 @@ impl JsonLines {
     /// [`AuditFileError`] if it cannot be opened, is in use or does not end in an intact record.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
-        let mut this = Self::over(open(path, OpenOptions::new().create(true))?)?;
+        let mut this = Self::over(open(path, OpenOptions::new().create(true))?, path)?;
         let tail = Tail::read(&mut this.file).map_err(AuditFileError::Open)?;
         if let Some(line) = tail.last {
             let link = read_line(&line).map_err(AuditFileError::Broken)?;
@@ -186,7 +196,8 @@ impl JsonLines {
         self.torn.as_ref()
     }
 
-    fn over(file: File) -> Result<Self, AuditFileError> {
+    fn over(file: File, path: &Path) -> Result<Self, AuditFileError> {
+        let place = path.canonicalize().map_err(AuditFileError::Open)?;
         if !file.metadata().map_err(AuditFileError::Open)?.is_file() {
             return Err(AuditFileError::NotRegular);
         }
@@ -196,6 +207,7 @@ impl JsonLines {
         })?;
         Ok(Self {
             file,
+            place,
             length: 0,
             unclean: false,
             head: Head::default(),
@@ -207,6 +219,10 @@ impl JsonLines {
 impl AuditSink for JsonLines {
     fn head(&self) -> Head {
         self.head
+    }
+
+    fn place(&self) -> Option<&Path> {
+        Some(&self.place)
     }
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
@@ -330,6 +346,10 @@ fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the files of an audit are damaged here on purpose"
+)]
 mod tests {
     use super::super::verify::verify;
     use super::*;

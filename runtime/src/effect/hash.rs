@@ -47,7 +47,9 @@ impl std::str::FromStr for ContentHash {
     fn from_str(text: &str) -> Result<Self, NotAHash> {
         let mut bytes = [0; 32];
         let digits = text.as_bytes();
-        if digits.len() != 64 {
+        // `from_str_radix` would take a sign for a digit.
+        let plain = |digit: &u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit);
+        if digits.len() != 64 || !digits.iter().all(plain) {
             return Err(NotAHash);
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -58,9 +60,9 @@ impl std::str::FromStr for ContentHash {
     }
 }
 
-/// The text is not 64 hexadecimal digits.
+/// The text is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a content hash is 64 hexadecimal digits")]
+#[error("a content hash is 64 lower-case hexadecimal digits")]
 pub struct NotAHash;
 
 impl Serialize for ContentHash {
@@ -83,5 +85,26 @@ impl schemars::JsonSchema for ContentHash {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$", "description": "SHA-256 of the file's bytes" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written() {
+        let hash = ContentHash::of(b"content");
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+    }
+
+    #[test]
+    fn nothing_else_is_read_as_a_hash() {
+        let plain = "0f".repeat(32);
+        assert!(plain.parse::<ContentHash>().is_ok());
+        for odd in ["+f", "0F", "0 ", "0g", "", "0"] {
+            let text = format!("{}{odd}", "0f".repeat(31));
+            assert_eq!(text.parse::<ContentHash>(), Err(NotAHash), "{text}");
+        }
     }
 }

@@ -252,7 +252,7 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let (config, roots) = opened(self.config, self.places)?;
+        let (config, roots) = opened(self.config, self.places, &*self.sink)?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
@@ -299,19 +299,23 @@ impl RuntimeBuilder {
 fn opened(
     mut config: Config,
     places: Vec<Result<Place, BuildError>>,
+    sink: &dyn AuditSink,
 ) -> Result<(Config, RootTable), BuildError> {
-    let mut roots = Vec::with_capacity(places.len());
+    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
     for place in places {
         let Place {
             config: root,
             host,
             cross_mounts,
         } = place?;
-        roots.push(Arc::new(Root::open(
-            root.mount.clone(),
-            &host,
-            cross_mounts,
-        )?));
+        let opened = Root::open(root.mount.clone(), &host, cross_mounts)?;
+        for other in &roots {
+            opened.beside(other)?;
+        }
+        if let Some(log) = sink.place() {
+            opened.without(log)?;
+        }
+        roots.push(Arc::new(opened));
         config = config.root(root);
     }
     Ok((config, RootTable::new(roots)))

@@ -658,6 +658,30 @@ mod tests {
         revoking.await.unwrap().unwrap();
     }
 
+    /// The names of the steps in the audit.
+    async fn names(stage: &Stage) -> Vec<String> {
+        let name = |step: &Step| serde_json::to_value(step).unwrap()["step"].clone();
+        let steps = stage.steps().await;
+        steps
+            .iter()
+            .map(|step| name(step).as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_session_takes_its_grants_and_is_in_the_audit() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        stage.broker.end_session("another").await;
+        assert!(!redeemed.gates[0].is_closed());
+        stage.broker.end_session("session").await;
+        assert!(redeemed.gates[0].is_closed());
+        assert_eq!(
+            names(&stage).await,
+            ["asked", "granted", "answered", "grant_revoked"]
+        );
+    }
+
     #[tokio::test]
     async fn what_people_say_is_in_the_audit() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
@@ -665,19 +689,8 @@ mod tests {
         refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
         let grant = stage.broker.grants().await[0].id;
         stage.broker.revoke_grant(grant).await.unwrap();
-        let names: Vec<String> = stage
-            .steps()
-            .await
-            .iter()
-            .map(|step| {
-                serde_json::to_value(step).unwrap()["step"]
-                    .as_str()
-                    .unwrap()
-                    .to_owned()
-            })
-            .collect();
         assert_eq!(
-            names,
+            names(&stage).await,
             [
                 "asked",
                 "granted",

@@ -10,7 +10,7 @@ use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource};
 use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
 use super::record::{about, holder, refused, whom};
-use super::{Answer, AuthorityError, Decision, GrantHolder, Lifetime, NewGrant, Question, Request};
+use super::{Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, Request};
 use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
@@ -168,7 +168,7 @@ impl Desk {
         self.enter_all(new.into_iter().flatten())
             .and_then(|entered| {
                 self.record_end(request, step).map_err(|error| {
-                    self.take_back(&entered);
+                    self.revoke_all(&entered);
                     error.into()
                 })
             })?;
@@ -205,18 +205,12 @@ impl Desk {
             match self.grant(new) {
                 Ok(id) => entered.push(id),
                 Err(error) => {
-                    self.take_back(&entered);
+                    self.revoke_all(&entered);
                     return Err(error);
                 }
             }
         }
         Ok(entered)
-    }
-
-    fn take_back(&mut self, entered: &[GrantId]) {
-        for id in entered {
-            self.revoke(*id);
-        }
     }
 
     /// Records a grant, then enters it.
@@ -265,11 +259,16 @@ impl Desk {
         for ended in self.ledger.cancel_worker(worker) {
             self.conclude(ended);
         }
-        self.book.revoke_all(&GrantHolder::Worker(worker))
+        self.revoke_all(&self.book.of_worker(worker))
     }
 
     pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
-        self.book.end_session(session)
+        self.revoke_all(&self.book.of_session(session))
+    }
+
+    fn revoke_all(&mut self, grants: &[GrantId]) -> Vec<Arc<Gate>> {
+        let revoked = grants.iter().filter_map(|id| self.revoke(*id));
+        revoked.collect()
     }
 
     pub(super) fn unblock(&mut self, worker: WorkerId) {

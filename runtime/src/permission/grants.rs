@@ -182,30 +182,21 @@ impl GrantBook {
         Some((holder, gate))
     }
 
-    /// Takes back every grant of `holder`.
-    pub(crate) fn revoke_all(&mut self, holder: &GrantHolder) -> Vec<Arc<Gate>> {
-        let grants = self.by_holder.remove(holder).unwrap_or_default();
-        grants
-            .into_iter()
-            .map(|(id, grant)| {
-                self.holder_of.remove(&id);
-                grant.gate.close();
-                grant.gate
-            })
-            .collect()
+    /// Every grant of the worker, which ends with it.
+    pub(crate) fn of_worker(&self, worker: WorkerId) -> Vec<GrantId> {
+        self.held_by(|holder| *holder == GrantHolder::Worker(worker))
     }
 
-    /// Takes back every grant that ends with `session`.
-    pub(crate) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
-        let ended: Vec<GrantHolder> = self
-            .by_holder
-            .keys()
-            .filter(|holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session))
-            .cloned()
-            .collect();
-        ended
-            .iter()
-            .flat_map(|holder| self.revoke_all(holder))
+    /// Every grant that ends with `session`.
+    pub(crate) fn of_session(&self, session: &str) -> Vec<GrantId> {
+        self.held_by(
+            |holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session),
+        )
+    }
+
+    fn held_by(&self, wanted: impl Fn(&GrantHolder) -> bool) -> Vec<GrantId> {
+        let held = self.by_holder.iter().filter(|(holder, _)| wanted(holder));
+        held.flat_map(|(_, grants)| grants.keys().copied())
             .collect()
     }
 
@@ -512,8 +503,8 @@ mod tests {
             Some(vec![2])
         );
         assert_eq!(redeem(&mut book, &namesake, &["write:file:/a"], NOW), None);
-        assert_eq!(book.end_session("s1").len(), 1);
-        assert_eq!(redeem(&mut book, &here, &["write:file:/a"], NOW), None);
+        assert_eq!(book.of_session("s1"), [GrantId(1)]);
+        assert_eq!(book.of_session("s2"), []);
     }
 
     #[test]
@@ -540,11 +531,12 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_takes_its_grants_along() {
+    fn a_worker_takes_its_own_grants_along() {
         let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
         give(&mut book, 2, worker(2), "write", Lifetime::Session, false);
-        assert_eq!(book.revoke_all(&worker(1)).len(), 1);
+        assert_eq!(book.of_worker(WorkerId(1)), [GrantId(1)]);
+        book.revoke(GrantId(1)).unwrap();
         assert_eq!(redeem(&mut book, &me, &["write:file:/x"], NOW), None);
         assert_eq!(
             redeem(&mut book, &claimant(2, &[], "b"), &["write:file:/x"], NOW),

@@ -7,7 +7,7 @@ use super::{Decision, Question, QuestionState, Request};
 use crate::effect::ContentHash;
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName, WorkerId};
-use crate::scope::{Resource, Verb};
+use crate::scope::{Resource, Scope, Verb};
 
 /// How much a person may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,15 @@ pub(crate) struct Ended<W> {
     pub(crate) decision: Decision,
 }
 
-/// Requests with the same key are the same question.
-type Key = (WorkerId, ToolName, ContentHash, Option<ContentHash>);
+/// Requests with the same key are the same question. Equal arguments do not mean equal needs: those of the tool's own
+/// type have no JSON, and a link may have led elsewhere.
+type Key = (
+    WorkerId,
+    ToolName,
+    ContentHash,
+    Option<ContentHash>,
+    Vec<Scope>,
+);
 
 #[derive(Debug)]
 struct Open<W> {
@@ -321,6 +328,7 @@ fn key(request: &Request) -> Key {
         request.tool.clone(),
         request.arguments_hash,
         request.before.map(|token| token.0),
+        request.needs.clone(),
     )
 }
 
@@ -381,14 +389,15 @@ mod tests {
     }
 
     #[test]
-    fn another_worker_argument_or_state_is_another_question() {
+    fn another_worker_argument_need_or_state_is_another_question() {
         let mut ledger = ledger();
         let first = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let changed = Request {
             before: Some(crate::effect::PreviewToken(ContentHash::of(b"other"))),
             ..request(1, 1, NEED)
         };
-        for other in [request(2, 1, NEED), request(1, 2, NEED), changed] {
+        let elsewhere = request(1, 1, &["write:file:/r/y"]);
+        for other in [request(2, 1, NEED), request(1, 2, NEED), changed, elsewhere] {
             assert_ne!(opened(ledger.ask(other, 11, at(0))), first);
         }
     }

@@ -122,7 +122,7 @@ impl Console {
         )
     }
 
-    /// Shows `prompt` and reads one line; empty at the end of the input.
+    /// Shows `prompt` and reads one line; empty at the end of the input, or if the line is too long.
     fn read(&mut self, prompt: &str) -> io::Result<String> {
         self.output.write_all(prompt.as_bytes())?;
         self.output.flush()?;
@@ -130,6 +130,11 @@ impl Console {
         (&mut self.input)
             .take(MOST_TYPED)
             .read_until(b'\n', &mut line)?;
+        if line.len() as u64 == MOST_TYPED && !line.ends_with(b"\n") {
+            // What is left of it must not answer the next question.
+            self.input.skip_until(b'\n')?;
+            return Ok(String::new());
+        }
         Ok(String::from_utf8_lossy(&line).trim().to_owned())
     }
 }
@@ -336,6 +341,18 @@ mod tests {
         ] {
             assert_eq!(typed(input).await, Answer::DENY, "{input:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_rest_of_an_overlong_line_answers_nothing() {
+        let overlong = format!("{}1\n1\n1\n", " ".repeat(1024));
+        let terminal = Terminal::new(io::Cursor::new(overlong), Screen::default(), false);
+        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        assert_eq!(terminal.decide(&question).await, Answer::DENY);
+        assert_eq!(
+            terminal.decide(&question).await,
+            allow("write:file:/r/a/x", Lifetime::Once)
+        );
     }
 
     /// A request in which everything that an agent or file has a say in holds `text`.

@@ -70,10 +70,18 @@ impl Way {
         ) {
             (Some((asked, _)), _) => not_yours(asked),
             (None, Some(path)) if self.rounds > 0 => not_yours(path),
-            (None, _) => CallError::new(
-                Code::PermissionDenied,
-                format!("this worker may not {need}"),
-            ),
+            (None, _) => CallError::new(Code::PermissionDenied, refusal_text(need)),
         }
+    }
+}
+
+fn refusal_text(need: &Scope) -> String {
+    match need.path() {
+        Some(path) => format!(
+            "this worker may not {} `{}`",
+            need.verb(),
+            crate::escape(path.as_str())
+        ),
+        None => format!("this worker may not {}", crate::escape(&need.to_string())),
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
+use crate::escape::is_ignorable;
+
 /// Folds `text`: NFC, case folded, characters that file systems ignore removed. Slashes stay.
 ///
 /// Two spellings that a case-insensitive or normalising file system takes for one file fold to one text.
@@ -20,22 +22,12 @@ pub(crate) fn fold(text: &str) -> Cow<'_, str> {
     }
     let cased = text
         .nfd()
-        .filter(|c| !is_ignored(*c))
+        .filter(|c| !is_ignorable(*c))
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
         .collect::<String>();
     // Case mapping may compose or decompose anew, such as `ŉ` and the iota subscript.
-    Cow::Owned(cased.nfc().filter(|c| !is_ignored(*c)).collect())
-}
-
-/// The default-ignorable characters of Unicode.
-fn is_ignored(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+    Cow::Owned(cased.nfc().filter(|c| !is_ignorable(*c)).collect())
 }
 
 /// What of `path` lies beneath `prefix`, both folded and absolute; none if it does not.

@@ -76,24 +76,8 @@ impl Limits {
             max_calls: max_calls.min(other.max_calls),
             ttl_ms: ttl_ms.min(other.ttl_ms),
             min_interval_ms: min_interval_ms.max(other.min_interval_ms),
-            budget: tighter_budget(budget, other.budget),
+            budget: budget.tighter(other.budget),
         }
-    }
-}
-
-fn tighter_budget(one: Budget, other: Budget) -> Budget {
-    let Budget {
-        calls,
-        bytes_written,
-        files_touched,
-        children,
-    } = one;
-    let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-    Budget {
-        calls: least(calls, other.calls),
-        bytes_written: least(bytes_written, other.bytes_written),
-        files_touched: least(files_touched, other.files_touched),
-        children: least(children, other.children),
     }
 }
 

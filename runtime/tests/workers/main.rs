@@ -74,11 +74,9 @@ impl Stage {
         self.runtime.flush_audit().await.unwrap();
         let steps = self.audit.records().into_iter().map(|record| {
             let line: Value = serde_json::from_str(record.line()).unwrap();
-            let event = &line["event"];
-            match event["code"].as_str() {
-                Some(code) => format!("{} {code}", event["step"].as_str().unwrap()),
-                None => event["step"].as_str().unwrap().to_owned(),
-            }
+            let text = |key: &str| line.pointer(key).and_then(Value::as_str);
+            let step = text("/event/step").unwrap();
+            text("/event/code").map_or(step.to_owned(), |code| format!("{step} {code}"))
         });
         steps.collect()
     }
