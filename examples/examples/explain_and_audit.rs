@@ -9,50 +9,53 @@ use std::error::Error;
 use std::fs;
 
 use bailiwick::{
-    BreakReason, Call, JsonLines, LayerName, Policy, Runtime, Verdict, Worker, WorkerSpec, verify,
+    BreakReason, Call, Explanation, JsonLines, LayerName, Policy, Runtime, Verdict, Worker,
+    WorkerSpec, verify,
 };
 use serde_json::json;
 
-/// What decides on writing `path`: the verdict, the layer, the entry and the smallest grant that would help.
-fn decides(
-    worker: &Worker,
-    path: &str,
-) -> Result<(Verdict, LayerName, Option<String>, Option<String>), Box<dyn Error>> {
+/// What decides on writing `path`. Nothing is looked at, and nobody is asked.
+fn decides(worker: &Worker, path: &str) -> Result<Explanation, Box<dyn Error>> {
     let call = Call::new("write_file", json!({ "path": path, "content": "x" }));
-    let explained = worker.explain(&call)?;
-    let why = explained.first().ok_or("every call needs something")?;
-    let grant = why.grant.as_ref().map(ToString::to_string);
+    let mut explained = worker.explain(&call)?;
+    let why = explained.pop().ok_or("every call needs something")?;
     println!("  {path}: {why}");
-    if let Some(grant) = &grant {
+    if let Some(grant) = &why.grant {
         println!("    the smallest grant that would allow it: {grant}");
     }
-    Ok((why.verdict, why.layer, why.pattern.clone(), grant))
+    Ok(why)
 }
 
 async fn explain(runtime: &Runtime) -> Result<(), Box<dyn Error>> {
-    let parent = Policy::new().ask("write:file:/repo").deny_glob("**/*.pem");
-    let parent = runtime
-        .spawn(WorkerSpec::new("main").policy(parent))
-        .await?;
-    let child = Policy::new().ask("write:file:/repo/src");
-    let child = parent.spawn(WorkerSpec::new("coder").policy(child)).await?;
+    let main = Policy::new().ask("write:file:/repo").deny_glob("**/*.pem");
+    let main = runtime.spawn(WorkerSpec::new("main").policy(main)).await?;
+    let coder = Policy::new().ask("write:file:/repo/src");
+    let coder = main.spawn(WorkerSpec::new("coder").policy(coder)).await?;
     println!("What decides on a write of the coder, which is beneath main:");
-    let (outer, inner) = (LayerName::Agent(0), LayerName::Agent(1));
-    let some = |text: &str| Some(text.to_owned());
+
+    let key = decides(&coder, "/repo/src/key.pem")?;
     assert_eq!(
-        decides(&child, "/repo/src/key.pem")?,
-        (Verdict::Deny, outer, some("**/*.pem"), None)
+        (key.verdict, key.layer),
+        (Verdict::Deny, LayerName::Agent(0))
     );
     assert_eq!(
-        decides(&child, "/repo/docs/x")?,
-        (Verdict::Deny, inner, None, None)
+        (key.key, key.pattern.as_deref()),
+        ("deny", Some("**/*.pem"))
     );
-    let (verdict, _, _, grant) = decides(&child, "/repo/src/x")?;
+    assert_eq!(key.grant, None, "no grant beats a deny");
+
+    let docs = decides(&coder, "/repo/docs/x")?;
     assert_eq!(
-        (verdict, grant),
-        (Verdict::Ask, some("write:file:/repo/src/x"))
+        (docs.verdict, docs.layer),
+        (Verdict::Deny, LayerName::Agent(1))
     );
-    assert_eq!(decides(&child, "/etc/hosts")?.1, LayerName::Configuration);
+
+    let source = decides(&coder, "/repo/src/x")?;
+    assert_eq!(source.verdict, Verdict::Ask);
+    assert_eq!(source.grant, Some("write:file:/repo/src/x".parse()?));
+
+    let outside = decides(&coder, "/etc/hosts")?;
+    assert_eq!(outside.layer, LayerName::Configuration);
     Ok(())
 }
 
