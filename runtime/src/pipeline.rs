@@ -273,12 +273,8 @@ impl Step<Waiting> {
             granted,
             ..
         } = &*self.way;
-        let readable = |need: &Scope| match need.path() {
-            Some(path) => {
-                authority.judge(&Scope::file(Verb::Read, path.clone()), granted) == Verdict::Allow
-            }
-            None => false,
-        };
+        let readable =
+            |need: &Scope| authority.judge(&need.with_verb(Verb::Read), granted) == Verdict::Allow;
         if !needs.iter().all(readable) {
             return None;
         }

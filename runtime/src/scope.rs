@@ -166,6 +166,15 @@ impl Scope {
         }
     }
 
+    /// The need to do `verb` to the same thing.
+    #[must_use]
+    pub fn with_verb(&self, verb: Verb) -> Self {
+        Self {
+            verb,
+            ..self.clone()
+        }
+    }
+
     /// What is to be done.
     #[must_use]
     pub fn verb(&self) -> Verb {

@@ -13,9 +13,8 @@ use foldhash::fast::FixedState;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::artifact::ArtifactStore;
-use crate::audit::{Audit, Step as AuditStep};
+use crate::audit::{Audit, AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
-use crate::call::Origin;
 use crate::capability::{Gate, Meter};
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
@@ -97,15 +96,30 @@ pub enum SpawnError {
     Start(#[source] ractor::SpawnErr),
 }
 
+impl SpawnError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Policy(error) => error.code(),
+            Self::Orphan => Code::Cancelled,
+            Self::Audit(_) => Code::Busy,
+            Self::Budget(_) => Code::Budget,
+            Self::Name => Code::InvalidArguments,
+            Self::Start(_) => Code::Internal,
+        }
+    }
+}
+
 impl From<SpawnError> for CallError {
     fn from(error: SpawnError) -> Self {
         match error {
             SpawnError::Policy(error) => error.into(),
-            SpawnError::Orphan => crate::capability::revoked(),
             SpawnError::Audit(error) => error.into(),
-            SpawnError::Budget(_) => Self::new(Code::Budget, error.to_string()),
-            SpawnError::Name => Self::new(Code::InvalidArguments, error.to_string()),
-            SpawnError::Start(_) => Self::new(Code::Internal, error.to_string()),
+            SpawnError::Orphan
+            | SpawnError::Budget(_)
+            | SpawnError::Name
+            | SpawnError::Start(_) => Self::new(error.code(), error.to_string()),
         }
     }
 }
@@ -217,8 +231,33 @@ impl Core {
         asked.map_or(self.call_limit, |asked| asked.min(self.call_limit))
     }
 
-    /// Starts a worker beneath `parent`, or beneath the configuration.
+    /// Starts a worker beneath `parent`, or beneath the configuration; a refusal is audited, too.
     pub(crate) async fn spawn(
+        self: &Arc<Self>,
+        parent: Option<&Arc<Shared>>,
+        spec: WorkerSpec,
+    ) -> Result<Arc<Shared>, SpawnError> {
+        let origin = spec.origin;
+        let spawned = self.admitted(parent, spec).await;
+        if let Err(error) = &spawned {
+            let event = AuditEvent {
+                worker: parent.map(|parent| parent.id),
+                agent: parent.map_or_else(|| Arc::from(""), |parent| Arc::clone(&parent.agent)),
+                call: None,
+                tool: None,
+                origin,
+                step: AuditStep::Refused {
+                    code: error.code(),
+                    message: error.to_string().into(),
+                },
+            };
+            // The refusal stands whether or not the log has room; the log counts what it missed.
+            let _ = self.audit.record(event);
+        }
+        spawned
+    }
+
+    async fn admitted(
         self: &Arc<Self>,
         parent: Option<&Arc<Shared>>,
         spec: WorkerSpec,
@@ -228,6 +267,7 @@ impl Core {
             session,
             policy,
             budget,
+            origin,
         } = spec;
         let plain = !name.is_empty() && name.chars().count() <= 64 && !name.contains('/');
         if !plain || name.chars().any(crate::is_deceptive) {
@@ -235,7 +275,7 @@ impl Core {
         }
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
         let policy = policy.unwrap_or_else(Policy::ask_for_everything);
-        let authority = issuer.narrow(&issuer.admit(&policy, Origin::Human)?);
+        let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
         if depth > self.max_depth {
             return Err(SpawnError::Budget(format!(

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::artifact::{Artifact, Reader};
 use crate::budget::Budget;
-use crate::call::{Call, CallMeta};
+use crate::call::{Call, CallMeta, Origin};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
@@ -46,6 +46,7 @@ pub struct WorkerSpec {
     pub(crate) session: Option<String>,
     pub(crate) policy: Option<Policy>,
     pub(crate) budget: Budget,
+    pub(crate) origin: Origin,
 }
 
 impl WorkerSpec {
@@ -57,6 +58,7 @@ impl WorkerSpec {
             session: None,
             policy: None,
             budget: Budget::default(),
+            origin: Origin::Human,
         }
     }
 
@@ -64,6 +66,13 @@ impl WorkerSpec {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
+        self
+    }
+
+    /// Says who wrote the policy; a person, if this is not called. What is reserved to people is refused from a model.
+    #[must_use]
+    pub fn written_by(mut self, origin: Origin) -> Self {
+        self.origin = origin;
         self
     }
 

@@ -1,4 +1,8 @@
 //! Trees made to lead astray in, the answer of the resolver out: the table of escapes, and the races.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the trees are made and swapped here"
+)]
 
 use std::fs;
 use std::io::Read as _;
@@ -703,7 +707,7 @@ fn few_files_are_held_whatever_is_read() {
     let world = World::new(&[]);
     let held = Held::default();
     for number in 0..100 {
-        world.write(&format!("root/{number}"), "x");
+        world.write(format!("root/{number}"), "x");
         let asked = path(&format!("/r/{number}"));
         assert!(file_at_hand(&world.lens(), &asked, 100, &held).is_some());
         assert!(held.is_within_its_bound());

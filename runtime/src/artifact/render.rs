@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op};
+use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview};
 use crate::escape::{escape, is_deceptive};
 use crate::path::VirtualPath;
 
@@ -186,6 +186,14 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Document {
         changes: items.collect(),
     })
+}
+
+impl Preview {
+    /// What would change, as a unified diff that `patch -p1` takes at the top of the namespace.
+    #[must_use]
+    pub fn diff(&self) -> String {
+        diff(&self.changes)
+    }
 }
 
 #[cfg(test)]

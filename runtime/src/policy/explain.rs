@@ -44,6 +44,8 @@ impl Serialize for LayerName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
+    /// The need it speaks of.
+    pub need: Scope,
     /// The verdict, grants counted in.
     pub verdict: Verdict,
     /// The layer that decides.
@@ -85,6 +87,7 @@ impl Explanation {
         let granted_by = satisfying(ruling, need, granted).filter(|_| asks);
         let (key, rule) = describe(ruling.rule);
         Self {
+            need: need.clone(),
             verdict: granted_by.map_or(ruling.verdict, |_| Verdict::Allow),
             layer: decider.map_or(LayerName::Configuration, |held| held.name),
             key,

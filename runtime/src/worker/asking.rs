@@ -132,16 +132,13 @@ impl Shared {
 
     /// One sentence for people: what the tool does, and to what.
     fn intent(&self, facts: &Facts, waiting: &Step<Waiting>) -> String {
-        let title = self
-            .core
-            .tools
-            .get(facts.tool.as_str())
-            .map_or("", |entry| entry.spec.title);
-        let mut targets: Vec<&str> = waiting
-            .needs()
-            .iter()
-            .filter_map(|need| Some(need.path()?.as_str()))
-            .collect();
+        let entry = self.core.tools.get(facts.tool.as_str());
+        let title = entry.map_or(facts.tool.as_str(), |entry| entry.spec.title);
+        let target = |need: &Scope| {
+            need.path()
+                .map_or_else(|| need.to_string(), ToString::to_string)
+        };
+        let mut targets: Vec<String> = waiting.needs().iter().map(target).collect();
         targets.dedup();
         format!("{title}: {}", crate::escape(&targets.join(", ")))
     }

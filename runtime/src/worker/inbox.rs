@@ -140,17 +140,18 @@ impl Drop for Waiter {
     }
 }
 
-/// Admits a call, posts it and waits for its answer.
+/// Admits a call, posts it and waits for its answer. What is not even posted is audited here.
 pub(super) async fn submit(
     shared: &Arc<Shared>,
     call: Call,
     typed: Option<Box<dyn Any + Send>>,
     mode: Mode,
 ) -> Result<Done, CallError> {
-    if shared.gate().is_closed() {
-        return Err(revoked());
-    }
-    let admitted = Admitted::new(shared, weight(&call.arguments))?;
+    let admitted = if shared.gate().is_closed() {
+        Err(revoked())
+    } else {
+        Admitted::new(shared, weight(&call.arguments))
+    };
     let stop = Arc::new(StopFlag::default());
     let id = shared.core.next_call();
     let Call {
@@ -173,8 +174,10 @@ pub(super) async fn submit(
         arguments,
         stop: Arc::clone(&stop),
     };
+    let facts = Arc::new(facts);
+    let admitted = admitted.inspect_err(|error| shared.refused(&facts, error))?;
     let request = Request {
-        facts: Arc::new(facts),
+        facts: Arc::clone(&facts),
         typed,
         policy,
     };
@@ -193,7 +196,11 @@ pub(super) async fn submit(
     })));
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
-    answer.unwrap_or_else(|| Err(lost(shared)))
+    answer.unwrap_or_else(|| {
+        let error = lost(shared);
+        shared.refused(&facts, &error);
+        Err(error)
+    })
 }
 
 /// Why a worker gave no answer.

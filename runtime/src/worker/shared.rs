@@ -153,20 +153,22 @@ impl Shared {
 
     /// Audits how a call ended and answers it. A caller that gave up is no error.
     pub(super) fn finished(&self, facts: &Facts, port: Port, result: Result<Done, CallError>) {
-        let step = match &result {
-            Ok(done) => AuditStep::Finished {
-                code: None,
-                bytes: done.bytes(),
-            },
-            Err(error) => AuditStep::Refused {
-                code: error.code(),
-                message: error.message().into(),
-            },
-        };
-        // The answer stands whether or not the log has room: its verdict and effect were audited before,
-        // and the log counts what it missed.
-        let _ = self.audit(facts, step);
+        match &result {
+            Err(error) => self.refused(facts, error),
+            Ok(done) => {
+                let bytes = done.bytes();
+                // The answer stands whether or not the log has room: its verdict and effect were audited before,
+                // and the log counts what it missed.
+                let _ = self.audit(facts, AuditStep::Finished { code: None, bytes });
+            }
+        }
         drop(port.send(result));
+    }
+
+    /// Audits that a call got no result. The refusal stands whether or not the log has room.
+    pub(super) fn refused(&self, facts: &Facts, error: &CallError) {
+        let (code, message) = (error.code(), error.message().into());
+        let _ = self.audit(facts, AuditStep::Refused { code, message });
     }
 
     fn event(&self, facts: Option<&Facts>, step: AuditStep) -> AuditEvent {

@@ -1,6 +1,6 @@
 //! Revocation, restarts and shutdown in, no late effect and no lost caller out.
 
-use bailiwick::{Code, Policy, Revoked, SpawnError, WorkerSpec};
+use bailiwick::{Admission, Code, Policy, Revoked, SpawnError, WorkerSpec};
 
 use super::{Board, Door, at, stage, stage_with};
 
@@ -160,6 +160,31 @@ async fn each_step_of_a_call_is_audited_in_order() {
         "finished",
         "judged",
         "refused PERMISSION_DENIED",
+    ];
+    assert_eq!(stage.steps().await, expected);
+}
+
+#[tokio::test]
+async fn what_is_refused_before_it_begins_is_audited_too() {
+    let stage = stage(|builder| {
+        builder.admission(Admission {
+            calls: 0,
+            ..Admission::default()
+        })
+    })
+    .await;
+    let worker = stage.worker(Policy::new().allow("read:file")).await;
+    let wider = WorkerSpec::new("wider").policy(Policy::new().allow("write:file"));
+    worker.spawn(wider).await.unwrap_err();
+    worker.call("echo", at("x")).await.unwrap_err();
+    worker.revoke().await;
+    worker.call("echo", at("x")).await.unwrap_err();
+    let expected = [
+        "spawned",
+        "refused POLICY_EXPANSION",
+        "refused BUSY",
+        "revoked",
+        "refused CANCELLED",
     ];
     assert_eq!(stage.steps().await, expected);
 }

@@ -267,7 +267,10 @@ fn a_sparse_file_of_a_tebibyte_costs_nothing() {
 #[test]
 fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
     let world = World::new(&["file root/f x", "link root/l f"]);
-    world.write("root/large", vec![b'x'; AT_HAND as usize + 1]);
+    world.write(
+        "root/large",
+        vec![b'x'; usize::try_from(AT_HAND).unwrap() + 1],
+    );
     let lens = world.lens();
     assert!(read_at_hand(&lens, &job("/r/f"), &Held::default()).is_some());
     for asked in ["/r/l", "/r/large", "/r", "/r/none"] {
