@@ -91,7 +91,7 @@ pub(crate) enum Message {
     /// A person takes a grant back.
     Revoke(GrantId, RpcReplyPort<Option<Arc<Gate>>>),
     /// A worker is no more.
-    ForgetWorker(WorkerId, RpcReplyPort<Vec<Arc<Gate>>>),
+    ForgetWorker(WorkerId, RpcReplyPort<()>),
     /// A session is over.
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
     /// A person hears a worker again.
@@ -147,7 +147,10 @@ impl Actor for BrokerActor {
             Message::Grants(port) => tell(port, desk.grants()),
             Message::Grant(new, port) => tell(port, desk.grant(new)),
             Message::Revoke(id, port) => tell(port, desk.revoke(id)),
-            Message::ForgetWorker(worker, port) => tell(port, desk.forget_worker(worker)),
+            Message::ForgetWorker(worker, port) => {
+                desk.forget_worker(worker);
+                tell(port, ());
+            }
             Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
             Message::Unblock(worker, port) => {
                 desk.unblock(worker);
@@ -268,10 +271,10 @@ impl Broker {
         Ok(())
     }
 
-    /// Cancels a worker's questions and ends its grants; returns once no effect that used them is under way.
+    /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants
+    /// also passes the gate of the worker or of one beneath it, and that wait has a bound.
     pub(crate) async fn forget_worker(&self, worker: WorkerId) {
-        let gates = self.call(|port| Message::ForgetWorker(worker, port)).await;
-        idle(gates).await;
+        self.call(|port| Message::ForgetWorker(worker, port)).await;
     }
 
     pub(crate) async fn end_session(&self, session: &str) {
@@ -680,6 +683,16 @@ mod tests {
             names(&stage).await,
             ["asked", "granted", "answered", "grant_revoked"]
         );
+    }
+
+    #[tokio::test]
+    async fn a_worker_is_forgotten_even_while_its_effect_hangs() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
+        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        let pass = redeemed.gates[0].pass().unwrap();
+        stage.broker.forget_worker(WorkerId(1)).await;
+        assert!(redeemed.gates[0].is_closed());
+        drop(pass);
     }
 
     #[tokio::test]

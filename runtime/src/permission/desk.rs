@@ -255,11 +255,11 @@ impl Desk {
         Some(gate)
     }
 
-    pub(super) fn forget_worker(&mut self, worker: WorkerId) -> Vec<Arc<Gate>> {
+    pub(super) fn forget_worker(&mut self, worker: WorkerId) {
         for ended in self.ledger.cancel_worker(worker) {
             self.conclude(ended);
         }
-        self.revoke_all(&self.book.of_worker(worker))
+        self.revoke_all(&self.book.of_worker(worker));
     }
 
     pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
