@@ -597,7 +597,7 @@ fn no_race_makes_a_listing_of_what_lies_outside() {
         let look = || {
             world.run(|view| {
                 let dir = directory(view, &path("/r/d"))?;
-                let mut names = dir.dir().entries().unwrap();
+                let mut names = dir.dir.entries().unwrap();
                 Ok(names
                     .next()
                     .unwrap()
