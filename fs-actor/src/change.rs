@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, unlinkat};
 
 use crate::lens::Lens;
 use crate::replace::{Durability, Sweeper};
-use crate::resolve;
+use crate::resolve::{self, Meta};
 
 pub(crate) use state::{State, see};
 
@@ -89,23 +89,26 @@ impl Changer {
         Ok(())
     }
 
-    /// What people and programs may know of `state`: for those who may not read it a value that changes with the
-    /// content, from which it cannot be guessed.
-    pub(crate) fn entry(&self, state: &State, shown: bool) -> Result<Entry, CallError> {
-        let entry = state.entry();
-        if shown {
-            return Ok(entry);
-        }
-        match entry {
-            Entry::File { hash, .. } => Ok(Entry::File {
-                hash: self.veiled(hash)?,
+    /// What people and programs may know of `state`, the one of the object with these facts: for those who may not
+    /// read it a value that changes with the content, from which it cannot be guessed. No other object has the same,
+    /// whatever it holds, so a guess written elsewhere cannot be compared with it.
+    pub(crate) fn entry(
+        &self,
+        state: &State,
+        meta: Option<&Meta>,
+        shown: bool,
+    ) -> Result<Entry, CallError> {
+        match (state.entry(), meta) {
+            (Entry::File { hash, .. }, Some(meta)) if !shown => Ok(Entry::File {
+                hash: self.veiled(hash, tree::stamp(meta))?,
                 bytes: 0,
             }),
-            other => Ok(other),
+            (Entry::File { .. }, None) if !shown => Ok(Entry::Absent),
+            (entry, _) => Ok(entry),
         }
     }
 
-    fn veiled(&self, hash: ContentHash) -> Result<ContentHash, CallError> {
+    fn veiled(&self, hash: ContentHash, stamp: ContentHash) -> Result<ContentHash, CallError> {
         let key = match self.veil.get() {
             Some(key) => key,
             None => {
@@ -118,6 +121,7 @@ impl Changer {
         };
         let mut keyed = key.to_vec();
         keyed.extend_from_slice(hash.as_bytes());
+        keyed.extend_from_slice(stamp.as_bytes());
         Ok(ContentHash::of(&keyed))
     }
 }

@@ -470,6 +470,79 @@ async fn a_protected_name_is_not_written_without_a_person() {
 }
 
 #[tokio::test]
+async fn a_guess_written_elsewhere_is_not_compared_with_what_may_not_be_read() {
+    let blind = Policy::new().allow("write:file");
+    let stage = Stage::new(&[("f", "secret"), ("guess", "secret")], blind).await;
+    let mut shown = Vec::new();
+    for path in ["/r/f", "/r/guess", "/r/f"] {
+        let over = json!({"path": path, "content": "x", "mode": "overwrite"});
+        let preview = stage.worker.preview("write_file", over).await.unwrap();
+        shown.push(format!("{:?}", preview.changes[0].before));
+    }
+    assert_ne!(shown[0], shown[1]);
+    assert_eq!(shown[0], shown[2]);
+    let onto = json!({"from": "/r/guess", "to": "/r/f", "overwrite": true});
+    let preview = stage.worker.preview("move", onto).await.unwrap();
+    let replaced = &preview.changes[0];
+    assert_ne!(replaced.before, replaced.after);
+}
+
+#[tokio::test]
+async fn a_directory_is_protected_by_what_it_would_become() {
+    let files = [
+        ("g/hooks/pre-commit", "evil"),
+        ("w/workflows/ci.yml", "evil"),
+    ];
+    let stage = Stage::new(&files, Policy::new()).await;
+    fs::create_dir(stage.host("root/empty")).unwrap();
+    for (tool, from, to) in [
+        ("move", "/r/g", "/r/.git"),
+        ("copy", "/r/g", "/r/.GIT"),
+        ("move", "/r/w", "/r/.github"),
+        ("copy", "/r/w", "/r/.GitHub"),
+        ("move", "/r/w/workflows", "/r/.github/workflows"),
+        ("move", "/r/empty", "/r/.git"),
+        ("move", "/r/empty", "/r/a/.vscode"),
+        ("copy", "/r/empty", "/r/.\u{200d}vscode"),
+    ] {
+        let arguments = json!({"from": from, "to": to, "create_parents": true});
+        stage.refused(tool, arguments, Code::ScopeRequired).await;
+    }
+    stage
+        .call("move", json!({"from": "/r/w", "to": "/r/github"}))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn files_under_construction_are_nobodys_but_their_writers() {
+    let ours = format!(".bailiwick-{}.tmp", "0".repeat(32));
+    let inside = format!("d/{ours}/f");
+    let stage = Stage::new(
+        &[("f", "text"), ("d/x", "text"), (&inside, "text")],
+        Policy::new(),
+    )
+    .await;
+    for (tool, arguments) in [
+        ("list_directory", json!({"path": "/r", "depth": 9})),
+        ("find", json!({"pattern": "*"})),
+        ("grep", json!({"pattern": "text"})),
+    ] {
+        let told = stage.call(tool, arguments).await.unwrap().text();
+        assert!(
+            told.contains("d/x") && !told.contains(".bailiwick-"),
+            "{tool}: {told}"
+        );
+    }
+    for path in [format!("/r/d/{ours}"), format!("/r/{inside}")] {
+        for tool in ["read_file", "stat", "list_directory", "delete"] {
+            let arguments = json!({ "path": path });
+            stage.refused(tool, arguments, Code::NotFound).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn names_of_temporary_files_are_not_for_models() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     let name = format!("/r/.bailiwick-{}.tmp", "0".repeat(32));

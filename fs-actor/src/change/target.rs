@@ -11,7 +11,7 @@ use super::{Changer, State, Step, see};
 use crate::diff;
 use crate::lens::Lens;
 use crate::replace::{Durability, is_temporary};
-use crate::resolve::{self, Kind};
+use crate::resolve::{self, Kind, Meta};
 
 /// The most entries of a tree that a person is asked about one by one.
 const MAX_ASKED: usize = 1_000;
@@ -24,7 +24,7 @@ pub(crate) struct Old {
     pub(crate) state: State,
     /// Its bytes, unless there are too many.
     pub(crate) bytes: Option<Vec<u8>>,
-    pub(crate) mode: u32,
+    pub(crate) meta: Meta,
 }
 
 /// Reads the file at `path`; none if nothing is there.
@@ -44,14 +44,14 @@ pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Ha
                 bytes: file.meta.len,
             },
             bytes: None,
-            mode: file.meta.mode,
+            meta: file.meta,
         }));
     }
     let bytes = tree::bytes_of(&file.file, MAX_KEPT, path, &pause)?;
     Ok(Some(Old {
         state: State::of_file(&bytes),
         bytes: Some(bytes),
-        mode: file.meta.mode,
+        meta: file.meta,
     }))
 }
 
@@ -303,14 +303,14 @@ pub(crate) fn apart(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallErro
 pub(crate) fn replaced(
     changer: &Changer,
     permit: &ReadPermit,
-    (from, what): (&VirtualPath, &State),
+    (from, what): (&VirtualPath, &Seen),
     (to, over): (&VirtualPath, &Seen),
 ) -> Result<(Option<Change>, Option<Old>), Halt> {
     if over.state == State::Absent {
         return Ok((None, None));
     }
     let kept = old(permit, to)?;
-    let new = match what {
+    let new = match what.state {
         State::File { .. } => old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
@@ -327,8 +327,8 @@ pub(crate) fn replaced(
         path: to.clone(),
         op: Op::Modify,
         to: None,
-        before: changer.entry(&over.state, permit.shows(to))?,
-        after: changer.entry(what, permit.shows(from))?,
+        before: changer.entry(&over.state, over.meta.as_ref(), permit.shows(to))?,
+        after: changer.entry(&what.state, what.meta.as_ref(), permit.shows(from))?,
         diff,
     };
     Ok((Some(change), kept))
@@ -343,7 +343,7 @@ pub(crate) fn put_back(path: &VirtualPath, kept: Option<Old>) -> Option<Vec<Step
         path: path.clone(),
         content: kept.bytes?.into(),
         over: State::Absent,
-        mode: Some(kept.mode),
+        mode: Some(kept.meta.mode),
         durability: Durability::default(),
     }])
 }

@@ -562,20 +562,26 @@ fn a_name_that_no_path_can_express_stops_the_call() {
 
 #[test]
 fn who_may_not_read_a_file_learns_only_whether_it_changed() {
+    let world = World::new(&["file root/1 x", "file root/2 x"]);
     let changer = Changer::default();
-    let veiled = |content: &str| changer.entry(&file(content), false).unwrap();
+    let entry = |changer: &Changer, name: &str, content: &str| {
+        let seen = world.run(|view| see(view, &path(name))).unwrap();
+        changer
+            .entry(&file(content), seen.meta.as_ref(), false)
+            .unwrap()
+    };
+    let veiled = |content: &str| entry(&changer, "/r/1", content);
     assert_eq!(veiled("a"), veiled("a"));
     assert_ne!(veiled("a"), veiled("b"));
-    assert_ne!(
-        veiled("a"),
-        Changer::default().entry(&file("a"), false).unwrap()
-    );
+    assert_ne!(veiled("a"), entry(&Changer::default(), "/r/1", "a"));
+    assert_ne!(veiled("a"), entry(&changer, "/r/2", "a"));
     let Entry::File { hash, bytes } = veiled("a") else {
         panic!("a file stays a file");
     };
     assert_ne!(hash, ContentHash::of(b"a"));
     assert_eq!(bytes, 0);
-    assert_eq!(changer.entry(&file("a"), true).unwrap(), file("a").entry());
+    let open = changer.entry(&file("a"), None, true).unwrap();
+    assert_eq!(open, file("a").entry());
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Walks go by handle and never follow a link; they hold a few descriptors, however deep they go.
 
+mod remove;
+
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 
@@ -12,6 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::replace::{ReplaceError, Staged};
 use crate::resolve::{self, Descent, Kind, Meta, OpenDir};
+
+pub(crate) use remove::{remove, unlink};
 
 /// Names in one tree that a single call may move, copy or remove.
 pub(crate) const MAX_ENTRIES: u64 = 100_000;
@@ -212,72 +216,6 @@ fn read(
         if at > limit {
             return Err(too_large(path));
         }
-    }
-}
-
-/// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
-/// Returns how many went, and why not all of them if so.
-pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError>) {
-    let mut gone = 0;
-    let mut way = Descent::new(dir);
-    // The directories whose contents are on their way out.
-    let mut open: Vec<&Item> = Vec::new();
-    let mut remove_all = || {
-        for item in items {
-            while let Some(last) = open
-                .last()
-                .filter(|last| !item.path.starts_with(&last.path))
-            {
-                way.leave();
-                unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
-                gone += 1;
-                open.pop();
-            }
-            if item.meta.kind == Kind::Directory {
-                let name = item.path.name().unwrap_or_default();
-                let entered = way.enter(name);
-                entered.map_err(|errno| changed(errno, &item.path))?;
-                open.push(item);
-            } else {
-                unlink(here(&mut way, &item.path)?, item, AtFlags::empty())?;
-                gone += 1;
-            }
-        }
-        while let Some(last) = open.pop() {
-            way.leave();
-            unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
-            gone += 1;
-        }
-        Ok(())
-    };
-    let done = remove_all();
-    (gone, done)
-}
-
-/// Removes `item` from the directory it is in, if it is still the one of the plan.
-pub(crate) fn unlink(dir: &OpenDir, item: &Item, how: AtFlags) -> Result<(), CallError> {
-    let failed = |errno| changed(errno, &item.path);
-    let name = item.path.name().unwrap_or_default();
-    let there = stat(dir.as_fd(), name).map_err(failed)?;
-    // A directory changes as its entries go; what it holds now shows when it is removed.
-    let same = (there.dev, there.ino) == (item.meta.dev, item.meta.ino)
-        && (there.kind == Kind::Directory || stamp(&there) == stamp(&item.meta));
-    if !same {
-        return Err(super::stale(&item.path));
-    }
-    sys::unlinkat(dir.as_fd(), name, how).map_err(failed)
-}
-
-/// What `errno` means of something that was there a moment ago.
-fn changed(errno: Errno, path: &VirtualPath) -> CallError {
-    match errno {
-        Errno::NOENT
-        | Errno::NOTEMPTY
-        | Errno::EXIST
-        | Errno::LOOP
-        | Errno::NOTDIR
-        | Errno::STALE => super::stale(path),
-        errno => resolve::say(errno, path),
     }
 }
 

@@ -99,8 +99,7 @@ impl WriteTool for Copy {
         } = judged(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         let mut changes = target::made(&steps);
-        let (replaced, kept) =
-            target::replaced(&self.0, permit, (&from, &seen.state), (&to, &over))?;
+        let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
         changes.extend(replaced);
         changes.push(Change {
             path: from.clone(),

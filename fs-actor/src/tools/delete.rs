@@ -101,7 +101,7 @@ impl WriteTool for Delete {
             path: path.clone(),
             op: Op::Delete,
             to: None,
-            before: self.0.entry(&seen.state, shown)?,
+            before: self.0.entry(&seen.state, Some(&meta), shown)?,
             after: Entry::Absent,
             diff: difference(inverse.as_deref(), &meta, shown),
         };

@@ -95,10 +95,11 @@ impl WriteTool for Move {
         } = judged(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         let mut changes = target::made(&steps);
-        let (replaced, kept) =
-            target::replaced(&self.0, permit, (&from, &seen.state), (&to, &over))?;
+        let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
         changes.extend(replaced);
-        let entry = self.0.entry(&seen.state, permit.shows(&from))?;
+        let entry = self
+            .0
+            .entry(&seen.state, seen.meta.as_ref(), permit.shows(&from))?;
         changes.push(Change {
             path: from.clone(),
             op: Op::Move,

@@ -122,6 +122,7 @@ impl WriteTool for WriteFile {
         target::free_name(&path)?;
         let shown = permit.shows(&path);
         let before = old.as_ref().map_or(State::Absent, |old| old.state.clone());
+        let meta = old.as_ref().map(|old| old.meta);
         if old.is_some() && job.mode == IfExists::Create {
             let message = format!(
                 "there is a file at `{path}` already; change it with `edit_file`, or set mode to `overwrite` or `append`"
@@ -146,13 +147,9 @@ impl WriteTool for WriteFile {
         let mut changes = target::made(&steps);
         changes.push(Change {
             path: path.clone(),
-            op: if old.is_some() {
-                Op::Modify
-            } else {
-                Op::Create
-            },
+            op: old.as_ref().map_or(Op::Create, |_| Op::Modify),
             to: None,
-            before: self.0.entry(&before, shown)?,
+            before: self.0.entry(&before, meta.as_ref(), shown)?,
             after: after.entry(),
             diff,
         });

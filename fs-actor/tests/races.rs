@@ -1,0 +1,183 @@
+//! Calls beside a hand that swaps names without pause in, nothing read or changed that is not the worker's out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes its files itself"
+)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
+
+/// How often each tool is called: `BAILIWICK_CASES` over 40, else 500 times.
+fn tries() -> usize {
+    let asked = std::env::var("BAILIWICK_CASES").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(20_000) / 40
+}
+
+/// Swaps each pair until dropped.
+struct Swapper {
+    stop: std::sync::Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Swapper {
+    fn new(pairs: Vec<(PathBuf, PathBuf)>) -> Self {
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let seen = std::sync::Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                for (one, other) in &pairs {
+                    // A tool may just have moved one of them.
+                    let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
+                }
+            }
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+struct Stage {
+    _runtime: Runtime,
+    worker: Worker,
+    temp: tempfile::TempDir,
+}
+
+/// `/r/d` is a directory, `/r/out` a link out of the root and `/r/secret` one to a denied directory; all hold `f`.
+async fn stage() -> Stage {
+    let temp = tempfile::tempdir().unwrap();
+    let base = temp.path();
+    for (dir, text) in [
+        ("r/d", "mine"),
+        ("outside", "THEIRS"),
+        ("r/secrets", "THEIRS"),
+    ] {
+        fs::create_dir_all(base.join(dir)).unwrap();
+        fs::write(base.join(dir).join("f"), text).unwrap();
+    }
+    symlink(base.join("outside"), base.join("r/out")).unwrap();
+    symlink("secrets", base.join("r/secret")).unwrap();
+    let builder = Runtime::builder().root("r", base.join("r"));
+    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
+    let policy = Policy::new().deny_glob("**/secrets/**");
+    let worker = runtime
+        .spawn(WorkerSpec::new("racer").policy(policy))
+        .await
+        .unwrap();
+    Stage {
+        _runtime: runtime,
+        worker,
+        temp,
+    }
+}
+
+fn held(dir: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let mut held: Vec<_> = entries
+        .map(|entry| {
+            (
+                entry.file_name(),
+                fs::read(entry.path()).unwrap_or_default(),
+            )
+        })
+        .collect();
+    held.sort();
+    held
+}
+
+/// Calls the tools in turn beside a swapper of `/r/d` and `link`.
+async fn race(link: &str, calls: &[(&str, Value)]) {
+    let stage = stage().await;
+    let host = |name: &str| stage.temp.path().join(name);
+    let theirs = ["outside", "r/secrets"].map(|dir| held(&host(dir)));
+    let swapper = Swapper::new(vec![(host("r/d"), host("r").join(link))]);
+    let mut done = 0;
+    for _ in 0..tries() {
+        for (tool, arguments) in calls {
+            match stage.worker.call(tool, arguments.clone()).await {
+                Ok(outcome) => {
+                    done += 1;
+                    let told = format!("{} {:?}", outcome.text(), outcome.structured());
+                    assert!(!told.contains("THEIRS"), "{tool} {arguments}: {told}");
+                }
+                Err(error) => {
+                    assert_ne!(error.code(), Code::Internal, "{tool}: {error:?}");
+                    assert!(!format!("{error:?}").contains("THEIRS"), "{tool}");
+                }
+            }
+        }
+    }
+    drop(swapper);
+    assert!(done > 0, "no call met the directory itself");
+    assert_eq!(theirs, ["outside", "r/secrets"].map(|dir| held(&host(dir))));
+}
+
+fn reading() -> Vec<(&'static str, Value)> {
+    vec![
+        ("read_file", json!({"path": "/r/d/f"})),
+        ("list_directory", json!({"path": "/r/d", "depth": 3})),
+        ("stat", json!({"path": "/r/d/f"})),
+        ("find", json!({"pattern": "*", "path": "/r/d"})),
+        ("grep", json!({"pattern": ".", "path": "/r/d"})),
+        ("grep", json!({"pattern": "."})),
+    ]
+}
+
+fn writing() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "write_file",
+            json!({"path": "/r/d/f", "content": "mine", "mode": "overwrite"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "/r/d/f", "edits": [{"old_text": "mine", "new_text": "MINE"}]}),
+        ),
+        ("write_file", json!({"path": "/r/d/n", "content": "mine"})),
+        (
+            "copy",
+            json!({"from": "/r/d/f", "to": "/r/c", "overwrite": true}),
+        ),
+        ("read_file", json!({"path": "/r/c"})),
+        ("move", json!({"from": "/r/d/n", "to": "/r/d/m"})),
+        (
+            "make_directory",
+            json!({"path": "/r/d/e/g", "create_parents": true}),
+        ),
+        ("copy", json!({"from": "/r/d", "to": "/r/tree"})),
+        ("grep", json!({"pattern": ".", "path": "/r/tree"})),
+        ("delete", json!({"path": "/r/tree", "recursive": true})),
+        ("delete", json!({"path": "/r/d/e", "recursive": true})),
+        ("delete", json!({"path": "/r/d/m"})),
+        ("delete", json!({"path": "/r/d/n"})),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_race_shows_a_reader_what_is_not_the_workers() {
+    race("out", &reading()).await;
+    race("secret", &reading()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_race_lets_a_writer_touch_what_is_not_the_workers() {
+    race("out", &writing()).await;
+    race("secret", &writing()).await;
+}
