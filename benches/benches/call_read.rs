@@ -43,7 +43,10 @@ fn main() {
     race("read 64 KiB, one thread", &current().unwrap(), LARGE);
 }
 
-#[expect(clippy::too_many_lines, reason = "three cases beside one another read better than apart")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "three cases beside one another read better than apart"
+)]
 fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("src/a/b")).unwrap();

@@ -28,21 +28,36 @@ pub(crate) enum Halted {
     Revoked = 3,
 }
 
-/// Tells a call in flight to stop; the first word counts.
+/// The effect began before anybody said stop.
+const BEGUN: u8 = 4;
+
+/// Tells a call in flight to stop. The first word counts: once its effect began nobody can stop it.
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag(AtomicU8);
 
 impl StopFlag {
     pub(crate) fn raise(&self, why: Halted) {
         // A call that was told already keeps its first reason.
-        let _ = self
-            .0
-            .compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.set(why as u8);
+    }
+
+    /// Says that the effect begins, unless the call was told to stop before.
+    fn begin(&self) -> Result<(), CallError> {
+        self.set(BEGUN).map(drop).or_else(|_| self.check())
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire) == BEGUN
+    }
+
+    fn set(&self, word: u8) -> Result<u8, u8> {
+        self.0
+            .compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire)
     }
 
     pub(crate) fn check(&self) -> Result<(), CallError> {
         match self.0.load(Ordering::Acquire) {
-            0 => Ok(()),
+            0 | BEGUN => Ok(()),
             expired if expired == Halted::Expired as u8 => Err(CallError::new(
                 Code::Deadline,
                 "the call did not end in time; ask for less at once",
@@ -79,7 +94,7 @@ impl Terms {
 
     fn checkpoint(&self) -> Result<(), CallError> {
         self.stop.check()?;
-        if self.gates().any(Gate::is_closed) {
+        if !self.stop.has_begun() && self.gates().any(Gate::is_closed) {
             Err(revoked())
         } else {
             Ok(())
@@ -286,7 +301,7 @@ impl WritePermit {
     pub fn begin(&self) -> Result<Commit<'_>, CallError> {
         let passes = self.read.terms.gates().map(Gate::pass);
         let passes = passes.collect::<Option<_>>().ok_or_else(revoked)?;
-        self.read.terms.stop.check()?;
+        self.read.terms.stop.begin()?;
         Ok(Commit { _passes: passes })
     }
 }

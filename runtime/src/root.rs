@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{fstat, fstatfs};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
 use rustix::io::Errno;
 
 use crate::path::VirtualPath;
@@ -59,7 +59,24 @@ impl Root {
         };
         let host = host.canonicalize().map_err(failed)?;
         let dir = Dir::open_ambient_dir(&host, ambient_authority()).map_err(failed)?;
-        let stat = fstat(&dir).map_err(|errno| failed(errno.into()))?;
+        Self::over(mount, host, dir, cross_mounts)
+    }
+
+    fn over(
+        mount: VirtualPath,
+        host: PathBuf,
+        dir: Dir,
+        cross_mounts: bool,
+    ) -> Result<Self, RootError> {
+        let stat = match fstat(&dir) {
+            Ok(stat) => stat,
+            Err(errno) => {
+                return Err(RootError::Open {
+                    mount,
+                    source: errno.into(),
+                });
+            }
+        };
         let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
         if let Some(reason) = unsafe_reason(&host, dir.as_fd(), home.as_deref()) {
             return Err(RootError::Unsafe { mount, reason });
@@ -75,18 +92,30 @@ impl Root {
 
     /// Opens the nearest directory at or above `path`, a host path outside every root that a person granted.
     ///
-    /// It is refused if a link stands in the way: what was granted is what is opened.
+    /// It is refused if a link stands in the way: what was granted is what is opened, in one step.
     pub(crate) fn open_granted(path: &VirtualPath) -> Result<Self, RootError> {
+        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut mount = path.clone();
-        while !Path::new(mount.as_str()).is_dir() {
-            mount = mount.parent().unwrap_or_else(VirtualPath::top);
+        loop {
+            match openat2(CWD, mount.as_str(), flags, Mode::empty(), how) {
+                Ok(dir) => {
+                    let host = PathBuf::from(mount.as_str());
+                    return Self::over(mount, host, Dir::from_std_file(dir.into()), false);
+                }
+                Err(Errno::NOENT | Errno::NOTDIR) if !mount.is_top() => {
+                    mount = mount.parent().unwrap_or_else(VirtualPath::top);
+                }
+                Err(Errno::LOOP) => {
+                    let reason = "a link stands in the way; grant the path it leads to";
+                    return Err(RootError::Unsafe { mount, reason });
+                }
+                Err(errno) => {
+                    let source = errno.into();
+                    return Err(RootError::Open { mount, source });
+                }
+            }
         }
-        let root = Self::open(mount.clone(), Path::new(mount.as_str()), false)?;
-        if root.host != Path::new(mount.as_str()) {
-            let reason = "a link stands in the way; grant the path it leads to";
-            return Err(RootError::Unsafe { mount, reason });
-        }
-        Ok(root)
     }
 
     /// Refuses to stand beside a root that holds the same files by other names: a rule about the one name would

@@ -212,7 +212,12 @@ impl Watch {
                 .await
                 .is_ok()
         {
-            shared.note(AuditStep::Restarted);
+            if shared.gate().is_closed() {
+                // It was revoked meanwhile, and its former life could not be told.
+                shared.close();
+            } else {
+                shared.note(AuditStep::Restarted);
+            }
             return;
         }
         self.restarts.remove(&id);
@@ -312,24 +317,13 @@ impl Core {
         parent: Option<&Arc<Shared>>,
     ) -> Result<Arc<Shared>, SpawnError> {
         let (id, parent) = (shared.id, parent.map(|parent| parent.id));
-        self.tree
-            .lock()
-            .insert(id, parent)
-            .map_err(|_| SpawnError::Orphan)?;
+        // Known before it is in the tree: whoever takes it out of the tree must find it, to close its gate.
         self.registry.insert(id, Arc::clone(&shared));
-        let started = match shared.record(AuditStep::Spawned {
-            parent,
-            policy: None,
-        }) {
-            Err(error) => Err(SpawnError::Audit(error)),
-            Ok(()) => {
-                let supervisor = self.supervisor_of(id).ok_or(SpawnError::Orphan)?;
-                let started =
-                    Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), supervisor).await;
-                started.map(drop).map_err(SpawnError::Start)
-            }
-        };
-        match started {
+        if self.tree.lock().insert(id, parent).is_err() {
+            self.registry.remove(&id);
+            return Err(SpawnError::Orphan);
+        }
+        match self.begin(&shared, parent).await {
             // It may have been revoked with its parent before it began.
             Ok(()) if shared.gate().is_closed() => {
                 shared.close();
@@ -344,6 +338,20 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    async fn begin(
+        &self,
+        shared: &Arc<Shared>,
+        parent: Option<WorkerId>,
+    ) -> Result<(), SpawnError> {
+        shared.record(AuditStep::Spawned {
+            parent,
+            policy: None,
+        })?;
+        let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
+        let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
+        started.map(drop).map_err(SpawnError::Start)
     }
 
     /// Revokes a worker when the time that its policy gives it is over.

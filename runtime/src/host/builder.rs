@@ -253,6 +253,7 @@ impl RuntimeBuilder {
         }
         self.tools.check()?;
         let (config, roots) = opened(self.config, self.places, &*self.sink)?;
+        let authority = Authority::configured(&config)?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
@@ -269,7 +270,7 @@ impl RuntimeBuilder {
         let core = Arc::new(Core {
             tools: self.tools,
             names: config.namespace(),
-            authority: Authority::configured(&config)?,
+            authority,
             roots,
             audit,
             broker: broker.clone(),

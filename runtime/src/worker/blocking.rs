@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::path::VirtualPath;
@@ -24,6 +24,8 @@ pub(crate) struct PoolSize {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     state: AtomicU8,
+    /// How many threads the worker has lost; counted while this one is.
+    lost: Arc<AtomicU32>,
 }
 
 const QUEUED: u8 = 0;
@@ -92,10 +94,12 @@ impl Pool {
     pub(crate) fn submit(
         &self,
         root: Option<VirtualPath>,
+        lost: &Arc<AtomicU32>,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Ticket>, Full> {
         let ticket = Arc::new(Ticket {
             state: AtomicU8::new(QUEUED),
+            lost: Arc::clone(lost),
         });
         let mut state = self.inner.lock();
         if state.closed || state.queue.len() >= self.inner.size.queue {
@@ -137,6 +141,7 @@ impl Pool {
             .is_ok()
         {
             state.lost += 1;
+            ticket.lost.fetch_add(1, Ordering::AcqRel);
             // The cap may be reached; then jobs wait, and their own deadlines answer for them.
             let _ = self.inner.grow(&mut state, &self.inner);
         }
@@ -229,6 +234,7 @@ impl Inner {
     fn ended(&self, state: &mut State, ticket: &Ticket, root: Option<&VirtualPath>) {
         if ticket.state.swap(ENDED, Ordering::AcqRel) == LOST {
             state.lost -= 1;
+            ticket.lost.fetch_sub(1, Ordering::AcqRel);
         }
         if let Some(place) =
             root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
@@ -266,7 +272,11 @@ mod tests {
             began.send(()).unwrap();
             let _ = released.recv();
         };
-        (pool.submit(root, work).unwrap(), has_begun, release)
+        (
+            pool.submit(root, &Arc::default(), work).unwrap(),
+            has_begun,
+            release,
+        )
     }
 
     #[test]
@@ -276,9 +286,9 @@ mod tests {
         hung.iter()
             .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
         let waiting: Vec<_> = (0..SMALL.queue)
-            .map(|_| pool.submit(None, || {}).unwrap())
+            .map(|_| pool.submit(None, &Arc::default(), || {}).unwrap())
             .collect();
-        assert_eq!(pool.submit(None, || {}).unwrap_err(), Full);
+        assert_eq!(pool.submit(None, &Arc::default(), || {}).unwrap_err(), Full);
         drop((hung, waiting));
     }
 
@@ -289,7 +299,8 @@ mod tests {
         hung.iter()
             .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
         let (done, is_done) = mpsc::channel();
-        pool.submit(None, move || done.send(()).unwrap()).unwrap();
+        pool.submit(None, &Arc::default(), move || done.send(()).unwrap())
+            .unwrap();
         assert!(!hung.iter().any(|(ticket, ..)| pool.abandon(ticket)));
         is_done.recv_timeout(SOON).unwrap();
         assert!(pool.threads() <= SMALL.hard_cap);
@@ -322,12 +333,12 @@ mod tests {
         hung.1.recv_timeout(SOON).unwrap();
         let (ran, has_run) = mpsc::channel();
         let ticket = pool
-            .submit(None, {
+            .submit(None, &Arc::default(), {
                 let ran = ran.clone();
                 move || ran.send("abandoned").unwrap()
             })
             .unwrap();
-        pool.submit(None, move || ran.send("kept").unwrap())
+        pool.submit(None, &Arc::default(), move || ran.send("kept").unwrap())
             .unwrap();
         assert!(pool.abandon(&ticket));
         drop(hung.2);
@@ -344,10 +355,11 @@ mod tests {
                 ..SMALL
             },
         );
-        pool.submit(None, || panic!("as a broken tool would"))
+        pool.submit(None, &Arc::default(), || panic!("as a broken tool would"))
             .unwrap();
         let (done, is_done) = mpsc::channel();
-        pool.submit(None, move || done.send(()).unwrap()).unwrap();
+        pool.submit(None, &Arc::default(), move || done.send(()).unwrap())
+            .unwrap();
         is_done.recv_timeout(SOON).unwrap();
     }
 }

@@ -127,7 +127,9 @@ impl Deadlines {
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        self.deadlines.lock().due.remove(&self.key);
+        let callback = self.deadlines.lock().due.remove(&self.key);
+        // Outside the lock: it may hold the last handle on a worker, which has deadlines of its own.
+        drop(callback);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod line;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::asking::Asking;
 use super::blocking::Ticket;
 use super::deadline::Armed;
 use super::inbox::{Admitted, Done, Incoming, Port};
+use super::intake::Request;
 use super::jobs;
 use super::turns::Claim;
 use crate::capability::{Halt, Halted};
@@ -26,11 +27,11 @@ use crate::tool::AnyPlan;
 /// Where a call under way is.
 #[derive(Debug)]
 enum Stage {
-    /// The policy that came with it is compiled.
-    Preparing,
+    /// It waits for a thread to have its own policy compiled, or has one.
+    Preparing(Option<Request>),
     /// Live grants are looked through.
     Redeeming(Step<Waiting>),
-    /// A plan is made to show with the question.
+    /// It waits for a thread to make the plan that is shown with the question, or has one.
     Looking(Step<Waiting>),
     /// A person was asked.
     Asking(Step<Waiting>, Option<AnyPlan>),
@@ -45,8 +46,6 @@ enum Stage {
 struct Caller {
     facts: Arc<Facts>,
     port: Port,
-    /// Whether its job may change something.
-    changes: bool,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
     armed: Option<Armed>,
@@ -68,8 +67,8 @@ pub(crate) struct Docket {
     writes: VecDeque<CallId>,
     /// Calls that wait for one of this worker's places in the pool.
     ready: VecDeque<CallId>,
-    /// Places taken in the pool, those of callers that gave up included.
-    running: u32,
+    /// Calls with a place in the pool, those whose callers gave up included.
+    running: HashSet<CallId, FixedState>,
     /// When the last call came; kept only if the policy limits how fast they may come.
     last: Option<Instant>,
     closing: bool,
@@ -82,7 +81,7 @@ impl Docket {
             calls: HashMap::default(),
             writes: VecDeque::new(),
             ready: VecDeque::new(),
-            running: 0,
+            running: HashSet::default(),
             last: None,
             closing: false,
         }
@@ -132,7 +131,6 @@ impl Docket {
         let caller = Caller {
             facts,
             port,
-            changes: false,
             limit,
             armed: None,
             ticket: None,
@@ -144,19 +142,15 @@ impl Docket {
             let step = request.prepare(&self.shared);
             return self.judge_or_answer(id, step, caller);
         }
-        let shared = Arc::clone(&self.shared);
-        let work = move || {
-            let step = request.prepare(&shared);
-            shared.post(WorkerMsg::Prepared(id, Box::new(step)));
-        };
-        let handed = self.shared.core.cpu.submit(None, work);
-        self.handed_over(id, Stage::Preparing, caller, handed);
+        self.calls
+            .insert(id, (Stage::Preparing(Some(request)), caller));
+        self.wait_for_thread(id);
     }
 
     pub(super) fn prepared(&mut self, id: CallId, step: Result<Step<Parsed>, CallError>) {
-        self.returned(id);
-        if let Some((Stage::Preparing, caller)) = self.calls.remove(&id) {
-            self.judge_or_answer(id, step, caller);
+        match self.returned(id) {
+            Some((Stage::Preparing(None), caller)) => self.judge_or_answer(id, step, caller),
+            other => self.put_back(id, other),
         }
         self.start_ready();
     }
@@ -217,33 +211,23 @@ impl Docket {
 
     /// Plans a change before anybody is asked, if its targets may be read.
     fn look(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
-        let Some((job, permit)) = waiting.look() else {
+        if waiting.look().is_none() {
             return self.question(id, waiting, None, caller);
-        };
+        }
         caller.arm(id, &self.shared);
-        let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&caller.facts));
-        let work = move || {
-            let plan = jobs::look(&shared, &facts, &*job, &permit);
-            shared.post(WorkerMsg::Looked(id, Box::new(plan)));
-        };
-        let handed = self
-            .shared
-            .core
-            .io
-            .submit(self.shared.root_of(waiting.needs()), work);
-        self.handed_over(id, Stage::Looking(waiting), caller, handed);
+        self.calls.insert(id, (Stage::Looking(waiting), caller));
+        self.wait_for_thread(id);
     }
 
     pub(super) fn looked(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Halt>) {
-        self.returned(id);
-        match (self.calls.remove(&id), plan) {
+        match (self.returned(id), plan) {
             (Some((Stage::Looking(_), caller)), Ok((_, preview)))
                 if caller.facts.mode == Mode::Preview =>
             {
                 self.answer(id, caller, Ok(Done::Preview(preview)));
             }
             (Some((Stage::Looking(waiting), caller)), Ok(plan)) => {
-                self.question(id, waiting, Some(plan), caller)
+                self.question(id, waiting, Some(plan), caller);
             }
             (Some((Stage::Looking(waiting), caller)), Err(halt)) => {
                 self.judge_or_answer(id, waiting.halted(halt), caller);
@@ -285,6 +269,19 @@ impl Docket {
             }
             (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
             (other, _) => self.put_back(id, other),
+        }
+    }
+}
+
+impl Drop for Docket {
+    /// A worker that dies takes along what has not begun: its callers hear of the death, so nothing may follow it.
+    fn drop(&mut self) {
+        for (stage, caller) in self.calls.values() {
+            caller.facts.stop.raise(Halted::Cancelled);
+            if let Some(ticket) = &caller.ticket {
+                // Whether it began does not matter: what did not never will, and what did ends by itself.
+                let _ = self.pool_of(stage).abandon(ticket);
+            }
         }
     }
 }

@@ -76,7 +76,8 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
         .get(tool)
         .filter(|_| authority.allows_tool(tool))
         .ok_or_else(|| unknown(tool))?;
-    let (needs, _) = entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?;
+    let prepared = || Ok(entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?);
+    let (needs, _) = guarded(prepared)?;
     Ok(needs
         .iter()
         .map(|need| authority.explain(need, &[]))

@@ -40,6 +40,9 @@ pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Halt>> {
     let Work::Read(job, permit) = step.work() else {
         return None;
     };
+    if let Err(error) = permit.checkpoint() {
+        return Some(Err(Halt::Failed(error)));
+    }
     let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
     let answer = answer.unwrap_or_else(|_| Some(Err(Halt::Failed(panicked()))))?;
     Some(answer.map(outcome))
@@ -50,6 +53,11 @@ fn panicked() -> CallError {
         Code::Internal,
         "the tool failed; this call did not end in an orderly way",
     )
+}
+
+/// Runs a whole job, so that whatever panics in it, somebody hears that it ended.
+pub(super) fn whole<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| failed(panicked()))
 }
 
 /// Runs a cleared call to its end; `plan` was made before a person was asked, if it was.

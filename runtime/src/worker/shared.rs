@@ -1,6 +1,6 @@
 //! What is known of a worker, whichever life its actor is in; messages and audit events go out through it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -11,7 +11,7 @@ use super::deadline::Armed;
 use super::inbox::{Done, Load, Port};
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::Origin;
-use crate::capability::{Gate, Meter};
+use crate::capability::{Gate, Meter, revoked};
 use crate::error::CallError;
 use crate::id::WorkerId;
 use crate::path::VirtualPath;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) core: Arc<Core>,
     pub(super) holder: Arc<Holder>,
     pub(super) load: Load,
-    pub(super) lost: AtomicU32,
+    pub(super) lost: Arc<AtomicU32>,
     /// The end of the worker's life, if its policy sets one.
     end: OnceLock<Armed>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
@@ -83,7 +83,7 @@ impl Shared {
             core: Arc::clone(core),
             holder: Arc::new(holder),
             load: Load::default(),
-            lost: AtomicU32::new(0),
+            lost: Arc::default(),
             end: OnceLock::new(),
             actor: ArcSwapOption::empty(),
         }
@@ -125,6 +125,9 @@ impl Shared {
 
     /// Judges a call and audits the verdict before anything follows from it.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
+        if self.gate().is_closed() {
+            return Judged::Refused(revoked());
+        }
         let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
         let judged = step.judge();
         let verdict = match &judged {
@@ -215,13 +218,5 @@ impl Shared {
             .roots
             .find(path)
             .map(|(root, _)| root.mount().clone())
-    }
-
-    pub(super) fn lost_thread(&self) {
-        self.lost.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(super) fn regained_thread(&self) {
-        self.lost.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::{Caller, Docket, Stage};
-use crate::capability::Halted;
+use crate::capability::{Halt, Halted};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::pipeline::{Cleared, Mode, Step};
+use crate::pipeline::{Cleared, Mode, Step, Waiting};
 use crate::tool::AnyPlan;
 use crate::worker::actor::WorkerMsg;
-use crate::worker::blocking::{Full, Ticket};
+use crate::worker::blocking::{Full, Pool, Ticket};
 use crate::worker::inbox::{Done, busy};
+use crate::worker::intake::Request;
 use crate::worker::jobs::{self, Ended};
 
 impl Docket {
@@ -23,7 +24,6 @@ impl Docket {
         mut caller: Caller,
     ) {
         let ordered = step.mutates() && caller.facts.mode == Mode::Apply;
-        caller.changes = ordered;
         caller.arm(id, &self.shared);
         self.calls.insert(id, (Stage::Ready(step, plan), caller));
         if ordered {
@@ -32,9 +32,14 @@ impl Docket {
                 self.claim_first();
             }
         } else {
-            self.ready.push_back(id);
-            self.start_ready();
+            self.wait_for_thread(id);
         }
+    }
+
+    /// Queues a call for one of this worker's places in the pool.
+    pub(super) fn wait_for_thread(&mut self, id: CallId) {
+        self.ready.push_back(id);
+        self.start_ready();
     }
 
     /// Claims the paths of the first write in line.
@@ -55,37 +60,92 @@ impl Docket {
 
     pub(in crate::worker) fn turn(&mut self, id: CallId) {
         if self.calls.contains_key(&id) {
-            self.ready.push_back(id);
-            self.start_ready();
+            self.wait_for_thread(id);
         }
     }
 
     /// Hands ready calls to the pool while this worker has places there.
     pub(super) fn start_ready(&mut self) {
-        while self.running < self.shared.core.admission.jobs {
+        while self.running.len() < self.places() {
             let Some(id) = self.ready.pop_front() else {
                 return;
             };
             match self.calls.remove(&id) {
-                Some((Stage::Ready(step, plan), mut caller)) => {
-                    let (shared, claim) = (Arc::clone(&self.shared), caller.claim.take());
-                    let root = self.shared.root_of(step.needs());
-                    let work = move || {
-                        let ended = jobs::run(&shared, step, plan);
-                        // The paths are free before anybody hears of the result.
-                        drop(claim);
-                        shared.post(WorkerMsg::Ended(id, Box::new(ended)));
-                    };
-                    let handed = self.shared.core.io.submit(root, work);
-                    self.handed_over(id, Stage::Running, caller, handed);
+                Some((Stage::Preparing(Some(request)), caller)) => {
+                    self.start_preparing(id, request, caller)
+                }
+                Some((Stage::Looking(waiting), caller)) => self.start_looking(id, waiting, caller),
+                Some((Stage::Ready(step, plan), caller)) => {
+                    self.start_running(id, step, plan, caller)
                 }
                 other => self.put_back(id, other),
             }
         }
     }
 
+    fn places(&self) -> usize {
+        usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
+    }
+
+    fn start_preparing(&mut self, id: CallId, request: Request, caller: Caller) {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let step = jobs::whole(|| request.prepare(&shared), Err);
+            shared.post(WorkerMsg::Prepared(id, Box::new(step)));
+        };
+        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
+        self.handed_over(id, Stage::Preparing(None), caller, handed);
+    }
+
+    fn start_looking(&mut self, id: CallId, waiting: Step<Waiting>, caller: Caller) {
+        let Some((job, permit)) = waiting.look() else {
+            return self.question(id, waiting, None, caller);
+        };
+        let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&caller.facts));
+        let work = move || {
+            let look = || jobs::look(&shared, &facts, &*job, &permit);
+            let plan = jobs::whole(look, |error| Err(Halt::Failed(error)));
+            shared.post(WorkerMsg::Looked(id, Box::new(plan)));
+        };
+        let root = self.shared.root_of(waiting.needs());
+        let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
+        self.handed_over(id, Stage::Looking(waiting), caller, handed);
+    }
+
+    fn start_running(
+        &mut self,
+        id: CallId,
+        step: Step<Cleared>,
+        plan: Option<AnyPlan>,
+        mut caller: Caller,
+    ) {
+        let (shared, claim) = (Arc::clone(&self.shared), caller.claim.take());
+        let root = self.shared.root_of(step.needs());
+        let work = move || {
+            let run = || jobs::run(&shared, step, plan);
+            let ended = jobs::whole(run, |error| Ended::Done(Err(error)));
+            // The paths are free before anybody hears of the result.
+            drop(claim);
+            shared.post(WorkerMsg::Ended(id, Box::new(ended)));
+        };
+        let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
+        self.handed_over(id, Stage::Running, caller, handed);
+    }
+
+    /// The pool that a call at this stage is in.
+    pub(super) fn pool_of(&self, stage: &Stage) -> &Pool {
+        match stage {
+            Stage::Preparing(_) => &self.shared.core.cpu,
+            Stage::Redeeming(_)
+            | Stage::Looking(_)
+            | Stage::Asking(..)
+            | Stage::Ready(..)
+            | Stage::Running => &self.shared.core.io,
+        }
+    }
+
     /// Remembers a call whose job the pool took, or refuses it at once.
-    pub(super) fn handed_over(
+    fn handed_over(
         &mut self,
         id: CallId,
         stage: Stage,
@@ -94,7 +154,7 @@ impl Docket {
     ) {
         match handed {
             Ok(ticket) => {
-                self.running += 1;
+                self.running.insert(id);
                 caller.ticket = Some(ticket);
                 self.calls.insert(id, (stage, caller));
             }
@@ -106,12 +166,12 @@ impl Docket {
     }
 
     pub(in crate::worker) fn ended(&mut self, id: CallId, ended: Ended) {
-        self.returned(id);
+        let call = self.returned(id);
         self.leave_line(id);
-        match (self.calls.remove(&id), ended) {
+        match (call, ended) {
             (Some((_, caller)), Ended::Done(result)) => self.answer(id, caller, result),
             (Some((_, caller)), Ended::Halted(step, halt)) => {
-                self.judge_or_answer(id, step.halted(halt), caller)
+                self.judge_or_answer(id, step.halted(halt), caller);
             }
             (None, _) => {}
         }
@@ -120,44 +180,33 @@ impl Docket {
 
     /// Answers a call that is over before its end. If its thread hangs it keeps its place until it is back.
     pub(in crate::worker) fn give_up(&mut self, id: CallId, why: Halted) {
-        let Some((stage, caller)) = self.calls.remove(&id) else {
+        let Some((stage, mut caller)) = self.calls.remove(&id) else {
             return;
         };
         caller.facts.stop.raise(why);
-        let error = caller.facts.stop.check().err();
-        match (stage, &caller.ticket) {
-            (Stage::Preparing, Some(ticket)) => {
-                if self.shared.core.cpu.abandon(ticket) {
-                    self.running = self.running.saturating_sub(1);
-                }
-            }
-            (Stage::Running | Stage::Looking(_), Some(ticket)) => {
-                if self.shared.core.io.abandon(ticket) {
-                    self.running = self.running.saturating_sub(1);
-                    self.leave_line(id);
-                } else {
-                    self.shared.lost_thread();
-                }
-            }
-            (_, _) => self.leave_line(id),
+        let never_began = match caller.ticket.take() {
+            Some(ticket) if self.running.contains(&id) => self.pool_of(&stage).abandon(&ticket),
+            Some(_) | None => true,
+        };
+        if never_began {
+            self.running.remove(&id);
+            self.leave_line(id);
         }
-        let error =
-            error.unwrap_or_else(|| CallError::new(Code::Cancelled, "the call was cancelled"));
+        let error = caller.facts.stop.check().err().unwrap_or_else(begun);
         self.shared.finished(&caller.facts, caller.port, Err(error));
         self.start_ready();
     }
 
-    /// Answers everybody but those whose effect may have begun: these hear how it ended.
+    /// Answers everybody but those whose effect has begun: these hear how it ended.
     pub(in crate::worker) fn close(&mut self) {
         self.closing = true;
-        let begun = |(stage, caller): &(Stage, Caller)| {
+        let begun = |caller: &Caller| {
             caller.facts.stop.raise(Halted::Revoked);
-            matches!(stage, Stage::Running) && caller.changes
+            caller.facts.stop.has_begun()
         };
-        let ended: Vec<CallId> = self
-            .calls
-            .iter()
-            .filter(|(_, call)| !begun(call))
+        let calls = self.calls.iter();
+        let ended: Vec<CallId> = calls
+            .filter(|(_, (_, caller))| !begun(caller))
             .map(|(id, _)| *id)
             .collect();
         for id in ended {
@@ -179,16 +228,24 @@ impl Docket {
         }
     }
 
-    /// A pool thread is back; its caller may be gone.
-    pub(super) fn returned(&mut self, id: CallId) {
-        self.running = self.running.saturating_sub(1);
-        if !self.calls.contains_key(&id) {
-            self.shared.regained_thread();
+    /// A pool thread is back. Returns its call, unless its caller is gone or it is of a former life of this worker.
+    pub(super) fn returned(&mut self, id: CallId) -> Option<(Stage, Caller)> {
+        if !self.running.remove(&id) {
+            return None;
         }
+        let (stage, mut caller) = self.calls.remove(&id)?;
+        caller.ticket = None;
+        Some((stage, caller))
     }
 
     /// A message came for a call that is elsewhere by now: it is not for this stage.
     pub(super) fn put_back(&mut self, id: CallId, call: Option<(Stage, Caller)>) {
         self.calls.extend(call.map(|call| (id, call)));
     }
+}
+
+/// The answer where the effect has begun and its end cannot be waited for.
+fn begun() -> CallError {
+    let message = "the change had begun and may yet be made; look before you try again";
+    CallError::new(Code::Deadline, message).with("begun", true)
 }
