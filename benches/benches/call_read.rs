@@ -16,7 +16,7 @@ use rustix::io::pread;
 use serde_json::json;
 
 /// The audit takes two events a call, and is written out between batches.
-const BATCH: u32 = 500;
+const BATCH: u32 = 100;
 
 /// How long the file is, and whether the figures are held against the targets for 4 KiB.
 #[derive(Clone, Copy)]
