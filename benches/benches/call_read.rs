@@ -43,6 +43,7 @@ fn main() {
     race("read 64 KiB, one thread", &current().unwrap(), LARGE);
 }
 
+#[expect(clippy::too_many_lines, reason = "the cases of one comparison")]
 fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("src/a/b")).unwrap();
