@@ -13,7 +13,7 @@ use bailiwick_benches::{
 use serde_json::json;
 
 /// The audit takes two events a call, and is written out between batches.
-const BATCH: u32 = 2_000;
+const BATCH: u32 = 500;
 
 fn main() {
     race("no-op call, one thread", &current().unwrap());

@@ -3,6 +3,7 @@
 //! Memory given back by one side would hide what the other takes, so each side runs in a process of its own.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stdout,
     reason = "a bench that fails has nothing to measure, and it tells what it found"
 )]

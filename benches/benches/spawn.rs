@@ -12,7 +12,10 @@ use bailiwick_benches::{Linked, Race, Target, current, drive, stage};
 const BATCH: u32 = 1_000;
 
 fn main() {
-    let tokio = current().unwrap();
+    race(&current().unwrap());
+}
+
+fn race(tokio: &tokio::runtime::Runtime) {
     let root = tempfile::tempdir().unwrap();
     let (linked, runtime, spec) = tokio.block_on(async {
         let (runtime, spec) = stage(root.path(), 8192).await.unwrap();
@@ -30,7 +33,7 @@ fn main() {
             BATCH,
             |n| {
                 let (linked, actors) = (Arc::clone(&linked), Arc::clone(&actors));
-                drive(&tokio, async move {
+                drive(tokio, async move {
                     for _ in 0..n {
                         let actor = linked.spawn().await.unwrap();
                         actors.lock().unwrap().push(actor);
@@ -39,7 +42,7 @@ fn main() {
             },
             || {
                 let actors = std::mem::take(&mut *actors.lock().unwrap());
-                drive(&tokio, async move {
+                drive(tokio, async move {
                     for actor in actors {
                         actor.0.stop(None);
                         actor.1.await.unwrap();
@@ -54,7 +57,7 @@ fn main() {
             |n| {
                 let (runtime, workers) = (runtime.clone(), Arc::clone(&workers));
                 let spec = spec.clone();
-                drive(&tokio, async move {
+                drive(tokio, async move {
                     for _ in 0..n {
                         let worker = runtime.spawn(spec.clone()).await.unwrap();
                         workers.lock().unwrap().push(worker);
@@ -64,7 +67,7 @@ fn main() {
             || {
                 let (runtime, workers) = (runtime.clone(), Arc::clone(&workers));
                 let workers = std::mem::take(&mut *workers.lock().unwrap());
-                drive(&tokio, async move {
+                drive(tokio, async move {
                     for worker in workers {
                         worker.revoke().await;
                     }

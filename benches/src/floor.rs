@@ -1,6 +1,8 @@
 //! A function in, the barest actor that runs it out; and the actors of ractor that do nothing.
 
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
+use ractor::{
+    Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -67,6 +69,29 @@ impl Actor for Idle {
     }
 }
 
+/// A supervisor that survives the end of those beneath it, which by default it would not.
+#[derive(Debug)]
+struct Calm;
+
+impl Actor for Calm {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        _: SupervisionEvent,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
 /// Starts [`Idle`] actors under a supervisor.
 #[derive(Debug)]
 pub struct Linked {
@@ -79,7 +104,7 @@ impl Linked {
     /// # Errors
     /// ractor's.
     pub async fn start() -> Result<Self, SpawnErr> {
-        let (supervisor, _) = Actor::spawn(None, Idle, ()).await?;
+        let (supervisor, _) = Actor::spawn(None, Calm, ()).await?;
         Ok(Self {
             supervisor: supervisor.get_cell(),
         })

@@ -101,7 +101,7 @@ impl<'r> Race<'r> {
         self
     }
 
-    /// Runs every case in turn and prints what came out, and whether each target was reached.
+    /// Runs every case in turn and prints what came out.
     pub fn run(mut self) {
         for lane in &mut self.lanes {
             lane.lap();
