@@ -1,5 +1,7 @@
 //! A file and edits in, the file with exactly those places changed out.
 
+mod refusal;
+
 use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
     Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
@@ -7,14 +9,14 @@ use bailiwick::{
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::change::target::{self, Old};
 use crate::change::{Changer, State, Step};
 use crate::diff;
-use crate::edit::{self, Applied, Edit, EditError, Edited, Nearest, PatchError, Places, Strategy};
+use crate::edit::{self, Applied, Edit, EditError, Edited, PatchError, Places, Strategy};
 use crate::replace::Durability;
-use crate::text::{NotText, Text};
+use crate::text::Text;
+use refusal::{not_text, patch_refused, refused};
 
 /// Edits of one call at most.
 const MAX_EDITS: usize = 1_000;
@@ -296,79 +298,6 @@ fn make(
         Failed::Edit(error) => refused(path, &error),
         Failed::Patch(error) => patch_refused(path, &error),
     })
-}
-
-fn not_text(path: &VirtualPath, reason: NotText) -> CallError {
-    CallError::new(
-        Code::NotText,
-        format!("`{path}` cannot be edited as text: {reason}"),
-    )
-}
-
-/// The answer for an edit that was not made.
-fn refused(path: &VirtualPath, error: &EditError) -> CallError {
-    let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
-    match error {
-        EditError::Empty(edit) | EditError::Same(edit) => {
-            answer(Code::InvalidArguments).with("edit", *edit)
-        }
-        EditError::NoMatch { edit, nearest } => {
-            with_nearest(answer(Code::NoMatch).with("edit", *edit), nearest.as_ref())
-        }
-        EditError::Ambiguous { edit, lines, total } => answer(Code::AmbiguousMatch)
-            .with("edit", *edit)
-            .with("lines", lines.clone())
-            .with("total", *total),
-        EditError::Count {
-            edit, lines, total, ..
-        } => answer(Code::AmbiguousMatch)
-            .with("edit", *edit)
-            .with("lines", lines.clone())
-            .with("total", *total),
-        EditError::Overlap {
-            first,
-            second,
-            line,
-        } => answer(Code::InvalidArguments)
-            .with("edits", vec![*first, *second])
-            .with("line", *line),
-        EditError::TooLarge { .. } => answer(Code::TooLarge),
-    }
-}
-
-fn patch_refused(path: &VirtualPath, error: &PatchError) -> CallError {
-    let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
-    match error {
-        PatchError::Empty
-        | PatchError::Syntax { .. }
-        | PatchError::Counts { .. }
-        | PatchError::NoContext(_) => answer(Code::InvalidArguments),
-        PatchError::NoMatch { hunk, nearest } => {
-            with_nearest(answer(Code::NoMatch).with("hunk", *hunk), nearest.as_ref())
-        }
-        PatchError::Ambiguous {
-            hunk, lines, total, ..
-        } => answer(Code::AmbiguousMatch)
-            .with("hunk", *hunk)
-            .with("lines", lines.clone())
-            .with("total", *total),
-        PatchError::Edit(error) => refused(path, error),
-    }
-}
-
-fn with_nearest(error: CallError, nearest: Option<&Nearest>) -> CallError {
-    let Some(nearest) = nearest else {
-        return error;
-    };
-    error.with(
-        "nearest",
-        json!({
-            "first_line": nearest.first_line,
-            "last_line": nearest.last_line,
-            "similarity": nearest.similarity,
-            "excerpt": nearest.excerpt,
-        }),
-    )
 }
 
 fn reply(

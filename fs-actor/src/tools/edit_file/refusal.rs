@@ -1,0 +1,80 @@
+//! Why an edit was not made in, an answer with what helps to mend it out.
+
+use bailiwick::{CallError, Code, VirtualPath};
+use serde_json::json;
+
+use crate::edit::{EditError, Nearest, PatchError};
+use crate::text::NotText;
+
+pub(super) fn not_text(path: &VirtualPath, reason: NotText) -> CallError {
+    CallError::new(
+        Code::NotText,
+        format!("`{path}` cannot be edited as text: {reason}"),
+    )
+}
+
+/// The answer for an edit that was not made.
+pub(super) fn refused(path: &VirtualPath, error: &EditError) -> CallError {
+    let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
+    match error {
+        EditError::Empty(edit) | EditError::Same(edit) => {
+            answer(Code::InvalidArguments).with("edit", *edit)
+        }
+        EditError::NoMatch { edit, nearest } => {
+            with_nearest(answer(Code::NoMatch).with("edit", *edit), nearest.as_ref())
+        }
+        EditError::Ambiguous { edit, lines, total } => answer(Code::AmbiguousMatch)
+            .with("edit", *edit)
+            .with("lines", lines.clone())
+            .with("total", *total),
+        EditError::Count {
+            edit, lines, total, ..
+        } => answer(Code::AmbiguousMatch)
+            .with("edit", *edit)
+            .with("lines", lines.clone())
+            .with("total", *total),
+        EditError::Overlap {
+            first,
+            second,
+            line,
+        } => answer(Code::InvalidArguments)
+            .with("edits", vec![*first, *second])
+            .with("line", *line),
+        EditError::TooLarge { .. } => answer(Code::TooLarge),
+    }
+}
+
+pub(super) fn patch_refused(path: &VirtualPath, error: &PatchError) -> CallError {
+    let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
+    match error {
+        PatchError::Empty
+        | PatchError::Syntax { .. }
+        | PatchError::Counts { .. }
+        | PatchError::NoContext(_) => answer(Code::InvalidArguments),
+        PatchError::NoMatch { hunk, nearest } => {
+            with_nearest(answer(Code::NoMatch).with("hunk", *hunk), nearest.as_ref())
+        }
+        PatchError::Ambiguous {
+            hunk, lines, total, ..
+        } => answer(Code::AmbiguousMatch)
+            .with("hunk", *hunk)
+            .with("lines", lines.clone())
+            .with("total", *total),
+        PatchError::Edit(error) => refused(path, error),
+    }
+}
+
+fn with_nearest(error: CallError, nearest: Option<&Nearest>) -> CallError {
+    let Some(nearest) = nearest else {
+        return error;
+    };
+    error.with(
+        "nearest",
+        json!({
+            "first_line": nearest.first_line,
+            "last_line": nearest.last_line,
+            "similarity": nearest.similarity,
+            "excerpt": nearest.excerpt,
+        }),
+    )
+}

@@ -1,0 +1,208 @@
+//! A parent and what a new worker shall be in, the worker or every reason why not out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ractor::Actor;
+
+use super::Core;
+use crate::audit::{AuditEvent, Step as AuditStep};
+use crate::budget::Budget;
+use crate::capability::{Gate, Meter};
+use crate::error::{CallError, Code};
+use crate::id::WorkerId;
+use crate::pipeline::Holder;
+use crate::policy::{Policy, PolicyError};
+use crate::worker::{Shared, WorkerActor, WorkerSpec};
+
+/// Why a worker was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The policy asks for more than the parent holds, or cannot be understood.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The parent was revoked or stopped.
+    #[error("the worker that was to delegate is gone")]
+    Orphan,
+    /// A budget of children is spent, or the delegation is too deep.
+    #[error("{0}")]
+    Budget(String),
+    /// The name has control characters, `/`, or no characters at all.
+    #[error("a worker's name is 1 to 64 visible characters without `/`")]
+    Name,
+    /// The audit log takes no more events.
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
+    /// The actor did not start.
+    #[error("the worker did not start")]
+    Start(#[source] ractor::SpawnErr),
+}
+
+impl SpawnError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Policy(error) => error.code(),
+            Self::Orphan => Code::Cancelled,
+            Self::Audit(_) => Code::Busy,
+            Self::Budget(_) => Code::Budget,
+            Self::Name => Code::InvalidArguments,
+            Self::Start(_) => Code::Internal,
+        }
+    }
+}
+
+impl From<SpawnError> for CallError {
+    fn from(error: SpawnError) -> Self {
+        match error {
+            SpawnError::Policy(error) => error.into(),
+            SpawnError::Audit(error) => error.into(),
+            SpawnError::Orphan
+            | SpawnError::Budget(_)
+            | SpawnError::Name
+            | SpawnError::Start(_) => Self::new(error.code(), error.to_string()),
+        }
+    }
+}
+
+impl Core {
+    /// Starts a worker beneath `parent`, or beneath the configuration; a refusal is audited, too.
+    pub(crate) async fn spawn(
+        self: &Arc<Self>,
+        parent: Option<&Arc<Shared>>,
+        spec: WorkerSpec,
+    ) -> Result<Arc<Shared>, SpawnError> {
+        let origin = spec.origin;
+        let spawned = self.admitted(parent, spec).await;
+        if let Err(error) = &spawned {
+            let event = AuditEvent {
+                worker: parent.map(|parent| parent.id),
+                agent: parent.map_or_else(|| Arc::from(""), |parent| Arc::clone(&parent.agent)),
+                call: None,
+                tool: None,
+                origin,
+                step: AuditStep::Refused {
+                    code: error.code(),
+                    message: error.to_string().into(),
+                },
+            };
+            // The refusal stands whether or not the log has room; the log counts what it missed.
+            let _ = self.audit.record(event);
+        }
+        spawned
+    }
+
+    async fn admitted(
+        self: &Arc<Self>,
+        parent: Option<&Arc<Shared>>,
+        spec: WorkerSpec,
+    ) -> Result<Arc<Shared>, SpawnError> {
+        let WorkerSpec {
+            name,
+            session,
+            policy,
+            budget,
+            origin,
+        } = spec;
+        let plain = !name.is_empty() && name.chars().count() <= 64 && !name.contains('/');
+        if !plain || name.chars().any(crate::is_deceptive) {
+            return Err(SpawnError::Name);
+        }
+        let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
+        let policy = policy.unwrap_or_else(Policy::ask_for_everything);
+        let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
+        let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
+        if depth > self.max_depth {
+            return Err(SpawnError::Budget(format!(
+                "delegation goes at most {} deep",
+                self.max_depth
+            )));
+        }
+        if let Some(parent) = parent {
+            parent
+                .meter
+                .charge_child()
+                .map_err(|spent| SpawnError::Budget(spent.to_string()))?;
+        }
+        let limits = authority.limits();
+        let budget = budget.tighter(limits.budget).tighter(Budget {
+            calls: Some(limits.max_calls),
+            ..Budget::default()
+        });
+        let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
+        let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
+        let holder = Holder {
+            roots: Arc::new(self.roots.reached_by(&authority)),
+            gate: Arc::new(Gate::default()),
+        };
+        let shared = Arc::new(Shared::new(
+            id, &name, session, parent, authority, holder, meter, self,
+        ));
+        self.start(shared, parent).await
+    }
+
+    async fn start(
+        self: &Arc<Self>,
+        shared: Arc<Shared>,
+        parent: Option<&Arc<Shared>>,
+    ) -> Result<Arc<Shared>, SpawnError> {
+        let (id, parent) = (shared.id, parent.map(|parent| parent.id));
+        // Known before it is in the tree: whoever takes it out of the tree must find it, to close its gate.
+        self.registry.insert(id, Arc::clone(&shared));
+        if self.tree.lock().insert(id, parent).is_err() {
+            self.registry.remove(&id);
+            return Err(SpawnError::Orphan);
+        }
+        match self.begin(&shared, parent).await {
+            // It may have been revoked with its parent before it began.
+            Ok(()) if shared.gate().is_closed() => {
+                shared.close();
+                Err(SpawnError::Orphan)
+            }
+            Ok(()) => {
+                self.limit_life(&shared);
+                Ok(shared)
+            }
+            Err(error) => {
+                self.forget(id);
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(
+        &self,
+        shared: &Arc<Shared>,
+        parent: Option<WorkerId>,
+    ) -> Result<(), SpawnError> {
+        shared.record(AuditStep::Spawned {
+            parent,
+            policy: None,
+        })?;
+        let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
+        let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
+        started.map(drop).map_err(SpawnError::Start)
+    }
+
+    /// Revokes a worker when the time that its policy gives it is over.
+    fn limit_life(self: &Arc<Self>, shared: &Shared) {
+        let ttl_ms = shared.authority.limits().ttl_ms;
+        if ttl_ms == u64::MAX {
+            return;
+        }
+        let (core, id, executor) = (
+            Arc::downgrade(self),
+            shared.id,
+            tokio::runtime::Handle::current(),
+        );
+        let end = move || {
+            if let Some(core) = core.upgrade() {
+                executor.spawn(async move { core.revoke(id).await });
+            }
+        };
+        shared.end_with(self.deadlines.arm(Duration::from_millis(ttl_ms), end));
+    }
+}
