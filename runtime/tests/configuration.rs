@@ -115,3 +115,72 @@ async fn names_and_patterns_that_are_none_are_refused_by_name() {
         Err(BuildError::Root(RootError::Open { .. }))
     ));
 }
+
+#[tokio::test]
+async fn no_order_of_configuring_loses_a_restriction() {
+    let world = tempfile::tempdir().unwrap();
+    let deny = || bailiwick::Policy::new().deny("read:file:/r/secret");
+    let more = || bailiwick::Policy::new().deny("read:file:/r/other");
+    let config = || bailiwick::Config::new().policy(bailiwick::Policy::new().deny("write:file"));
+    let before = Runtime::builder()
+        .policy(deny())
+        .policy(more())
+        .config(config());
+    let after = Runtime::builder()
+        .config(config())
+        .policy(more())
+        .policy(deny());
+    for builder in [before, after] {
+        let tools = bailiwick::ToolSet::new().reader(Look);
+        let (runtime, _) = builder
+            .root("r", world.path())
+            .tools(tools)
+            .build()
+            .await
+            .unwrap();
+        let spec = bailiwick::WorkerSpec::new("main").policy(bailiwick::Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        for (path, allowed) in [("secret", false), ("other", false), ("plain", true)] {
+            let answer = worker
+                .call("look", serde_json::json!({ "path": path }))
+                .await;
+            assert_eq!(answer.is_ok(), allowed, "{path}: {answer:?}");
+        }
+    }
+}
+
+/// A tool that needs to read a path, and does not.
+struct Look;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Target {
+    path: String,
+}
+
+impl bailiwick::ReadTool for Look {
+    type Args = Target;
+    type Output = serde_json::Value;
+    type Job = ();
+
+    fn spec(&self) -> bailiwick::ToolSpec {
+        bailiwick::ToolSpec::new("look", "Look", "Looks.")
+    }
+
+    fn prepare(
+        &self,
+        args: Target,
+        names: &bailiwick::Namespace,
+    ) -> Result<bailiwick::Prepared<()>, bailiwick::CallError> {
+        let path = names.path(&args.path)?;
+        let needs = vec![bailiwick::Scope::file(bailiwick::Verb::Read, path)];
+        Ok(bailiwick::Prepared { needs, job: () })
+    }
+
+    fn read(
+        &self,
+        (): &(),
+        _: &bailiwick::ReadPermit,
+    ) -> Result<bailiwick::Reply, bailiwick::Halt> {
+        Ok(bailiwick::Reply::text("looked", serde_json::Value::Null))
+    }
+}

@@ -9,6 +9,7 @@ use ractor::Actor;
 
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
+use crate::call::Origin;
 use crate::config::{Config, RootConfig};
 use crate::path::{PathError, VirtualPath};
 use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
@@ -57,6 +58,8 @@ struct Place {
 pub struct RuntimeBuilder {
     places: Vec<Result<Place, BuildError>>,
     config: Config,
+    policies: Vec<Policy>,
+    grantable: Vec<ScopePattern>,
     tools: ToolSet,
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
@@ -85,6 +88,8 @@ impl RuntimeBuilder {
         Self {
             places: Vec::new(),
             config: Config::new(),
+            policies: Vec::new(),
+            grantable: Vec::new(),
             tools: ToolSet::new(),
             approver: None,
             sink: Box::new(MemoryAudit::new(4096)),
@@ -147,17 +152,18 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets everything else that a person configures; roots given here have no directory behind them.
+    /// Sets what a person configures beyond the other methods, which add to it whatever their order; roots given here
+    /// have no directory behind them.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Keeps every worker to `policy`, whatever its own allows.
+    /// Keeps every worker to `policy`, too, whatever its own allows and whatever else is configured.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.config = self.config.policy(policy);
+        self.policies.push(policy);
         self
     }
 
@@ -165,7 +171,7 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn grantable(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
-            Ok(pattern) => self.config = self.config.grantable(pattern),
+            Ok(pattern) => self.grantable.push(pattern),
             Err(error) => self.fault = self.fault.or(Some(error.into())),
         }
         self
@@ -252,8 +258,12 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let (config, roots) = opened(self.config, self.places, &*self.sink)?;
-        let authority = Authority::configured(&config)?;
+        let (mut config, roots) = opened(self.config, self.places, &*self.sink)?;
+        config.grantable.extend(self.grantable);
+        let mut authority = Authority::configured(&config)?;
+        for policy in &self.policies {
+            authority = authority.session(&authority.admit(policy, Origin::Human)?);
+        }
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));

@@ -33,7 +33,8 @@ impl Policy {
         self
     }
 
-    /// Asks a person about what `pattern` covers.
+    /// Asks a person about what `pattern` covers, even where `allow` names a part of it: to allow that part and ask for
+    /// the rest, use `allow` with `otherwise(Verdict::Ask)`.
     #[must_use]
     pub fn ask(mut self, pattern: &str) -> Self {
         self.read(pattern, "ask_scopes", |policy| &mut policy.scopes.ask);
