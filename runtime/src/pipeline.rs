@@ -104,6 +104,17 @@ pub(crate) enum Judged {
     Refused(CallError),
 }
 
+impl Judged {
+    /// The verdict on all needs together.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Run(_) => Verdict::Allow,
+            Self::Ask(_) => Verdict::Ask,
+            Self::Refused(_) => Verdict::Deny,
+        }
+    }
+}
+
 /// What is left to do for a cleared call.
 #[derive(Debug)]
 pub(crate) enum Work {

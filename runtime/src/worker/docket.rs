@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
+use tracing::Span;
+use tracing::field::Empty;
 
 use super::Shared;
 use super::actor::WorkerMsg;
@@ -45,6 +47,8 @@ enum Stage {
 #[derive(Debug)]
 struct Caller {
     facts: Arc<Facts>,
+    /// What tracing sees of the call; nothing unless a subscriber wants it.
+    span: Span,
     port: Port,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
@@ -128,8 +132,17 @@ impl Docket {
         }
         let (id, facts) = (request.facts.id, Arc::clone(&request.facts));
         let limit = self.shared.core.limit(deadline);
+        let span = tracing::debug_span!(
+            "call",
+            worker = %self.shared.agent,
+            call = %id,
+            tool = %facts.tool,
+            origin = ?facts.origin,
+            verdict = Empty,
+        );
         let caller = Caller {
             facts,
+            span,
             port,
             limit,
             armed: None,
@@ -170,7 +183,9 @@ impl Docket {
     /// Moves a call on as far as it goes without waiting.
     fn judge(&mut self, id: CallId, mut step: Step<Parsed>, caller: Caller) {
         loop {
-            match self.shared.judge(step) {
+            let judged = self.shared.judge(step);
+            caller.span.record("verdict", judged.verdict().as_str());
+            match judged {
                 Judged::Refused(error) => return self.answer(id, caller, Err(error)),
                 Judged::Ask(waiting) => return self.look_for_grants(id, waiting, caller),
                 Judged::Run(cleared) => match jobs::read_now(&cleared) {

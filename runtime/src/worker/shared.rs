@@ -130,11 +130,7 @@ impl Shared {
         }
         let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
         let judged = step.judge();
-        let verdict = match &judged {
-            Judged::Run(_) => Verdict::Allow,
-            Judged::Ask(_) => Verdict::Ask,
-            Judged::Refused(_) => Verdict::Deny,
-        };
+        let verdict = judged.verdict();
         match self.audit(
             &facts,
             AuditStep::Judged {

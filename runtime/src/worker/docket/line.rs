@@ -121,8 +121,9 @@ impl Docket {
     ) {
         let (shared, claim) = (Arc::clone(&self.shared), caller.claim.take());
         let root = self.shared.root_of(step.needs());
+        let span = caller.span.clone();
         let work = move || {
-            let run = || jobs::run(&shared, step, plan);
+            let run = || span.in_scope(|| jobs::run(&shared, step, plan));
             let ended = jobs::whole(run, |error| Ended::Done(Err(error)));
             // The paths are free before anybody hears of the result.
             drop(claim);
