@@ -17,7 +17,7 @@ use crate::id::WorkerId;
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
 use crate::pipeline::{Facts, Holder, Judged, Parsed, Step};
-use crate::policy::{Authority, Verdict};
+use crate::policy::Authority;
 use crate::scope::Scope;
 use crate::supervisor::Core;
 

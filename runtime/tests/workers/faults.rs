@@ -169,3 +169,34 @@ async fn writes_of_one_worker_come_one_after_the_other() {
     }
     assert_eq!(stage.board.posted().len(), 100);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_within_an_effect_does_not_call_it_undone() {
+    let (begun, in_time) = (Door::default(), Door::default());
+    let board = Board {
+        within: Some(begun.clone()),
+        ..Board::default()
+    };
+    let limit = Duration::from_millis(100);
+    let slow = stage_with(board, |builder| builder.call_limit(limit)).await;
+    let error = slow.open().await.call("post", at("x")).await.unwrap_err();
+    assert_eq!(
+        (error.code(), &error.details()["begun"]),
+        (Code::Deadline, &true.into())
+    );
+    begun.open();
+
+    let board = Board {
+        before: Some(in_time.clone()),
+        ..Board::default()
+    };
+    let late = stage_with(board, |builder| builder.call_limit(limit)).await;
+    let error = late.open().await.call("post", at("x")).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.details().get("begun")),
+        (Code::Deadline, None)
+    );
+    in_time.open();
+    late.open().await.call("post", at("y")).await.unwrap();
+    assert_eq!(late.board.posted(), ["/r/y"]);
+}

@@ -10,7 +10,6 @@ mod authority;
 mod faults;
 mod life;
 mod tools;
-mod tracing;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
