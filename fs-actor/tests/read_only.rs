@@ -69,9 +69,12 @@ async fn worker(
     (runtime, worker)
 }
 
+/// Opens the root, for reading alone or not.
+type Configure = fn(RuntimeBuilder, &Path) -> RuntimeBuilder;
+
 #[tokio::test]
 async fn no_tool_changes_what_may_only_be_read() {
-    let ways: [(fn(RuntimeBuilder, &Path) -> RuntimeBuilder, Policy); 3] = [
+    let ways: [(Configure, Policy); 3] = [
         (
             |builder, root| builder.root_read_only("r", root),
             Policy::new(),
