@@ -8,7 +8,7 @@ use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::Authority;
 use crate::root::Root;
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::Job;
 
 /// What a call gathers on its way.
@@ -50,9 +50,19 @@ impl Way {
         if !self.authority.follows_symlinks() {
             return Err(not_yours(from));
         }
+        let mut judged = false;
         for need in &mut self.needs {
             if need.path() == Some(from) {
                 *need = Scope::file(need.verb(), to.clone());
+                judged = true;
+            }
+        }
+        if !judged {
+            // A path that no need names, such as a directory above one: what it leads to is judged for all that the
+            // tool could do there.
+            self.needs.push(Scope::file(Verb::Read, to.clone()));
+            if matches!(self.job, Job::Write(_)) {
+                self.needs.push(Scope::file(Verb::Write, to.clone()));
             }
         }
         for (_, actual) in self.moved.iter_mut().filter(|(_, actual)| actual == from) {
