@@ -258,3 +258,18 @@ async fn a_worker_ends_when_its_time_is_over() {
     );
     assert!(long.call("echo", at("x")).await.is_ok());
 }
+
+#[tokio::test]
+async fn what_a_link_leads_to_is_judged_even_if_no_need_names_the_link() {
+    let stage = stage(|builder| builder).await;
+    let kept_out = stage
+        .worker(Policy::new().deny("write:file:/r/secret"))
+        .await;
+    assert_eq!(
+        kept_out.call("strays", at("x")).await.unwrap_err().code(),
+        Code::NotFound
+    );
+    assert_eq!(stage.board.posted(), [""; 0]);
+    stage.open().await.call("strays", at("x")).await.unwrap();
+    assert_eq!(stage.board.posted(), ["/r/secret"]);
+}

@@ -13,7 +13,7 @@ mod tools;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
-use tools::{Board, Door, Echo, Hangs, Panics, Post};
+use tools::{Board, Door, Echo, Hangs, Panics, Post, Strays};
 
 /// A runtime over one empty root `/r`, its board, its hanging door and its audit.
 struct Stage {
@@ -39,7 +39,8 @@ async fn stage_with(
         .reader(Echo)
         .reader(Panics)
         .reader(Hangs(door.clone()))
-        .writer(Post(board.clone()));
+        .writer(Post(board.clone()))
+        .writer(Strays(board.clone()));
     let audit = MemoryAudit::new(100_000);
     let builder = Runtime::builder()
         .root("r", root.path())

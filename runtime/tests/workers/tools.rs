@@ -230,3 +230,48 @@ impl WriteTool for Post {
         Ok(())
     }
 }
+
+/// Finds on its way that `/r/above`, which none of its needs names, is a link to `/r/secret`.
+pub(crate) struct Strays(pub(crate) Board);
+
+impl WriteTool for Strays {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+    type Steps = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("strays", "Stray", "Posts where a link leads.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let path = names.path(&args.path)?;
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Write, path.clone())],
+            job: path,
+        })
+    }
+
+    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<VirtualPath>, Halt> {
+        let above = VirtualPath::parse("/r/above", None).unwrap();
+        let actual = permit.actual(&above).clone();
+        if actual == above {
+            let to = VirtualPath::parse("/r/secret", None).unwrap();
+            return Err(Halt::Moved { from: above, to });
+        }
+        let (changes, cost) = (Vec::new(), Cost::default());
+        Ok(Plan {
+            changes,
+            reply: said(job),
+            cost,
+            steps: actual,
+            inverse: None,
+        })
+    }
+
+    fn apply(&self, actual: VirtualPath, permit: WritePermit) -> Result<(), CallError> {
+        let _commit = permit.begin()?;
+        self.0.posted.lock().unwrap().push(actual.to_string());
+        Ok(())
+    }
+}
