@@ -29,8 +29,8 @@ fn writes() -> Vec<(&'static str, Value)> {
             json!({ "path": "f", "edits": [{ "old_text": "old", "new_text": "new" }] }),
         ),
         ("make_directory", json!({ "path": "d/new" })),
-        ("move", json!({ "source": "f", "destination": "g" })),
-        ("copy", json!({ "source": "f", "destination": "h" })),
+        ("move", json!({ "from": "f", "to": "g" })),
+        ("copy", json!({ "from": "f", "to": "h" })),
         ("delete", json!({ "path": "f" })),
         ("delete", json!({ "path": "d" })),
     ]
