@@ -77,6 +77,8 @@ pub enum Step {
         /// Which, one use of each.
         grants: Arc<[GrantId]>,
     },
+    /// A client that may not bring grants brought some; they count for nothing.
+    IgnoredGrants,
     /// A person is asked.
     Asked {
         /// The question; calls that ask the same share it.

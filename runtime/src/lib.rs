@@ -73,6 +73,8 @@ mod permission;
 mod pipeline;
 mod tool;
 
+#[cfg(feature = "mcp")]
+mod gateway;
 mod host;
 mod supervisor;
 mod worker;
@@ -93,6 +95,12 @@ pub use effect::{
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};
+#[cfg(feature = "mcp")]
+pub use gateway::{
+    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Rate, ServeError, Served, Trust,
+};
+#[cfg(feature = "http")]
+pub use gateway::{Endpoint, Http, HttpError, Token};
 pub use host::{BuildError, Runtime, RuntimeBuilder};
 pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use path::{PathError, VirtualPath};

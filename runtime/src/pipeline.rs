@@ -190,6 +190,7 @@ impl Step<Parsed> {
         needs: Vec<Scope>,
         authority: Authority,
         holder: Arc<Holder>,
+        offered: Vec<ScopePattern>,
     ) -> Self {
         let (granted, grant_gates, moved) = (Vec::new(), Vec::new(), Vec::new());
         let way = Way {
@@ -201,6 +202,7 @@ impl Step<Parsed> {
             grant_gates,
             moved,
             outside: Vec::new(),
+            offered,
             tried: Vec::new(),
             rounds: 0,
         };
@@ -264,6 +266,19 @@ impl Step<Waiting> {
             .collect();
         tried.extend_from_slice(&fresh);
         !fresh.is_empty()
+    }
+
+    /// What was granted to this call before it was made, as far as it covers what is asked; and the rest of it.
+    pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
+        let offered = &self.way.offered;
+        let used =
+            |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.covers(need));
+        let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.covers(need));
+        let rest = self.state.asks.iter().filter(|need| !covered(need));
+        (
+            offered.iter().filter(used).cloned().collect(),
+            rest.cloned().collect(),
+        )
     }
 
     /// The refusal for when nobody can be asked.

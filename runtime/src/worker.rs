@@ -5,6 +5,7 @@ mod asking;
 mod blocking;
 mod deadline;
 mod docket;
+mod granted;
 mod inbox;
 mod intake;
 mod jobs;
@@ -21,9 +22,10 @@ use serde_json::Value;
 use crate::artifact::{Artifact, Reader};
 use crate::budget::Budget;
 use crate::call::{Call, CallMeta, Origin};
-use crate::effect::{Outcome, Preview};
+use crate::effect::{ArtifactRef, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
+use crate::path::VirtualPath;
 use crate::pipeline::Mode;
 use crate::policy::{Explanation, Policy};
 use crate::supervisor::{Revoked, SpawnError};
@@ -155,7 +157,7 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit(&self, call: Call) -> Result<Outcome, CallError> {
-        outcome(inbox::submit(&self.shared, call, None, Mode::Apply).await?)
+        outcome(inbox::submit(&self.shared, call, None, Mode::Apply, Vec::new()).await?)
     }
 
     /// Like [`Worker::call`], with arguments of the tool's own type: nothing is turned into JSON and back.
@@ -172,7 +174,16 @@ impl Worker {
             arguments: Value::Null,
             meta: CallMeta::default(),
         };
-        outcome(inbox::submit(&self.shared, call, Some(Box::new(arguments)), Mode::Apply).await?)
+        outcome(
+            inbox::submit(
+                &self.shared,
+                call,
+                Some(Box::new(arguments)),
+                Mode::Apply,
+                Vec::new(),
+            )
+            .await?,
+        )
     }
 
     /// Shows what a mutating call would do. Nothing changes, and nobody is asked if the worker may read the targets.
@@ -188,13 +199,7 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
-        match inbox::submit(&self.shared, call, None, Mode::Preview).await? {
-            Done::Preview(preview) => Ok(preview),
-            Done::Outcome(_) => Err(CallError::new(
-                Code::InvalidArguments,
-                "this tool only reads; call it",
-            )),
-        }
+        preview(inbox::submit(&self.shared, call, None, Mode::Preview, Vec::new()).await?)
     }
 
     /// Starts a worker beneath this one.
@@ -215,6 +220,11 @@ impl Worker {
         self.shared.core.revoke(self.shared.id).await
     }
 
+    /// Returns once this worker has lost its authority.
+    pub async fn revoked(&self) {
+        self.shared.gate().closed().await;
+    }
+
     /// The tools that this worker's policy leaves, ready to hand to a model.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
@@ -228,6 +238,24 @@ impl Worker {
             mutates: entry.mutates,
         };
         allowed.map(info).collect()
+    }
+
+    /// Like [`Worker::tools`], for calls that come with a policy of their own.
+    ///
+    /// # Errors
+    /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
+    pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
+        let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
+        let mut tools = self.tools();
+        tools.retain(|tool| authority.allows_tool(tool.spec.name));
+        Ok(tools)
+    }
+
+    /// Where the directories stand that this worker was given.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<VirtualPath> {
+        let roots = self.shared.holder.roots.iter();
+        roots.map(|root| root.mount().clone()).collect()
     }
 
     /// Says which layer and rule decides on each need of a call, and the smallest grant that would allow it. Nothing
@@ -249,6 +277,15 @@ impl Worker {
         }
     }
 
+    /// The artifacts that this worker and those beneath it made and that are still kept, the newest first.
+    #[must_use]
+    pub fn artifacts(&self) -> Vec<ArtifactRef> {
+        self.shared
+            .core
+            .artifacts
+            .list(Reader::Worker(self.shared.id))
+    }
+
     /// Reads an artifact that this worker or one beneath it made.
     ///
     /// # Errors
@@ -261,11 +298,35 @@ impl Worker {
     }
 }
 
+#[cfg(feature = "mcp")]
+impl Worker {
+    /// Whether a tool of that name changes something.
+    pub(crate) fn mutates(&self, tool: &str) -> bool {
+        let entry = self.shared.core.tools.get(tool);
+        entry.is_some_and(|entry| entry.mutates)
+    }
+
+    /// Audits that a call came with grants that count for nothing.
+    pub(crate) fn note_ignored_grants(&self, call: &Call) {
+        self.shared.ignored_grants(call);
+    }
+}
+
 #[cfg(test)]
 impl Worker {
     /// Kills the actor, as a fault in it would.
     pub(crate) fn kill_actor(&self) {
         self.shared.kill();
+    }
+}
+
+fn preview(done: Done) -> Result<Preview, CallError> {
+    match done {
+        Done::Preview(preview) => Ok(preview),
+        Done::Outcome(_) => Err(CallError::new(
+            Code::InvalidArguments,
+            "this tool only reads; call it",
+        )),
     }
 }
 

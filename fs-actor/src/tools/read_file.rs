@@ -268,9 +268,9 @@ fn is_about_the_file(code: Code) -> bool {
 fn length(content: &Content) -> u64 {
     let length = match content {
         Content::Text(text) => text.as_str().len(),
-        Content::Image { bytes, .. } | Content::Audio { bytes, .. } | Content::Blob { bytes } => {
-            bytes.len()
-        }
+        Content::Image { bytes, .. }
+        | Content::Audio { bytes, .. }
+        | Content::Blob { bytes, .. } => bytes.len(),
         _ => 0,
     };
     u64::try_from(length).unwrap_or(u64::MAX)

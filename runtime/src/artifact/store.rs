@@ -218,6 +218,21 @@ impl ArtifactStore {
         .ok_or_else(absent)
     }
 
+    /// What `reader` may read, the newest first.
+    pub(crate) fn list(&self, reader: Reader) -> Vec<ArtifactRef> {
+        self.with(|shelf| {
+            let mine = shelf.order.values().rev().filter_map(|id| {
+                let set = shelf.sets.get(id).filter(|set| set.is_for(reader))?;
+                Some(
+                    set.parts
+                        .iter()
+                        .map(|(kind, _)| address(&set.tool, *id, *kind)),
+                )
+            });
+            mine.flatten().collect()
+        })
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Shelf) -> T) -> T {
         act(&mut self.shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -233,13 +248,16 @@ impl fmt::Debug for ArtifactStore {
 }
 
 impl Set {
-    fn part(&self, tool: &str, kind: Kind, reader: Reader) -> Option<Bytes> {
-        let may = match reader {
+    fn is_for(&self, reader: Reader) -> bool {
+        match reader {
             Reader::Host => true,
             Reader::Worker(worker) => worker == self.owner || self.lineage.contains(&worker),
-        };
+        }
+    }
+
+    fn part(&self, tool: &str, kind: Kind, reader: Reader) -> Option<Bytes> {
         let (_, bytes) = self.parts.iter().find(|(part, _)| *part == kind)?;
-        (may && self.tool.as_str() == tool).then(|| bytes.clone())
+        (self.is_for(reader) && self.tool.as_str() == tool).then(|| bytes.clone())
     }
 }
 

@@ -11,7 +11,7 @@ const CLOSED: u64 = 1 << 63;
 pub(crate) struct Gate {
     /// The top bit says closed, the rest counts passes that are out.
     state: AtomicU64,
-    idle: Notify,
+    changed: Notify,
 }
 
 /// Held while an effect is under way.
@@ -32,17 +32,28 @@ impl Gate {
 
     /// Closes the gate: no pass is given from now on. Returns whether it was open.
     pub(crate) fn close(&self) -> bool {
-        self.state.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
+        let open = self.state.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0;
+        self.changed.notify_waiters();
+        open
+    }
+
+    /// Returns once the gate is closed.
+    pub(crate) async fn closed(&self) {
+        self.until(|state| state & CLOSED != 0).await;
     }
 
     /// Returns once no pass is out.
     pub(crate) async fn idle(&self) {
+        self.until(|state| state & !CLOSED == 0).await;
+    }
+
+    async fn until(&self, reached: impl Fn(u64) -> bool) {
         loop {
-            let notified = self.idle.notified();
-            if self.state.load(Ordering::SeqCst) & !CLOSED == 0 {
+            let changed = self.changed.notified();
+            if reached(self.state.load(Ordering::SeqCst)) {
                 return;
             }
-            notified.await;
+            changed.await;
         }
     }
 }
@@ -51,7 +62,7 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         let before = self.0.state.fetch_sub(1, Ordering::SeqCst);
         if before == CLOSED | 1 {
-            self.0.idle.notify_waiters();
+            self.0.changed.notify_waiters();
         }
     }
 }

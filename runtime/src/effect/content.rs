@@ -4,6 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::path::VirtualPath;
+
 /// A block of content for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,6 +28,8 @@ pub enum Content {
     },
     /// Other binary content.
     Blob {
+        /// Where it stands, links followed.
+        path: VirtualPath,
         /// Its bytes.
         bytes: Bytes,
     },
@@ -37,7 +41,7 @@ impl Content {
     pub fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.0.len(),
-            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes } => {
+            Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes, .. } => {
                 bytes.len()
             }
         }

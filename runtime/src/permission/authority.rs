@@ -60,6 +60,10 @@ impl GrantAuthority {
         Self { broker }
     }
 
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
     /// The questions that wait for an answer, in the order they were asked.
     pub async fn questions(&self) -> Vec<Question> {
         self.broker.open_questions().await

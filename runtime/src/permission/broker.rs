@@ -199,6 +199,11 @@ impl Drop for Reply {
 pub(crate) struct Broker(ActorRef<Message>);
 
 impl Broker {
+    /// Whether both ways lead to one broker.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.0.get_id() == other.0.get_id()
+    }
+
     /// Starts the broker.
     pub(crate) async fn start(
         config: BrokerConfig,

@@ -23,6 +23,8 @@ pub(super) struct Way {
     pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
     /// Directories that people granted beyond the worker's roots, for this call.
     pub(super) outside: Vec<Arc<Root>>,
+    /// What a person granted to this call alone, before it was made.
+    pub(super) offered: Vec<ScopePattern>,
     /// What live grants were looked through for.
     pub(super) tried: Vec<Scope>,
     pub(super) rounds: u8,

@@ -13,7 +13,7 @@ use crate::path::VirtualPath;
 use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, ladder};
 use crate::pipeline::{Facts, Granted, Step, Waiting, canonical};
 use crate::root::Root;
-use crate::scope::Scope;
+use crate::scope::{Scope, ScopePattern};
 
 /// A question under way; dropping it withdraws the question.
 #[derive(Debug)]
@@ -37,21 +37,41 @@ impl Shared {
 
     /// Looks for live grants that cover what a call must ask for.
     pub(super) fn redeem(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
-        let (shared, needs) = (Arc::clone(self), Arc::<[Scope]>::from(waiting.asks()));
+        let shared = Arc::clone(self);
+        let needs = waiting.asks().to_vec();
+        let (offered, rest) = waiting.offered();
         let task = tokio::spawn(async move {
-            // A broker that is gone has nothing to give.
-            let redeemed = shared
-                .core
-                .broker
-                .redeem(shared.claimant(), Arc::clone(&needs))
-                .await;
+            let redeemed = shared.redeemable(offered, rest.into()).await;
             let granted = match redeemed {
-                Ok(Some(redeemed)) => shared.opened(redeemed, &needs).await.ok(),
-                Ok(None) | Err(_) => None,
+                Some(redeemed) => shared.opened(redeemed, &needs).await.ok(),
+                None => None,
             };
             shared.post(WorkerMsg::Redeemed(id, granted));
         });
         Asking(task.abort_handle())
+    }
+
+    /// What was offered with the call, and live grants for the rest of what it needs.
+    async fn redeemable(&self, offered: Vec<ScopePattern>, rest: Arc<[Scope]>) -> Option<Redeemed> {
+        let live = if rest.is_empty() {
+            None
+        } else {
+            // A broker that is gone has nothing to give.
+            let redeemed = self.core.broker.redeem(self.claimant(), rest).await;
+            redeemed.ok().flatten()
+        };
+        match live {
+            Some(mut redeemed) => {
+                redeemed.patterns.extend(offered);
+                Some(redeemed)
+            }
+            None if offered.is_empty() => None,
+            None => Some(Redeemed {
+                patterns: offered,
+                gates: Vec::new(),
+                ids: Vec::new(),
+            }),
+        }
     }
 
     /// Puts a call to whoever answers, with its preview if it has one.
@@ -78,9 +98,10 @@ impl Shared {
         Ok(Asking(task.abort_handle()))
     }
 
-    /// Opens what was granted beyond the worker's roots; without such a grant nothing is opened.
+    /// Opens what of the needs was granted beyond the worker's roots; without such a grant nothing is opened.
     async fn opened(&self, redeemed: Redeemed, needs: &[Scope]) -> Result<Granted, CallError> {
-        let outside = needs.iter().filter_map(Scope::path);
+        let granted = |need: &&Scope| redeemed.patterns.iter().any(|one| one.covers(need));
+        let outside = needs.iter().filter(granted).filter_map(Scope::path);
         let outside: Vec<VirtualPath> = outside
             .filter(|path| self.holder.roots.find(path).is_none())
             .cloned()

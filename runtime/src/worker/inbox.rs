@@ -19,6 +19,7 @@ use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::pipeline::{Facts, Mode};
+use crate::scope::ScopePattern;
 
 /// How much one worker may have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +147,7 @@ pub(super) async fn submit(
     call: Call,
     typed: Option<Box<dyn Any + Send>>,
     mode: Mode,
+    offered: Vec<ScopePattern>,
 ) -> Result<Done, CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
@@ -180,6 +182,7 @@ pub(super) async fn submit(
         facts: Arc::clone(&facts),
         typed,
         policy,
+        offered,
     };
     let (port, answer) = oneshot::channel();
     let mut waiter = Waiter {

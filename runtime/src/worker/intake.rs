@@ -11,6 +11,7 @@ use crate::call::{Call, Origin};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Parsed, Step};
 use crate::policy::{Authority, Explanation, Policy};
+use crate::scope::ScopePattern;
 use crate::tool::Arguments;
 
 /// A call that nobody looked at yet.
@@ -21,6 +22,8 @@ pub(super) struct Request {
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// A policy for this call alone.
     pub(super) policy: Option<Value>,
+    /// What a person granted to this call alone, before it was made.
+    pub(super) offered: Vec<ScopePattern>,
 }
 
 impl Request {
@@ -30,6 +33,7 @@ impl Request {
             facts,
             typed,
             policy,
+            offered,
         } = self;
         let authority = match policy {
             None => shared.authority.clone(),
@@ -58,6 +62,7 @@ impl Request {
             needs,
             authority,
             Arc::clone(&shared.holder),
+            offered,
         ))
     }
 }
@@ -84,7 +89,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
         .collect())
 }
 
-fn narrowed(
+pub(super) fn narrowed(
     authority: &Authority,
     fragment: &Value,
     origin: Origin,

@@ -10,7 +10,7 @@ use super::actor::WorkerMsg;
 use super::deadline::Armed;
 use super::inbox::{Done, Load, Port};
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
-use crate::call::Origin;
+use crate::call::{Call, Origin};
 use crate::capability::{Gate, Meter, revoked};
 use crate::error::CallError;
 use crate::id::WorkerId;
@@ -168,6 +168,17 @@ impl Shared {
     pub(super) fn refused(&self, facts: &Facts, error: &CallError) {
         let (code, message) = (error.code(), error.message().into());
         let _ = self.audit(facts, AuditStep::Refused { code, message });
+    }
+
+    /// Audits that a call of an untrusted client came with grants; the log counts what it missed.
+    #[cfg(feature = "mcp")]
+    pub(super) fn ignored_grants(&self, call: &Call) {
+        let event = AuditEvent {
+            tool: Some(call.tool.clone()),
+            origin: call.meta.origin,
+            ..self.event(None, AuditStep::IgnoredGrants)
+        };
+        let _ = self.core.audit.record(event);
     }
 
     fn event(&self, facts: Option<&Facts>, step: AuditStep) -> AuditEvent {

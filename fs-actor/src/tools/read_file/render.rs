@@ -91,7 +91,7 @@ pub(super) fn render(
         (media::Kind::Other(guess), _) if !job.binary => Err(not_text(path, length, guess).into()),
         (kind, source) => {
             let bytes = binary(path, length, want.max_bytes, source)?;
-            Ok(whole_binary(job, kind, bytes, file, content))
+            Ok(whole_binary(job, kind, path, bytes, file, content))
         }
     }
 }
@@ -117,6 +117,7 @@ fn binary(path: &VirtualPath, length: u64, room: u64, source: Source) -> Result<
 fn whole_binary(
     job: &Job,
     kind: media::Kind,
+    path: &VirtualPath,
     bytes: Bytes,
     mut file: FileRead,
     content: &mut Vec<Content>,
@@ -135,7 +136,10 @@ fn whole_binary(
             file.mime = Some(mime);
             Content::Audio { bytes, mime }
         }
-        media::Kind::Other(_) | media::Kind::Text => Content::Blob { bytes },
+        media::Kind::Other(_) | media::Kind::Text => Content::Blob {
+            path: path.clone(),
+            bytes,
+        },
     });
     file
 }

@@ -180,6 +180,7 @@ fn pictures_and_sounds_come_as_such_and_other_bytes_only_on_request() {
     assert_eq!(
         only(true),
         Ok(Content::Blob {
+            path: path("/r/f"),
             bytes: Bytes::from_static(b"a\0b")
         })
     );

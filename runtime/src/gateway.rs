@@ -1,0 +1,254 @@
+//! A worker in, an MCP server for it out: requests of both eras become calls, and answers become MCP's own forms.
+//!
+//! One [`Gateway`] serves every protocol revision from 2024-11-05 on: those with an `initialize` handshake, and the
+//! stateless 2026-07-28 with `server/discover`. It holds no permission state: grants come with the call they are for.
+
+mod ask;
+mod call;
+mod convert;
+mod decorate;
+mod door;
+#[cfg(feature = "http")]
+mod endpoint;
+mod handler;
+#[cfg(feature = "http")]
+mod http;
+mod lines;
+mod meta;
+mod pages;
+mod prompts;
+mod rate;
+mod resources;
+#[cfg(feature = "http")]
+mod token;
+mod uri;
+
+use std::sync::Arc;
+
+use rmcp::ServiceExt;
+use rmcp::model::RequestStateCodec;
+use rmcp::service::ServerInitializeError;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::worker::Worker;
+
+use door::{Door, Session};
+pub use door::{OpenError, Opener, Served};
+#[cfg(feature = "http")]
+pub use endpoint::Endpoint;
+#[cfg(feature = "http")]
+pub use http::{Http, HttpError};
+pub use rate::Rate;
+#[cfg(feature = "http")]
+pub use token::Token;
+
+/// What the other end of a connection may send along with its calls.
+///
+/// It is chosen by whoever opens the connection and never read from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trust {
+    /// The other end is the agent framework: it may configure, narrow, and bring what people granted.
+    Host,
+    /// The other end is the agent itself: it may narrow, and whatever it says of grants is passed over.
+    Agent,
+}
+
+impl Trust {
+    /// Whether the other end speaks for people.
+    fn is_host(self) -> bool {
+        self == Self::Host
+    }
+}
+
+/// Who a server is, as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its name, for programs.
+    pub name: String,
+    /// Its name, for people.
+    pub title: String,
+    /// Its version.
+    pub version: String,
+    /// What a model should know before it uses the tools.
+    pub instructions: String,
+}
+
+/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileTools {
+    /// Reads a file.
+    pub read: &'static str,
+    /// Lists a directory.
+    pub list: &'static str,
+}
+
+/// Why a connection ended before it began.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// What it is to be served with could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The handshake failed; the client was told why.
+    #[error("the handshake failed")]
+    Handshake(#[from] Box<ServerInitializeError>),
+}
+
+/// Serves workers over MCP. Cloning it is cheap; each clone made by [`Gateway::session`] is one connection's.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    desk: Arc<Desk>,
+    session: Arc<Session>,
+}
+
+/// What all connections of one gateway share.
+#[derive(Debug)]
+struct Desk {
+    about: About,
+    trust: Trust,
+    door: Door,
+    rate: Rate,
+    files: Option<FileTools>,
+    asking: Asking,
+    /// JSON Schema of what a client may configure.
+    schema: Option<Value>,
+    max_line: usize,
+}
+
+/// What becomes of a call that a person must allow.
+#[derive(Debug)]
+enum Asking {
+    /// The client is told what to ask for, and sends the call again with what was granted.
+    Replay,
+    /// The person behind the client is asked; questions that come back are sealed with this.
+    Client(RequestStateCodec),
+}
+
+/// Puts a gateway together.
+#[derive(Debug)]
+pub struct GatewayBuilder {
+    desk: Desk,
+}
+
+impl Gateway {
+    /// Serves one worker to an agent: every connection speaks to it, and none can widen or configure it.
+    #[must_use]
+    pub fn worker(worker: Worker, about: About) -> GatewayBuilder {
+        GatewayBuilder::new(Door::Worker(worker), Trust::Agent, about)
+    }
+
+    /// Serves whatever `opener` opens: one runtime for clients that configure nothing, and one for each that does.
+    #[must_use]
+    pub fn opening(opener: impl Opener, trust: Trust, about: About) -> GatewayBuilder {
+        GatewayBuilder::new(Door::opening(opener), trust, about)
+    }
+
+    /// The same gateway for one more connection.
+    #[must_use]
+    pub fn session(&self) -> Self {
+        Self {
+            desk: Arc::clone(&self.desk),
+            session: Arc::new(Session::new(&self.desk.rate)),
+        }
+    }
+
+    /// The same gateway for one more request of a transport without connections; all share one rate.
+    #[cfg(feature = "http")]
+    fn request(&self) -> Self {
+        Self {
+            desk: Arc::clone(&self.desk),
+            session: Arc::new(self.session.sibling()),
+        }
+    }
+
+    /// Serves one client over a pair of byte streams, one message a line, until it goes.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the connection never began.
+    pub async fn serve<R, W>(&self, reader: R, writer: W) -> Result<(), ServeError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let gateway = self.session();
+        gateway.served().await?;
+        let lines = lines::Lines::new(reader, writer, self.desk.max_line);
+        match gateway.serve(lines).await {
+            Ok(running) => {
+                // How a connection that had begun ended is the client's affair.
+                let _ = running.waiting().await;
+                Ok(())
+            }
+            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(ServeError::Handshake(Box::new(error))),
+        }
+    }
+}
+
+impl GatewayBuilder {
+    fn new(door: Door, trust: Trust, about: About) -> Self {
+        Self {
+            desk: Desk {
+                about,
+                trust,
+                door,
+                rate: Rate::default(),
+                files: None,
+                asking: Asking::Replay,
+                schema: None,
+                max_line: lines::MAX_LINE,
+            },
+        }
+    }
+
+    /// Sets how many tool calls one connection may make.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.desk.rate = rate;
+        self
+    }
+
+    /// Serves files as `file://` resources, by these tools.
+    #[must_use]
+    pub fn files(mut self, tools: FileTools) -> Self {
+        self.desk.files = Some(tools);
+        self
+    }
+
+    /// Publishes the schema of what a client may configure.
+    #[must_use]
+    pub fn config_schema(mut self, schema: Value) -> Self {
+        self.desk.schema = Some(schema);
+        self
+    }
+
+    /// Asks the person behind a client that can elicit, in place of naming the scopes that the call lacks. It concerns
+    /// connections of trust [`Trust::Host`] alone.
+    ///
+    /// # Errors
+    /// The system's, if it gives no random bits to seal questions with.
+    pub fn ask_client(mut self) -> Result<Self, getrandom::Error> {
+        let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
+        getrandom::fill(&mut key)?;
+        self.desk.asking = Asking::Client(RequestStateCodec::new_unchecked(key));
+        Ok(self)
+    }
+
+    /// Sets the longest message a client may send over a byte stream, in bytes (16 MiB by default).
+    #[must_use]
+    pub fn max_message(mut self, bytes: usize) -> Self {
+        self.desk.max_line = bytes;
+        self
+    }
+
+    /// The gateway.
+    #[must_use]
+    pub fn build(self) -> Gateway {
+        let session = Arc::new(Session::new(&self.desk.rate));
+        Gateway {
+            desk: Arc::new(self.desk),
+            session,
+        }
+    }
+}

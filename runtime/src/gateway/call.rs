@@ -1,0 +1,193 @@
+//! A `tools/call` request in, one call of the connection's worker made, its answer out.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, ProtocolVersion,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value};
+
+use super::ask::{self, Subject};
+use super::convert;
+use super::door::Served;
+use super::meta::Extras;
+use super::{Asking, Gateway};
+use crate::call::{Call, CallMeta};
+use crate::error::{CallError, Code};
+use crate::scope::ScopePattern;
+
+/// One call on its way through the gateway.
+#[derive(Debug)]
+struct Errand {
+    served: Arc<Served>,
+    tool: String,
+    arguments: Value,
+    extras: Extras,
+    /// The client's revision knows blocks that link to resources.
+    links: bool,
+}
+
+impl Gateway {
+    pub(super) async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if let Err(wait) = self.session.bucket.take() {
+            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+            let error =
+                CallError::new(Code::RateLimited, "calls come too fast; wait and try again");
+            return convert::failure(&error.with("retry_after_ms", ms)).map(Into::into);
+        }
+        let mut errand = Errand {
+            extras: Extras::read(&context.meta, self.desk.trust)?,
+            served: self.served().await.map_err(super::handler::not_open)?,
+            tool: request.name.into_owned(),
+            arguments: Value::Object(request.arguments.unwrap_or_else(Map::new)),
+            links: shows_links(&context),
+        };
+        if let Some(state) = request.request_state {
+            match self.answered(&errand, &state, request.input_responses.as_ref())? {
+                Some(granted) => errand.extras.granted.extend(granted),
+                None => return convert::failure(&refused()).map(Into::into),
+            }
+        }
+        tokio::select! {
+            biased;
+            response = self.carried_out(&mut errand, &context) => response,
+            // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
+            () = context.ct.cancelled() => Err(ErrorData::new(
+                ErrorCode::INTERNAL_ERROR,
+                "the call was cancelled",
+                None,
+            )),
+        }
+    }
+
+    /// Makes the call, and once more if the person behind the client allows what it lacks.
+    async fn carried_out(
+        &self,
+        errand: &mut Errand,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let error = match errand.run().await {
+            Ok(result) => return Ok(result.into()),
+            Err(error) => error,
+        };
+        let asks = error.code() == Code::ScopeRequired
+            && errand.extras.granted.is_empty()
+            && errand.served.grants.is_some()
+            && can_elicit(context);
+        let Asking::Client(codec) = &self.desk.asking else {
+            return convert::failure(&error).map(Into::into);
+        };
+        if !asks {
+            return convert::failure(&error).map(Into::into);
+        }
+        let needs = error.requested_scopes();
+        if is_stateless(context) {
+            return match ask::required(codec, errand.subject(), needs) {
+                Some(required) => Ok(required.into()),
+                None => convert::failure(&error).map(Into::into),
+            };
+        }
+        match ask::elicited(context, errand.subject(), needs).await {
+            Some(granted) => {
+                errand.extras.granted = granted;
+                let result = errand.run().await;
+                result
+                    .or_else(|error| convert::failure(&error))
+                    .map(Into::into)
+            }
+            None => convert::failure(&refused()).map(Into::into),
+        }
+    }
+
+    /// What a person granted in answer to a question that this gateway put.
+    fn answered(
+        &self,
+        errand: &Errand,
+        state: &str,
+        responses: Option<&rmcp::model::InputResponses>,
+    ) -> Result<Option<Vec<ScopePattern>>, ErrorData> {
+        match &self.desk.asking {
+            Asking::Client(codec) if self.desk.trust.is_host() => {
+                ask::answered(codec, errand.subject(), state, responses)
+            }
+            _ => {
+                let reason = "no question is open that `requestState` could belong to";
+                Err(ErrorData::invalid_params(reason, None))
+            }
+        }
+    }
+}
+
+impl Errand {
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            worker: self.served.worker.id(),
+            tool: &self.tool,
+            arguments: &self.arguments,
+        }
+    }
+
+    async fn run(&self) -> Result<CallToolResult, CallError> {
+        let Extras {
+            preview,
+            policy,
+            origin,
+            granted,
+            ignored_grants,
+            token,
+        } = self.extras.clone();
+        let call = Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
+            origin,
+            policy,
+            preview_token: token,
+            deadline: None,
+        });
+        let worker = &self.served.worker;
+        if ignored_grants {
+            worker.note_ignored_grants(&call);
+        }
+        let grants = self
+            .served
+            .grants
+            .as_deref()
+            .filter(|_| !granted.is_empty());
+        if preview && worker.mutates(&self.tool) {
+            let preview = match grants {
+                Some(grants) => grants.preview(worker, call, granted).await?,
+                None => worker.submit_preview(call).await?,
+            };
+            return convert::preview(&preview, self.links);
+        }
+        let outcome = match grants {
+            Some(grants) => grants.submit(worker, call, granted).await?,
+            None => worker.submit(call).await?,
+        };
+        convert::outcome(&outcome, self.links)
+    }
+}
+
+fn refused() -> CallError {
+    CallError::new(Code::PermissionDenied, "a person refused this").with("denied_by", "person")
+}
+
+fn shows_links(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
+}
+
+fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
+fn can_elicit(context: &RequestContext<RoleServer>) -> bool {
+    let capabilities = context.client_capabilities();
+    capabilities.is_some_and(|capabilities| capabilities.elicitation.is_some())
+}

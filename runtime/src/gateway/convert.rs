@@ -1,0 +1,210 @@
+//! What a worker offers and answers in, MCP's own types out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::ErrorData;
+use rmcp::model::{
+    Annotations, CallToolResult, ContentBlock, JsonObject, MetaObject, ResourceContents, Role,
+    Tool, ToolAnnotations,
+};
+use serde_json::{Map, Value, json};
+
+use crate::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
+use crate::error::{CallError, Code};
+use crate::worker::ToolInfo;
+
+/// What a failed call's structured content looks like; part of every tool's output schema.
+fn failure_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "What a failed call answers, with `isError`.",
+        "properties": {
+            "code": {"type": "string", "description": "Stable code; branch on it."},
+            "message": {"type": "string", "description": "What to do next."},
+        },
+        "required": ["code", "message"],
+    })
+}
+
+/// A tool as clients list it.
+pub(super) fn tool(info: &ToolInfo) -> Tool {
+    let spec = &info.spec;
+    let mut tool = Tool::new(spec.name, spec.description, object(input_schema(info)));
+    tool.title = Some(spec.title.to_owned());
+    tool.output_schema = Some(object(output_schema(info)).into());
+    tool.annotations = Some(ToolAnnotations::from_raw(
+        Some(spec.title.to_owned()),
+        Some(!info.mutates),
+        Some(spec.destructive),
+        Some(spec.idempotent || !info.mutates),
+        Some(spec.open_world),
+    ));
+    let mut meta = Map::new();
+    if info.mutates {
+        meta.insert("preview".into(), true.into());
+    }
+    if !spec.intent.is_empty() {
+        meta.insert("intentTemplate".into(), spec.intent.into());
+    }
+    meta.insert("scopes".into(), spec.scopes.into());
+    tool.with_meta(MetaObject(meta))
+}
+
+fn input_schema(info: &ToolInfo) -> Value {
+    let mut schema = info.input_schema.clone();
+    portable(&mut schema);
+    if let Value::Object(map) = &mut schema {
+        // MCP wants an object at the root, and a tool without arguments still takes one.
+        map.entry("type").or_insert_with(|| "object".into());
+        map.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
+/// The tool's own schema or a failure: a client that checks failures against the schema, as some do, accepts both.
+fn output_schema(info: &ToolInfo) -> Value {
+    let mut success = info.output_schema.clone();
+    portable(&mut success);
+    let defs = success.as_object_mut().and_then(|map| map.remove("$defs"));
+    let mut schema = json!({"type": "object", "anyOf": [success, failure_schema()]});
+    if let (Some(defs), Some(map)) = (defs, schema.as_object_mut()) {
+        map.insert("$defs".into(), defs);
+    }
+    schema
+}
+
+/// Leaves out what validators of other dialects stumble over: the dialect's name and formats no dialect defines.
+fn portable(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.remove("$schema");
+            let rust = |format: &str| {
+                format.starts_with("uint") || format.starts_with("int") || format == "double"
+            };
+            if map.get("format").and_then(Value::as_str).is_some_and(rust) {
+                map.remove("format");
+            }
+            map.values_mut().for_each(portable);
+        }
+        Value::Array(items) => items.iter_mut().for_each(portable),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn object(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// What a finished call answers.
+pub(super) fn outcome(outcome: &Outcome, links: bool) -> Result<CallToolResult, CallError> {
+    result(&outcome.reply, &outcome.artifacts, links)
+}
+
+/// What a preview answers: the same, and the marks of a preview.
+pub(super) fn preview(preview: &Preview, links: bool) -> Result<CallToolResult, CallError> {
+    let mut result = result(&preview.reply, &preview.artifacts, links)?;
+    let meta = result.meta.get_or_insert_default();
+    meta.0.insert("preview".into(), true.into());
+    meta.0
+        .insert("preview_token".into(), preview.token.to_string().into());
+    Ok(result)
+}
+
+fn result(
+    reply: &Reply,
+    artifacts: &[ArtifactRef],
+    links: bool,
+) -> Result<CallToolResult, CallError> {
+    let mut blocks: Vec<_> = reply.content.iter().map(block).collect();
+    if links {
+        blocks.extend(artifacts.iter().map(link));
+    }
+    let output = reply.output.to_json();
+    let output = output.map_err(|error| {
+        CallError::new(
+            Code::Internal,
+            format!("the tool's output is no JSON: {error}"),
+        )
+    })?;
+    let mut result = CallToolResult::success(blocks);
+    result.structured_content = Some(output);
+    Ok(result)
+}
+
+fn block(content: &Content) -> ContentBlock {
+    match content {
+        Content::Text(text) => ContentBlock::text(text.as_str()),
+        Content::Image { bytes, mime } => ContentBlock::image(STANDARD.encode(bytes), *mime),
+        Content::Audio { bytes, mime } => ContentBlock::audio(STANDARD.encode(bytes), *mime),
+        Content::Blob { path, bytes } => ContentBlock::resource(
+            ResourceContents::blob(STANDARD.encode(bytes), super::uri::of_file(path))
+                .with_mime_type("application/octet-stream"),
+        ),
+    }
+}
+
+/// An artifact as people's clients show it; models have no use for it.
+fn link(artifact: &ArtifactRef) -> ContentBlock {
+    ContentBlock::resource_link(super::resources::artifact(artifact))
+}
+
+/// For people, not for models.
+pub(super) fn for_people() -> Annotations {
+    Annotations::default()
+        .with_audience(vec![Role::User])
+        .with_priority(0.5)
+}
+
+/// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.
+pub(super) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
+    match error.code() {
+        Code::PolicyExpansion | Code::PolicyInvalid | Code::UnknownTool => {
+            return Err(request_error(error));
+        }
+        _ => {}
+    }
+    let mut structured = Map::new();
+    structured.insert("code".into(), error.code().as_str().into());
+    structured.insert("message".into(), error.message().into());
+    for (key, value) in error.details() {
+        structured
+            .entry(key.as_str())
+            .or_insert_with(|| value.clone());
+    }
+    if let Some(ms) = error
+        .details()
+        .get("retry_after_ms")
+        .and_then(Value::as_u64)
+    {
+        structured.insert("retryAfter".into(), ms.div_ceil(1000).into());
+    }
+    let mut meta = Map::new();
+    if !error.requested_scopes().is_empty() {
+        let scopes: Vec<_> = error
+            .requested_scopes()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        meta.insert("requested_scopes".into(), scopes.into());
+    }
+    if error.code() == Code::PermissionDenied {
+        let by = error.details().get("denied_by").cloned();
+        meta.insert("denied_by".into(), by.unwrap_or_else(|| "policy".into()));
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);
+    result.structured_content = Some(Value::Object(structured));
+    Ok(result.with_meta((!meta.is_empty()).then_some(MetaObject(meta))))
+}
+
+/// A failure as an error of the protocol.
+pub(super) fn request_error(error: &CallError) -> ErrorData {
+    let mut data = error.details().clone();
+    data.insert("code".into(), error.code().as_str().into());
+    if matches!(error.code(), Code::PolicyExpansion | Code::PolicyInvalid) {
+        data.insert("layer".into(), "call".into());
+    }
+    ErrorData::invalid_params(error.message().to_owned(), Some(Value::Object(data)))
+}

@@ -1,0 +1,231 @@
+//! A configuration in, the worker that a connection speaks to out.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::rate::{Bucket, Rate};
+use super::{Desk, Gateway};
+use crate::host::{BuildError, Runtime};
+use crate::permission::GrantAuthority;
+use crate::policy::PolicyError;
+use crate::supervisor::SpawnError;
+use crate::worker::{Worker, WorkerSpec};
+
+/// Why there is nothing to serve a connection with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// What the client configures cannot be used.
+    #[error(transparent)]
+    Configuration(#[from] PolicyError),
+    /// The client may not configure.
+    #[error("this connection may not configure the server")]
+    NotTrusted,
+    /// The runtime was not built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The worker was not started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+/// What a connection is served with; it lives as long as the connection.
+#[derive(Debug)]
+pub struct Served {
+    /// Ends its workers when it goes.
+    pub runtime: Option<Runtime>,
+    /// Carries out the calls.
+    pub worker: Worker,
+    /// Carries out calls that a trusted client says people allowed.
+    pub grants: Option<Arc<GrantAuthority>>,
+    /// The worker is this connection's alone and ends with it.
+    pub own: bool,
+}
+
+impl Served {
+    /// A worker that somebody else owns.
+    fn of(worker: &Worker) -> Self {
+        Self {
+            runtime: None,
+            worker: worker.clone(),
+            grants: None,
+            own: false,
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.own
+            && let Ok(tokio) = tokio::runtime::Handle::try_current()
+        {
+            let worker = self.worker.clone();
+            tokio.spawn(async move { worker.revoke().await });
+        }
+    }
+}
+
+/// Opens what connections are served with.
+pub trait Opener: Send + Sync + 'static {
+    /// Opens what a client that sends `configuration` is served with; without one, what clients that send none share.
+    fn open(
+        &self,
+        configuration: Option<Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>>;
+}
+
+/// Who connections speak to.
+pub(super) enum Door {
+    /// One worker that somebody else owns.
+    Worker(Worker),
+    /// What is opened when it is needed.
+    Opening {
+        opener: Box<dyn Opener>,
+        shared: OnceCell<Arc<Served>>,
+    },
+}
+
+impl Door {
+    pub(super) fn opening(opener: impl Opener) -> Self {
+        Self::Opening {
+            opener: Box::new(opener),
+            shared: OnceCell::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(worker) => f.debug_tuple("Worker").field(worker).finish(),
+            Self::Opening { shared, .. } => f.debug_tuple("Opening").field(shared).finish(),
+        }
+    }
+}
+
+/// What one connection has of its own.
+#[derive(Debug)]
+pub(super) struct Session {
+    served: OnceLock<Arc<Served>>,
+    pub(super) bucket: Arc<Bucket>,
+}
+
+impl Session {
+    pub(super) fn new(rate: &Rate) -> Self {
+        Self {
+            served: OnceLock::new(),
+            bucket: Arc::new(Bucket::new(rate)),
+        }
+    }
+
+    /// One that counts its calls along with this one's.
+    #[cfg(feature = "http")]
+    pub(super) fn sibling(&self) -> Self {
+        Self {
+            served: OnceLock::new(),
+            bucket: Arc::clone(&self.bucket),
+        }
+    }
+}
+
+impl Desk {
+    /// What clients share that configure nothing.
+    async fn shared(&self) -> Result<Arc<Served>, OpenError> {
+        match &self.door {
+            Door::Worker(worker) => Ok(Arc::new(Served::of(worker))),
+            Door::Opening { opener, shared } => {
+                let open = || async { opener.open(None).await.map(Arc::new) };
+                shared.get_or_try_init(open).await.cloned()
+            }
+        }
+    }
+}
+
+impl Gateway {
+    /// What this connection is served with.
+    pub(super) async fn served(&self) -> Result<Arc<Served>, OpenError> {
+        match self.session.served.get() {
+            Some(served) => Ok(Arc::clone(served)),
+            None => self.desk.shared().await,
+        }
+    }
+
+    /// Begins a connection with a handshake: it gets a worker of its own, and its own runtime if it configures one.
+    pub(super) async fn begin(
+        &self,
+        client: &str,
+        configuration: Option<Value>,
+    ) -> Result<(), OpenError> {
+        let served = match (&self.desk.door, configuration) {
+            (_, Some(_)) if self.desk.trust != super::Trust::Host => {
+                return Err(OpenError::NotTrusted);
+            }
+            (Door::Worker(_), Some(_)) => return Err(OpenError::NotTrusted),
+            (Door::Worker(_), None) => return Ok(()),
+            (Door::Opening { opener, .. }, Some(configuration)) => {
+                opener.open(Some(configuration)).await?
+            }
+            (Door::Opening { .. }, None) => own(&*self.desk.shared().await?, client).await?,
+        };
+        // A second handshake on one connection is refused before it comes here.
+        let _ = self.session.served.set(Arc::new(served));
+        Ok(())
+    }
+
+    /// What this connection is served with, if that is open already.
+    pub(super) fn served_now(&self) -> Option<Arc<Served>> {
+        match (self.session.served.get(), &self.desk.door) {
+            (Some(served), _) => Some(Arc::clone(served)),
+            (None, Door::Worker(worker)) => Some(Arc::new(Served::of(worker))),
+            (None, Door::Opening { shared, .. }) => shared.get().cloned(),
+        }
+    }
+
+    /// Whether this connection had its handshake.
+    pub(super) fn has_begun(&self) -> bool {
+        self.session.served.get().is_some()
+    }
+}
+
+/// A worker for one connection, under the configuration that is shared.
+async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
+    let Some(runtime) = &shared.runtime else {
+        return Ok(Served {
+            runtime: None,
+            worker: shared.worker.clone(),
+            grants: shared.grants.clone(),
+            own: false,
+        });
+    };
+    let spec = WorkerSpec::new(visible(client)).policy(crate::policy::Policy::new());
+    Ok(Served {
+        runtime: Some(runtime.clone()),
+        worker: runtime.spawn(spec).await?,
+        grants: shared.grants.clone(),
+        own: true,
+    })
+}
+
+/// A name for a worker out of what a client calls itself.
+pub(super) fn visible(client: &str) -> String {
+    let name: String = crate::escape(client)
+        .chars()
+        .map(|c| {
+            if c == '/' || c.is_whitespace() {
+                '-'
+            } else {
+                c
+            }
+        })
+        .take(64)
+        .collect();
+    if name.is_empty() {
+        "client".to_owned()
+    } else {
+        name
+    }
+}

@@ -1,0 +1,251 @@
+//! MCP's requests in, each handed to the part of the gateway that answers it.
+
+use std::collections::BTreeMap;
+
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
+
+use super::door::OpenError;
+use super::meta::{Extras, PREFIX};
+use super::{Gateway, convert, pages, prompts};
+use crate::policy::PolicyError;
+
+/// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
+const METHODS: &[&str] = &[
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "logging/setLevel",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
+
+impl ServerHandler for Gateway {
+    fn get_info(&self) -> ServerConfig {
+        let about = &self.desk.about;
+        let mut info = InitializeResult::new(self.capabilities(false));
+        info.server_info = Implementation::new(about.name.clone(), about.version.clone())
+            .with_title(about.title.clone());
+        info.instructions = Some(about.instructions.clone());
+        let mut meta = Map::new();
+        if let Some(schema) = &self.desk.schema {
+            meta.insert("configSchema".into(), schema.clone());
+        }
+        info.meta = (!meta.is_empty()).then_some(MetaObject(meta));
+        info
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        if self.has_begun() {
+            let reason = "this connection had its handshake already";
+            return Err(ErrorData::invalid_request(reason, None));
+        }
+        let mut info = self.negotiate_initialize(&request)?;
+        let experimental = request.capabilities.experimental.as_ref();
+        let speaks = |key: &str| experimental.is_some_and(|keys| keys.contains_key(key));
+        info.capabilities = self.capabilities(speaks("policy") || speaks("configuration"));
+        let configuration = experimental
+            .and_then(|keys| keys.get("configuration"))
+            .map(|configuration| Value::Object(configuration.clone()));
+        self.begin(&request.client_info.name, configuration)
+            .await
+            .map_err(not_open)?;
+        // The version is the one agreed on, so that what follows does not take the client at its wish.
+        let mut peer = request;
+        peer.protocol_version = info.protocol_version.clone();
+        context.peer.set_peer_info(peer);
+        Ok(info)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        let worker = &self.served().await.map_err(not_open)?.worker;
+        let tools = match extras.policy {
+            None => worker.tools(),
+            Some(policy) => worker
+                .tools_under(&policy, extras.origin)
+                .map_err(|error| convert::request_error(&error))?,
+        };
+        let (tools, next) =
+            pages::page(tools.iter().map(convert::tool).collect(), request.as_ref())?;
+        let mut result = ListToolsResult::with_all_items(tools)
+            .with_ttl_ms(0)
+            .with_cache_scope(CacheScope::Private);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let served = self.served_now()?;
+        let tools = served.worker.tools();
+        tools
+            .iter()
+            .find(|tool| tool.spec.name == name)
+            .map(convert::tool)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.call(request, context).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.resources(request).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.resource_templates(request.as_ref())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        self.resource(&request.uri, extras).await.map(Into::into)
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let (prompts, next) = pages::page(prompts::list(), request.as_ref())?;
+        let mut result = ListPromptsResult::with_all_items(prompts)
+            .with_ttl_ms(0)
+            .with_cache_scope(CacheScope::Private);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.completed(&request).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if METHODS.contains(&method.as_str()) {
+            let reason = format!("the parameters do not fit `{method}`");
+            return Err(ErrorData::invalid_params(reason, None));
+        }
+        let reason = format!("there is no method `{}`", crate::escape(&method));
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None))
+    }
+}
+
+impl Gateway {
+    /// What this server can do. `literal` is for clients of the proposals' own dialect, which expect a plain `true`
+    /// where MCP's types demand an object.
+    fn capabilities(&self, literal: bool) -> ServerCapabilities {
+        let object = |value: Value| match value {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        };
+        let policy = if literal {
+            json!({"enabled": true, "literal": true})
+        } else {
+            json!({"enabled": true})
+        };
+        let mut experimental = BTreeMap::from([("policy".to_owned(), object(policy))]);
+        if self.desk.trust.is_host() && self.desk.schema.is_some() {
+            experimental.insert("configuration".into(), Map::new());
+        }
+        let extensions = ["policy", "preview", "scopes"];
+        let extensions = extensions
+            .iter()
+            .map(|name| (format!("{PREFIX}{name}"), Map::new()));
+        ServerCapabilities::builder()
+            .enable_experimental_with(experimental)
+            .enable_extensions_with(extensions.collect())
+            .enable_completions()
+            .enable_prompts()
+            .enable_resources()
+            .enable_tools()
+            .build()
+    }
+}
+
+/// Why a connection gets nothing, as an error of the protocol.
+pub(super) fn not_open(error: OpenError) -> ErrorData {
+    match error {
+        OpenError::Configuration(error) => configuration(&error),
+        OpenError::NotTrusted => {
+            let data = json!({
+                "kind": "policy_scope", "code": "PERMISSION_DENIED",
+                "field": "/capabilities/experimental/configuration",
+            });
+            ErrorData::invalid_params(OpenError::NotTrusted.to_string(), Some(data))
+        }
+        // The client chose the directories, so it is told which of them cannot be served.
+        error @ (OpenError::Build(_) | OpenError::Spawn(_)) => {
+            let data = json!({"kind": "policy_invalid", "code": "POLICY_INVALID"});
+            ErrorData::invalid_params(error.to_string(), Some(data))
+        }
+    }
+}
+
+fn configuration(error: &PolicyError) -> ErrorData {
+    let error = crate::error::CallError::from(error.clone());
+    let mut error = convert::request_error(&error);
+    if let Some(Value::Object(data)) = &mut error.data {
+        data.insert("layer".into(), "initialize".into());
+    }
+    error
+}

@@ -1,0 +1,178 @@
+//! A request's `_meta` in, what the client adds to its call out; anything that cannot be read is an error.
+
+use rmcp::ErrorData;
+use rmcp::model::RequestMetaObject;
+use serde_json::Value;
+
+use super::Trust;
+use crate::call::Origin;
+use crate::effect::PreviewToken;
+use crate::scope::ScopePattern;
+
+/// What stands before each key in its prefixed form, for clients that keep to MCP's advice on `_meta` keys.
+pub(super) const PREFIX: &str = "dev.bailiwick/";
+
+/// What a client adds to a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Extras {
+    /// Show what would be done; do nothing.
+    pub(super) preview: bool,
+    /// One more policy layer for this call.
+    pub(super) policy: Option<Value>,
+    /// Who wrote that policy.
+    pub(super) origin: Origin,
+    /// What a person granted to this call.
+    pub(super) granted: Vec<ScopePattern>,
+    /// Grants came and were not heeded, since this client may not bring any.
+    pub(super) ignored_grants: bool,
+    /// The preview that this call carries out.
+    pub(super) token: Option<PreviewToken>,
+}
+
+impl Extras {
+    /// Reads the keys bare or behind [`PREFIX`]. Of a client without trust only what narrows counts.
+    pub(super) fn read(meta: &RequestMetaObject, trust: Trust) -> Result<Self, ErrorData> {
+        let mut extras = Self::default();
+        if let Some(value) = get(meta, "preview")? {
+            extras.preview = value
+                .as_bool()
+                .ok_or_else(|| invalid("preview", "must be true or false"))?;
+        }
+        if let Some(value) = get(meta, "policy")? {
+            if !value.is_object() {
+                return Err(invalid("policy", "must be an object"));
+            }
+            extras.policy = Some(value.clone());
+        }
+        if let Some(value) = get(meta, "policy_origin")? {
+            let written = match value.as_str() {
+                Some("human") => Origin::Human,
+                Some("llm") => Origin::Model,
+                _ => return Err(invalid("policy_origin", "must be `human` or `llm`")),
+            };
+            if trust == Trust::Host {
+                extras.origin = written;
+            }
+        }
+        if let Some(value) = get(meta, "granted_scopes")? {
+            let granted = patterns(value)?;
+            match trust {
+                Trust::Host => extras.granted = granted,
+                Trust::Agent => extras.ignored_grants = true,
+            }
+        }
+        if let Some(value) = get(meta, "preview_token")? {
+            let token = value.as_str().and_then(|text| text.parse().ok());
+            let token = token.ok_or_else(|| invalid("preview_token", "is no token of a preview"));
+            extras.token = Some(token?);
+        }
+        Ok(extras)
+    }
+}
+
+/// The value of a key, bare or prefixed; `null` is absence.
+fn get<'a>(meta: &'a RequestMetaObject, key: &str) -> Result<Option<&'a Value>, ErrorData> {
+    let present = |name: &str| meta.get(name).filter(|value| !value.is_null());
+    match (present(key), present(&format!("{PREFIX}{key}"))) {
+        (Some(bare), Some(prefixed)) if bare != prefixed => Err(invalid(
+            key,
+            "is there twice, bare and prefixed, with two values",
+        )),
+        (bare, prefixed) => Ok(bare.or(prefixed)),
+    }
+}
+
+fn patterns(value: &Value) -> Result<Vec<ScopePattern>, ErrorData> {
+    let wrong = || invalid("granted_scopes", "must be an array of strings");
+    let items = value.as_array().ok_or_else(wrong)?;
+    let mut patterns = Vec::with_capacity(items.len());
+    for item in items {
+        let text = item.as_str().ok_or_else(wrong)?;
+        match text.parse() {
+            Ok(pattern) => patterns.push(pattern),
+            // A grant that cannot be understood grants nothing; the call is judged by the others.
+            Err(error) => {
+                tracing::warn!(scope = %crate::escape(text), %error, "a granted scope is none");
+            }
+        }
+    }
+    Ok(patterns)
+}
+
+fn invalid(key: &str, reason: &str) -> ErrorData {
+    let data = serde_json::json!({
+        "kind": "invalid_meta", "code": "INVALID_ARGUMENTS", "field": format!("/_meta/{key}"),
+    });
+    ErrorData::invalid_params(format!("_meta.{key} {reason}"), Some(data))
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::MetaObject;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(meta: Value, trust: Trust) -> Result<Extras, ErrorData> {
+        let Value::Object(map) = meta else { panic!() };
+        Extras::read(&RequestMetaObject(MetaObject(map)), trust)
+    }
+
+    #[test]
+    fn keys_are_read_bare_and_prefixed() {
+        for prefix in ["", PREFIX] {
+            let meta = json!({
+                format!("{prefix}preview"): true,
+                format!("{prefix}policy"): {"read_only": true},
+                format!("{prefix}policy_origin"): "human",
+                format!("{prefix}granted_scopes"): ["write:file:/a"],
+            });
+            let extras = read(meta, Trust::Host).unwrap();
+            assert!(extras.preview);
+            assert_eq!(extras.policy, Some(json!({"read_only": true})));
+            assert_eq!(extras.origin, Origin::Human);
+            assert_eq!(extras.granted, ["write:file:/a".parse().unwrap()]);
+        }
+        let nulls = json!({"preview": null, "policy": null, "granted_scopes": null});
+        assert_eq!(read(nulls, Trust::Host).unwrap(), Extras::default());
+    }
+
+    #[test]
+    fn an_agent_narrows_and_never_widens() {
+        let meta = json!({
+            "policy": {"read_only": true}, "policy_origin": "human", "granted_scopes": ["*"],
+        });
+        let extras = read(meta, Trust::Agent).unwrap();
+        assert!(extras.policy.is_some());
+        assert_eq!(extras.origin, Origin::Model);
+        assert!(extras.granted.is_empty() && extras.ignored_grants);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_that_names_it() {
+        for (meta, field) in [
+            (json!({"preview": "true"}), "/_meta/preview"),
+            (json!({"policy": "none"}), "/_meta/policy"),
+            (json!({"policy_origin": "admin"}), "/_meta/policy_origin"),
+            (json!({"granted_scopes": "*"}), "/_meta/granted_scopes"),
+            (json!({"granted_scopes": [1]}), "/_meta/granted_scopes"),
+            (json!({"preview_token": "x"}), "/_meta/preview_token"),
+            (
+                json!({"preview": true, "dev.bailiwick/preview": false}),
+                "/_meta/preview",
+            ),
+        ] {
+            let error = read(meta, Trust::Host).unwrap_err();
+            assert_eq!(error.data.unwrap()["field"], field);
+        }
+    }
+
+    #[test]
+    fn a_grant_that_is_no_scope_grants_nothing() {
+        let extras = read(
+            json!({"granted_scopes": ["write:file:../x", "read:file:/a"]}),
+            Trust::Host,
+        );
+        assert_eq!(extras.unwrap().granted, ["read:file:/a".parse().unwrap()]);
+    }
+}

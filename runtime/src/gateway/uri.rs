@@ -1,0 +1,77 @@
+//! A virtual path in, its `file://` address out; and back.
+
+use crate::path::VirtualPath;
+
+const SCHEME: &str = "file://";
+
+/// The address of a file or directory.
+pub(super) fn of_file(path: &VirtualPath) -> String {
+    let mut uri = String::from(SCHEME);
+    for byte in path.as_str().bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(byte));
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+/// The path that a `file://` address names; none if it is no such address, or names another host.
+pub(super) fn path(uri: &str) -> Option<VirtualPath> {
+    let rest = uri.strip_prefix(SCHEME)?;
+    let rest = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !rest.starts_with('/') || rest.contains(['?', '#']) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(rest.len());
+    let mut input = rest.bytes();
+    while let Some(byte) = input.next() {
+        bytes.push(match byte {
+            b'%' => hex(input.next()?)? << 4 | hex(input.next()?)?,
+            byte => byte,
+        });
+    }
+    VirtualPath::parse(&String::from_utf8(bytes).ok()?, None).ok()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    u8::try_from(char::from(digit).to_digit(16)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_path_on_this_host() {
+        for (uri, expected) in [
+            ("file:///r/a%20b", Some("/r/a b")),
+            ("file://localhost/r", Some("/r")),
+            ("file:///r/../s", Some("/s")),
+            ("file://elsewhere/r", None),
+            ("file:///r?x", None),
+            ("file:///r%zz", None),
+            ("file:///r%f", None),
+            ("file:///%ff", None),
+            ("https://r/a", None),
+            ("r/a", None),
+        ] {
+            let found = path(uri);
+            assert_eq!(found.as_ref().map(VirtualPath::as_str), expected, "{uri}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(crate::cases::config())]
+        #[test]
+        fn every_path_comes_back_from_its_address(name in "[^/\\x00]{1,12}") {
+            if let Ok(there) = VirtualPath::parse(&format!("/r/{name}"), None) {
+                prop_assert_eq!(path(&of_file(&there)), Some(there));
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A call with what a person granted to it alone in, its answer out; nothing of the grant is kept.
+
+use super::{Worker, inbox, outcome, preview};
+use crate::call::Call;
+use crate::effect::{Outcome, Preview};
+use crate::error::{CallError, Code};
+use crate::permission::GrantAuthority;
+use crate::pipeline::Mode;
+use crate::scope::ScopePattern;
+
+impl GrantAuthority {
+    /// Makes `worker` carry out a call that a person has allowed: `granted` counts for this call alone, and nobody is
+    /// asked about what it covers. It never beats a deny, a protected name or the worker's own policy.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit`]; `PERMISSION_DENIED` for a worker of another runtime.
+    pub async fn submit(
+        &self,
+        worker: &Worker,
+        call: Call,
+        granted: Vec<ScopePattern>,
+    ) -> Result<Outcome, CallError> {
+        self.speaks_for(worker)?;
+        outcome(inbox::submit(&worker.shared, call, None, Mode::Apply, granted).await?)
+    }
+
+    /// Shows what such a call would do; `granted` counts for this preview alone.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit_preview`]; `PERMISSION_DENIED` for a worker of another runtime.
+    pub async fn preview(
+        &self,
+        worker: &Worker,
+        call: Call,
+        granted: Vec<ScopePattern>,
+    ) -> Result<Preview, CallError> {
+        self.speaks_for(worker)?;
+        preview(inbox::submit(&worker.shared, call, None, Mode::Preview, granted).await?)
+    }
+
+    fn speaks_for(&self, worker: &Worker) -> Result<(), CallError> {
+        if worker.shared.core.broker.is(self.broker()) {
+            return Ok(());
+        }
+        let message = "this authority speaks for the workers of another runtime";
+        Err(CallError::new(Code::PermissionDenied, message))
+    }
+}
