@@ -1,0 +1,256 @@
+//! Calls: answers, previews, policies and grants as they stand on the wire.
+
+use bailiwick::{Rate, Trust};
+use serde_json::{Value, json};
+
+use crate::support::{Client, World};
+
+async fn greeted(world: &World, trust: Trust) -> Client {
+    let mut client = world.client(trust);
+    client.greet("2025-11-25", json!({})).await;
+    client
+}
+
+fn code(answer: &Value) -> &str {
+    answer["result"]["structuredContent"]["code"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[tokio::test]
+async fn a_preview_answers_what_the_call_will_and_changes_nothing() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]});
+    let before = std::fs::metadata(world.host("r/a.txt"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    let mut preview = client
+        .call("edit_file", edit.clone(), json!({"preview": true}))
+        .await;
+    assert_eq!(preview["result"]["_meta"]["preview"], true, "{preview}");
+    assert_eq!(
+        std::fs::metadata(world.host("r/a.txt"))
+            .unwrap()
+            .modified()
+            .unwrap(),
+        before
+    );
+    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+    let token = preview["result"]["_meta"]["preview_token"].take();
+
+    let mut done = client
+        .call("edit_file", edit.clone(), json!({"preview_token": token}))
+        .await;
+    assert_eq!(world.text("r/a.txt"), "one\n2\nthree\n");
+    assert!(done["result"]["_meta"].get("preview").is_none());
+    let same = ["structuredContent", "isError"];
+    for key in same {
+        assert_eq!(preview["result"][key], done["result"][key], "{key}");
+    }
+    assert_eq!(
+        preview["result"]["content"][0],
+        done["result"]["content"][0]
+    );
+
+    let stale = client
+        .call("edit_file", edit, json!({"preview_token": token}))
+        .await;
+    assert!(
+        ["STALE_PREVIEW", "NO_MATCH"].contains(&code(&stale)),
+        "{stale}"
+    );
+    let links = done["result"]["content"]
+        .as_array_mut()
+        .unwrap()
+        .split_off(1);
+    assert!(!links.is_empty());
+    for link in links {
+        assert_eq!(
+            (&link["type"], &link["annotations"]["audience"]),
+            (&json!("resource_link"), &json!(["user"]))
+        );
+        let read = client
+            .ask("resources/read", json!({"uri": link["uri"]}))
+            .await;
+        assert_eq!(
+            read["result"]["contents"][0]["mimeType"], link["mimeType"],
+            "{read}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_lies_outside_is_asked_for_by_scope_and_done_when_replayed_with_it() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let path = world.host("outside/new");
+    let path = path.to_str().unwrap();
+    let write = json!({"path": path, "content": "x"});
+    let refused = client.call("write_file", write.clone(), json!({})).await;
+    assert_eq!(code(&refused), "SCOPE_REQUIRED");
+    assert_eq!(refused["result"]["isError"], true);
+    let scopes = refused["result"]["_meta"]["requested_scopes"].clone();
+    assert_eq!(scopes, json!([format!("write:file:{path}")]));
+    assert!(!world.host("outside/new").exists());
+
+    let other = client
+        .call(
+            "write_file",
+            write.clone(),
+            json!({"granted_scopes": ["write:file:/elsewhere"]}),
+        )
+        .await;
+    assert_eq!(other["result"]["_meta"]["requested_scopes"], scopes);
+    let preview = client
+        .call(
+            "write_file",
+            write.clone(),
+            json!({"granted_scopes": scopes, "preview": true}),
+        )
+        .await;
+    assert_eq!(preview["result"]["_meta"]["preview"], true, "{preview}");
+    assert!(!world.host("outside/new").exists());
+    let done = client
+        .call(
+            "write_file",
+            write.clone(),
+            json!({"granted_scopes": scopes}),
+        )
+        .await;
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    assert_eq!(world.text("outside/new"), "x");
+    let again = client
+        .call(
+            "write_file",
+            json!({"path": path, "content": "y", "mode": "overwrite"}),
+            json!({}),
+        )
+        .await;
+    assert_eq!(code(&again), "SCOPE_REQUIRED", "nothing of a grant is kept");
+}
+
+#[tokio::test]
+async fn an_agent_brings_no_grants_and_a_deny_is_never_asked_for() {
+    let world = World::new();
+    let mut agent = greeted(&world, Trust::Agent).await;
+    let path = world.host("outside/new");
+    let write = json!({"path": path.to_str().unwrap(), "content": "x"});
+    let refused = agent
+        .call("write_file", write, json!({"granted_scopes": ["*"]}))
+        .await;
+    assert_eq!(refused["result"]["isError"], true);
+    assert!(!world.host("outside/new").exists());
+
+    let mut host = greeted(&world, Trust::Host).await;
+    let secret = json!({"path": "/r/secret/key"});
+    let denied = host
+        .call("read_file", secret, json!({"granted_scopes": ["*"]}))
+        .await;
+    assert_eq!(denied["result"]["isError"], true);
+    assert!(
+        denied["result"]["_meta"].get("requested_scopes").is_none(),
+        "{denied}"
+    );
+    assert!(!denied.to_string().contains("hidden"));
+}
+
+#[tokio::test]
+async fn a_policy_narrows_one_call_and_an_expansion_is_an_error_before_any_effect() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let write = json!({"path": "/r/b", "content": "x"});
+    let narrowed = client
+        .call(
+            "write_file",
+            write.clone(),
+            json!({"policy": {"read_only": true}}),
+        )
+        .await;
+    assert_eq!(code(&narrowed), "PERMISSION_DENIED");
+    assert_eq!(narrowed["result"]["_meta"]["denied_by"], "policy");
+    let refused = client
+        .call(
+            "write_file",
+            write.clone(),
+            json!({"policy": {"roots": [{"path": "/etc"}]}}),
+        )
+        .await;
+    assert_eq!(refused["error"]["code"], -32602);
+    let data = &refused["error"]["data"];
+    assert_eq!(
+        (&data["kind"], &data["field"], &data["layer"]),
+        (
+            &json!("policy_expansion"),
+            &json!("/roots/0/path"),
+            &json!("call")
+        )
+    );
+    for (policy, kind) in [
+        (json!({"nonsense": 1}), "policy_invalid"),
+        (json!({"otel_endpoint": "x"}), "policy_scope"),
+    ] {
+        let refused = client
+            .call("write_file", write.clone(), json!({"policy": policy}))
+            .await;
+        assert_eq!(refused["error"]["data"]["kind"], kind, "{refused}");
+    }
+    assert!(!world.host("r/b").exists());
+    client.call("write_file", write, json!({})).await;
+    assert!(
+        world.host("r/b").exists(),
+        "the policy of one call is not that of the next"
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_gets_wrong_is_an_error_that_says_what() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let unknown = client.call("no_such_tool", json!({}), json!({})).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    let malformed = client.ask("tools/call", json!({"name": 7})).await;
+    assert_eq!(malformed["error"]["code"], -32602, "{malformed}");
+    let nothing = client.ask("no/such/method", json!({})).await;
+    assert_eq!(nothing["error"]["code"], -32601, "{nothing}");
+    let arguments = client
+        .call("read_file", json!({"pth": "a"}), json!({}))
+        .await;
+    assert_eq!(code(&arguments), "INVALID_ARGUMENTS", "{arguments}");
+    let meta = client
+        .call(
+            "read_file",
+            json!({"path": "a.txt"}),
+            json!({"preview": "yes"}),
+        )
+        .await;
+    assert_eq!(meta["error"]["data"]["field"], "/_meta/preview", "{meta}");
+}
+
+#[tokio::test]
+async fn a_burst_beyond_the_rate_is_told_when_to_come_again() {
+    let world = World::new();
+    let rate = Rate {
+        calls: 5,
+        per: std::time::Duration::from_secs(3600),
+    };
+    let mut client = Client::of(&world.gateway(Trust::Host).rate(rate).build());
+    client.greet("2025-11-25", json!({})).await;
+    for _ in 0..5 {
+        let done = client
+            .call("read_file", json!({"path": "a.txt"}), json!({}))
+            .await;
+        assert_ne!(done["result"]["isError"], true, "{done}");
+    }
+    let refused = client
+        .call("read_file", json!({"path": "a.txt"}), json!({}))
+        .await;
+    assert_eq!(code(&refused), "RATE_LIMITED");
+    assert!(
+        refused["result"]["structuredContent"]["retryAfter"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+}

@@ -1,0 +1,134 @@
+//! Handshakes of every revision, and requests without one.
+
+use bailiwick::Trust;
+use serde_json::json;
+
+use crate::support::{Client, World};
+
+const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+#[tokio::test]
+async fn every_revision_with_a_handshake_is_agreed_on_and_served() {
+    let world = World::new();
+    for version in LEGACY {
+        let mut client = world.client(Trust::Host);
+        let answer = client.greet(version, json!({})).await;
+        assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
+        let answer = client
+            .call("read_file", json!({"path": "a.txt"}), json!({}))
+            .await;
+        assert_eq!(
+            answer["result"]["content"][0]["text"], "one\ntwo\nthree\n",
+            "{answer}"
+        );
+        assert!(answer["result"].get("resultType").is_none(), "{answer}");
+        let pong = client.ask("ping", json!({})).await;
+        assert_eq!(pong["result"], json!({}));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_revision_is_answered_with_one_that_is_served() {
+    let world = World::new();
+    for asked in ["2099-01-01", "2026-07-28", "1999-01-01"] {
+        let mut client = world.client(Trust::Host);
+        let answer = client.greet(asked, json!({})).await;
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn requests_without_a_handshake_are_served_if_they_say_what_they_speak() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    let discovered = client.modern("server/discover", json!({}), json!({})).await;
+    let result = &discovered["result"];
+    assert_eq!(result["supportedVersions"].as_array().unwrap().len(), 5);
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(result["configSchema"], json!({"type": "object"}));
+    assert_eq!(
+        result["capabilities"]["configSchema"],
+        json!({"type": "object"})
+    );
+    let read = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
+    let answer = client.modern("tools/call", read.clone(), json!({})).await;
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    let bare = client.ask("tools/call", read).await;
+    assert_eq!(bare["error"]["code"], -32602, "{bare}");
+    let old = json!({"io.modelcontextprotocol/protocolVersion": "1999-01-01"});
+    let refused = client.modern("tools/list", json!({}), old).await;
+    assert_eq!(refused["error"]["code"], -32022, "{refused}");
+    let ping = client.modern("ping", json!({}), json!({})).await;
+    assert_eq!(ping["error"]["code"], -32601, "{ping}");
+}
+
+#[tokio::test]
+async fn a_probe_and_a_stray_notification_do_not_end_the_connection() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.modern("server/discover", json!({}), json!({})).await;
+    client
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}))
+        .await;
+    let answer = client.modern("tools/list", json!({}), json!({})).await;
+    assert!(answer["result"]["tools"].is_array(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_dialect_client_gets_the_plain_flag_and_a_typed_one_an_object() {
+    let world = World::new();
+    let answer = world
+        .client(Trust::Host)
+        .greet("2025-06-18", json!({"experimental": {"policy": {}}}))
+        .await;
+    assert_eq!(
+        answer["result"]["capabilities"]["experimental"]["policy"],
+        json!(true)
+    );
+    let answer = world
+        .client(Trust::Host)
+        .greet("2025-06-18", json!({}))
+        .await;
+    assert_eq!(
+        answer["result"]["capabilities"]["experimental"]["policy"],
+        json!({"enabled": true})
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_configures_holds_for_it_alone() {
+    let world = World::new();
+    let gateway = world.gateway(Trust::Host).build();
+    let mut narrow = Client::of(&gateway);
+    let configuration = json!({"experimental": {"configuration": {"read_only": true}}});
+    let answer = narrow.greet("2025-11-25", configuration.clone()).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    let mut wide = Client::of(&gateway);
+    wide.greet("2025-11-25", json!({})).await;
+    let write = json!({"path": "/r/new", "content": "x"});
+    let refused = narrow.call("write_file", write.clone(), json!({})).await;
+    assert_eq!(
+        refused["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
+        "{refused}"
+    );
+    let done = wide.call("write_file", write, json!({})).await;
+    assert!(
+        done["result"]
+            .get("isError")
+            .is_none_or(|error| error == false),
+        "{done}"
+    );
+
+    let mut agent = world.client(Trust::Agent);
+    let answer = agent.greet("2025-11-25", configuration).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let mut bad = world.client(Trust::Host);
+    let wrong = json!({"experimental": {"configuration": {"read_only": 7}}});
+    let answer = bad.greet("2025-11-25", wrong).await;
+    assert_eq!(answer["error"]["data"]["field"], "/read_only", "{answer}");
+    assert_eq!(
+        bad.line().await,
+        None,
+        "a failed handshake leaves no session"
+    );
+}

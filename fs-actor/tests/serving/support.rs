@@ -1,0 +1,184 @@
+//! A gateway over a temporary root, and a client that speaks raw lines to it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bailiwick::{
+    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
+    WorkerSpec,
+};
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
+};
+
+/// Opens the root `/r`, whatever a client configures beyond its policy keys.
+struct Root(PathBuf);
+
+impl Opener for Root {
+    fn open(
+        &self,
+        configuration: Option<Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+        Box::pin(async move {
+            let policy = Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
+            let (runtime, grants) = Runtime::builder()
+                .root("r", &self.0)
+                .grantable("read:file")
+                .grantable("write:file")
+                .tools(bailiwick_fs::tools())
+                .policy(policy.deny_glob("**/secret/**"))
+                .build()
+                .await?;
+            let worker = runtime
+                .spawn(WorkerSpec::new("client").policy(Policy::new()))
+                .await?;
+            Ok(Served {
+                runtime: Some(runtime),
+                worker,
+                grants: Some(Arc::new(grants)),
+                own: false,
+            })
+        })
+    }
+}
+
+/// A temporary directory that is served as `/r`, and what lies beside it.
+pub(crate) struct World {
+    temp: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("r/a.txt", "one\ntwo\nthree\n"),
+            ("r/src/lib.rs", "fn main() {}\n"),
+            ("r/secret/key", "hidden"),
+            ("outside/f", "theirs"),
+        ] {
+            let path = temp.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self { temp }
+    }
+
+    pub(crate) fn host(&self, path: &str) -> PathBuf {
+        self.temp.path().join(path)
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.host(path)).unwrap()
+    }
+
+    pub(crate) fn gateway(&self, trust: Trust) -> GatewayBuilder {
+        let about = About {
+            name: "bailiwick-test".into(),
+            title: "Bailiwick under test".into(),
+            version: "0.0.0".into(),
+            instructions: "Use the tools.".into(),
+        };
+        let files = FileTools {
+            read: "read_file",
+            list: "list_directory",
+        };
+        Gateway::opening(Root(self.host("r")), trust, about)
+            .files(files)
+            .config_schema(json!({"type": "object"}))
+    }
+
+    pub(crate) fn client(&self, trust: Trust) -> Client {
+        Client::of(&self.gateway(trust).build())
+    }
+}
+
+/// Speaks raw lines.
+pub(crate) struct Client {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    next: i64,
+}
+
+impl Client {
+    pub(crate) fn of(gateway: &Gateway) -> Self {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = split(far);
+        let gateway = gateway.clone();
+        tokio::spawn(async move { gateway.serve(reader, writer).await });
+        let (reader, writer) = split(near);
+        Self {
+            lines: BufReader::new(reader).lines(),
+            writer,
+            next: 1,
+        }
+    }
+
+    /// A client of `version` that had its handshake and says `capabilities` of itself.
+    pub(crate) async fn greet(&mut self, version: &str, capabilities: Value) -> Value {
+        let answer = self
+            .ask(
+                "initialize",
+                json!({
+                    "protocolVersion": version, "capabilities": capabilities,
+                    "clientInfo": {"name": "raw", "version": "1"},
+                }),
+            )
+            .await;
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
+        answer
+    }
+
+    pub(crate) async fn send(&mut self, message: &Value) {
+        let line = format!("{message}\n");
+        self.writer.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    /// The next message, as it came.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        self.lines.next_line().await.unwrap()
+    }
+
+    pub(crate) async fn next(&mut self) -> Value {
+        serde_json::from_str(&self.line().await.unwrap()).unwrap()
+    }
+
+    /// Sends a request and returns the whole answer.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.next;
+        self.next += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
+        loop {
+            let message = self.next().await;
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    pub(crate) async fn call(&mut self, tool: &str, arguments: Value, meta: Value) -> Value {
+        self.ask(
+            "tools/call",
+            json!({"name": tool, "arguments": arguments, "_meta": meta}),
+        )
+        .await
+    }
+
+    /// A stateless request.
+    pub(crate) async fn modern(&mut self, method: &str, mut params: Value, meta: Value) -> Value {
+        let mut all = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        });
+        for (key, value) in meta.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        params["_meta"] = all;
+        self.ask(method, params).await
+    }
+}
