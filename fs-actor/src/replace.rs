@@ -26,6 +26,8 @@ use serde::{Deserialize, Serialize};
 use crate::resolve::{self, Meta};
 
 pub(crate) use lock::{Lock, mark_as_live};
+#[cfg(test)]
+pub(crate) use sweep::empty;
 pub(crate) use sweep::{Sweeper, discard, is_temporary, temporary_name};
 
 /// Bytes written at once.
