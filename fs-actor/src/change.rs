@@ -18,6 +18,7 @@ use crate::replace::{Durability, Sweeper};
 use crate::resolve::{self, Meta};
 
 pub(crate) use state::{State, see};
+pub(crate) use tree::Temporaries;
 
 /// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]

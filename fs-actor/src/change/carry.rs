@@ -5,7 +5,7 @@ use rustix::fs::{self as sys, AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::state::{State, see_in};
-use super::tree::{self, Item, Pause, Stopped};
+use super::tree::{self, Item, Pause, Stopped, Temporaries};
 use super::{Changer, Step, stale};
 use crate::lens::Lens;
 use crate::replace::{
@@ -112,7 +112,8 @@ impl Spot<'_> {
 
     /// Checks that the plan's state is the present one.
     fn expect(&self, state: &State, pause: Pause<'_>) -> Result<(), CallError> {
-        if see_in(&self.dir, &self.name, self.path, pause)?.state == *state {
+        let all = Temporaries::Counted;
+        if see_in(&self.dir, &self.name, self.path, all, pause)?.state == *state {
             Ok(())
         } else {
             Err(stale(self.path))
@@ -297,7 +298,10 @@ fn copy_directory<P>(
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    let seen = see_in(&from.dir, &from.name, from.path, pause)?;
+    let look = |dir: &OpenDir, name: &str| {
+        see_in(dir, name, from.path, Temporaries::LeftOut, pause)
+    };
+    let seen = look(&from.dir, &from.name)?;
     if seen.state != *what {
         return Err(stale(from.path));
     }
@@ -315,7 +319,7 @@ fn copy_directory<P>(
         mark_as_live(live.as_fd());
         tree::copy(source, copy, from.path, &seen.items, pause)?;
         let exact = matches!(what, State::Directory { exact: true, .. });
-        if exact && see_in(&to.dir, &name, from.path, pause)?.state != *what {
+        if exact && look(&to.dir, &name)?.state != *what {
             return Err(stale(from.path));
         }
         let _commit = begin()?;
@@ -358,7 +362,8 @@ fn remove_directory<P>(
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    let seen = see_in(&spot.dir, &spot.name, spot.path, pause)?;
+    let all = Temporaries::Counted;
+    let seen = see_in(&spot.dir, &spot.name, spot.path, all, pause)?;
     let Some(meta) = seen.meta.filter(|_| seen.state == *what) else {
         return Err(stale(spot.path));
     };

@@ -7,7 +7,7 @@ use bailiwick::{
 
 use super::state::Seen;
 use super::tree::{self, Item};
-use super::{Changer, State, Step, see};
+use super::{Changer, State, Step, Temporaries, see};
 use crate::diff;
 use crate::lens::Lens;
 use crate::replace::{Durability, is_temporary};
@@ -272,7 +272,7 @@ pub(crate) fn destination(
     to: &VirtualPath,
     overwrite: bool,
 ) -> Result<Seen, Halt> {
-    let seen = see(permit, to)?;
+    let seen = see(permit, to, Temporaries::Counted)?;
     let path = permit.actual(to);
     let hint = match seen.meta.map(|meta| meta.kind) {
         None => return Ok(seen),

@@ -50,7 +50,7 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
 }
 
 fn state(world: &World, at: &str) -> State {
-    see(&world.lens(), &path(at)).unwrap().state
+    see(&world.lens(), &path(at), Temporaries::Counted).unwrap().state
 }
 
 fn carry(world: &World, steps: &[Step]) -> Result<(), Code> {
@@ -533,7 +533,7 @@ fn a_mount_inside_a_tree_is_neither_entered_nor_emptied() {
         "these tests mount a tmpfs, so they run as root"
     );
     fs::write(mount.join("theirs"), "x").unwrap();
-    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    let seen = world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::NotRegular);
     assert_eq!(fs::read_to_string(mount.join("theirs")).unwrap(), "x");
 }
@@ -546,7 +546,7 @@ fn a_deep_tree_goes_with_few_descriptors_and_too_deep_a_one_is_refused() {
     carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert!(tree(&world.host("root")).is_empty());
     fs::create_dir_all(world.host("root").join(deep(300))).unwrap();
-    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    let seen = world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::TooLarge);
 }
 
@@ -556,7 +556,7 @@ fn a_name_that_no_path_can_express_stops_the_call() {
     let world = World::new(&["file root/d/f x"]);
     let name = std::ffi::OsStr::from_bytes(b"\xff\n");
     fs::write(world.host("root/d").join(name), "").unwrap();
-    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    let seen = world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::PermissionDenied);
 }
 
@@ -565,7 +565,7 @@ fn who_may_not_read_a_file_learns_only_whether_it_changed() {
     let world = World::new(&["file root/1 x", "file root/2 x"]);
     let changer = Changer::default();
     let entry = |changer: &Changer, name: &str, content: &str| {
-        let seen = world.run(|view| see(view, &path(name))).unwrap();
+        let seen = world.run(|view| see(view, &path(name), Temporaries::Counted)).unwrap();
         changer
             .entry(&file(content), seen.meta.as_ref(), false)
             .unwrap()

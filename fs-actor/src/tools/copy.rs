@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, see, target, tree};
+use crate::change::{Changer, State, Step, Temporaries, see, target, tree};
 use crate::resolve::{self, Kind};
 
 /// Copies files and directories.
@@ -44,6 +44,8 @@ pub struct Copied {
     pub entries: u64,
     /// The bytes of all its files.
     pub bytes: u64,
+    /// How many unfinished files of other writers (`.bailiwick-*.tmp`) were left out.
+    pub left_out: u64,
 }
 
 /// The arguments, understood.
@@ -119,7 +121,7 @@ impl WriteTool for Copy {
         });
         target::within_modes(permit, &steps, false)?;
         Ok(Plan {
-            reply: reply(&from, &to, entries, seen.bytes),
+            reply: reply(&from, &to, entries, (seen.bytes, seen.left_out)),
             cost: Cost {
                 bytes: seen.bytes,
                 files: entries + changes.len() as u64 - 1,
@@ -150,7 +152,7 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
         let missing = not_yours(&job.from);
         return Err(super::suggest::instead(permit, &job.from, missing).into());
     }
-    let seen = see(permit, &job.from)?;
+    let seen = see(permit, &job.from, Temporaries::LeftOut)?;
     let over = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
@@ -229,17 +231,26 @@ fn inverse(
     )
 }
 
-fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64, bytes: u64) -> Reply {
+fn reply(
+    from: &VirtualPath,
+    to: &VirtualPath,
+    entries: u64,
+    (bytes, left_out): (u64, u64),
+) -> Reply {
     let copied = Copied {
         from: from.to_string(),
         to: to.to_string(),
         entries,
         bytes,
+        left_out,
     };
-    let text = format!(
+    let mut text = format!(
         "{}: copied to {}, {entries} entries, {bytes} bytes",
         escape(&copied.from),
         escape(&copied.to)
     );
+    if left_out > 0 {
+        text.push_str(&format!(", {left_out} unfinished files left out"));
+    }
     Reply::text(text, copied)
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, see, target};
+use crate::change::{Changer, State, Step, Temporaries, see, target};
 use crate::diff;
 use crate::replace::Durability;
 use crate::resolve::{Kind, Meta};
@@ -81,7 +81,7 @@ impl WriteTool for Delete {
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
         target::not_a_root(permit, &job.path)?;
-        let seen = see(permit, &job.path)?;
+        let seen = see(permit, &job.path, Temporaries::Counted)?;
         let path = permit.actual(&job.path).clone();
         target::not_a_root(permit, &path)?;
         let Some(meta) = seen.meta else {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, see, target};
+use crate::change::{Changer, State, Step, Temporaries, see, target};
 use crate::diff;
 
 /// Moves and renames files and directories.
@@ -161,7 +161,7 @@ struct Judged {
 fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
     target::not_a_root(permit, &job.from)?;
     target::not_a_root(permit, &job.to)?;
-    let seen = see(permit, &job.from)?;
+    let seen = see(permit, &job.from, Temporaries::Counted)?;
     let over = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
