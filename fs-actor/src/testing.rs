@@ -13,6 +13,7 @@ use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::lens::{Lens, Place};
 use crate::resolve::OpenDir;
@@ -238,22 +239,29 @@ impl Kernel {
 
     /// Forbids `openat2` to this thread and those it starts.
     pub(crate) fn filter(self) {
-        use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-        let errno = match self {
-            Self::Whole => return,
-            Self::Old => rustix::io::Errno::NOSYS,
-            Self::Filtered => rustix::io::Errno::PERM,
-        };
         let openat2 = 437;
-        let filter = SeccompFilter::new(
-            [(openat2, vec![])].into(),
-            SeccompAction::Allow,
-            SeccompAction::Errno(errno.raw_os_error().unsigned_abs()),
-            std::env::consts::ARCH.try_into().unwrap(),
-        );
-        let program: BpfProgram = filter.unwrap().try_into().unwrap();
-        seccompiler::apply_filter(&program).unwrap();
+        match self {
+            Self::Whole => {}
+            Self::Old => forbid(openat2, Errno::NOSYS),
+            Self::Filtered => forbid(openat2, Errno::PERM),
+        }
     }
+}
+
+/// The number of `fsync`.
+pub(crate) const FSYNC: i64 = if cfg!(target_arch = "x86_64") { 74 } else { 82 };
+
+/// Makes the kernel answer the system call `number` with `errno`, to this thread and those it starts.
+pub(crate) fn forbid(number: i64, errno: Errno) {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    let filter = SeccompFilter::new(
+        [(number, vec![])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno.raw_os_error().unsigned_abs()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
 }
 
 /// Runs the test `name` of this binary alone, in a process whose mounts and limits are its own, after `prelude`.
