@@ -14,10 +14,11 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, unlinkat};
 
 use crate::lens::Lens;
-use crate::replace::{Durability, Sweeper};
+use crate::replace::{Durability, Reached, Sweeper};
 use crate::resolve::{self, Meta};
 
 pub(crate) use state::{State, see};
+pub(crate) use tree::Temporaries;
 
 /// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,6 @@ pub(crate) enum Step {
         over: State,
         /// The mode of a new file, if not the usual one.
         mode: Option<u32>,
-        durability: Durability,
     },
     /// Makes a directory where nothing is.
     MakeDirectory {
@@ -57,6 +57,32 @@ pub(crate) enum Step {
     Remove { path: VirtualPath, what: State },
 }
 
+/// All that one call changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) steps: Vec<Step>,
+    /// What the changes are to survive.
+    pub(crate) durability: Durability,
+    /// What they survive once they are made.
+    pub(crate) reached: Reached,
+}
+
+impl Work {
+    pub(crate) fn new(steps: Vec<Step>, durability: Durability, reached: Reached) -> Self {
+        Self {
+            steps,
+            durability,
+            reached,
+        }
+    }
+}
+
+impl From<Vec<Step>> for Work {
+    fn from(steps: Vec<Step>) -> Self {
+        Self::new(steps, Durability::default(), Reached::default())
+    }
+}
+
 /// Carries steps out; each tool has one.
 #[derive(Debug, Default)]
 pub(crate) struct Changer {
@@ -72,19 +98,29 @@ impl Changer {
     /// the like from the system. `details.done` counts the steps that were made before.
     pub(crate) fn carry_out<P>(
         &self,
-        steps: &[Step],
+        work: &Work,
         lens: &dyn Lens,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
-        for (done, step) in steps.iter().enumerate() {
-            if let Err(error) = self.carry(step, lens, &begin) {
-                let left = take_directories_back(steps.get(..done).unwrap_or_default(), lens);
-                return Err(if left == 0 {
-                    error
-                } else {
-                    error.with("done", left)
-                });
+        let mut reached = None;
+        for (done, step) in work.steps.iter().enumerate() {
+            match self.carry(step, work.durability, lens, &begin) {
+                Ok(level) => {
+                    reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
+                }
+                Err(error) => {
+                    let made = work.steps.get(..done).unwrap_or_default();
+                    let left = take_directories_back(made, lens);
+                    return Err(if left == 0 {
+                        error
+                    } else {
+                        error.with("done", left)
+                    });
+                }
             }
+        }
+        if let Some(reached) = reached {
+            work.reached.set(reached);
         }
         Ok(())
     }

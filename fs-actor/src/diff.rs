@@ -206,7 +206,6 @@ fn start(index: usize, lines: usize, lines_before: usize) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::time::{Duration, Instant};
 
     /// Carries the hunks out, checking each kept and removed line against the old text.
     fn apply(old: &str, diff: &FileDiff) -> String {
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_shuffled_lines_end_soon() {
+    fn beyond_a_bound_of_lines_a_change_is_one_hunk() {
         let mut seed = 7_u32;
         let mut letters = |count: usize| -> String {
             let mut line = || {
@@ -303,33 +302,25 @@ mod tests {
             };
             (0..count).map(|_| line()).collect()
         };
-        for count in [MAX_FINE_LINES / 2, 99_999] {
+        for (count, compared) in [(MAX_FINE_LINES / 2, true), (99_999, false)] {
             let (old, new) = (letters(count), letters(count));
-            let begun = Instant::now();
             let diff = of(&old, &new);
-            assert!(
-                begun.elapsed() < Duration::from_secs(5),
-                "{:?}",
-                begun.elapsed()
-            );
             assert_eq!(apply(&old, &diff), new);
+            // Of what is compared line by line much stays; else all but the ends is exchanged.
+            let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
+            let kept = lines.filter(|line| line.op == ' ').count();
+            assert_eq!(kept > 2 * CONTEXT, compared, "{count}: {kept}");
         }
     }
 
     #[test]
-    fn nothing_in_common_ends_soon() {
+    fn texts_with_nothing_in_common_differ_in_every_line() {
         let lines = |tag: &str| -> String {
             (0..MAX_FINE_LINES / 2)
                 .map(|n| format!("{tag}{n}\n"))
                 .collect()
         };
-        let begun = Instant::now();
         let diff = of(&lines("a"), &lines("b"));
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begun.elapsed()
-        );
         assert_eq!(
             (diff.added, diff.removed),
             (MAX_FINE_LINES / 2, MAX_FINE_LINES / 2)

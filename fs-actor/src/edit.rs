@@ -279,7 +279,6 @@ fn listed(lines: &[usize], total: usize) -> String {
 mod tests {
     use super::{Strategy, *};
     use proptest::prelude::*;
-    use std::time::{Duration, Instant};
 
     fn edit(old: &str, new: &str) -> Edit {
         Edit {
@@ -595,23 +594,23 @@ mod tests {
     }
 
     #[test]
-    fn hostile_texts_end_soon() {
-        let begun = Instant::now();
+    fn so_many_lines_are_compared_in_hostile_texts_and_no_more() {
         let text = "a\n".repeat(200_000);
         let old = format!("{}b\n", " a\n".repeat(50_000));
         assert!(matches!(
             made(&text, &[edit(&old, "c")]),
             Err(EditError::NoMatch { .. })
         ));
-        let old = " a\n".repeat(50_000);
-        assert!(made(&text, &[edit(&old, "c")]).is_err());
+        let old = "a \n".repeat(50_000);
+        let Err(EditError::Ambiguous { total, .. }) = made(&text, &[edit(&old, "c")]) else {
+            panic!("it stands in many places");
+        };
+        assert_eq!(total, locate::MAX_COMPARED / 50_000);
         let wide = "ab".repeat(1 << 20);
-        assert!(made(&wide, &[edit(&format!("{}c", "ab".repeat(1 << 18)), "d")]).is_err());
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "{:?}",
-            begun.elapsed()
-        );
+        assert!(matches!(
+            made(&wide, &[edit(&format!("{}c", "ab".repeat(1 << 18)), "d")]),
+            Err(EditError::NoMatch { .. })
+        ));
     }
 
     fn patched(text: &str, patch: &str) -> Result<Edited, PatchError> {

@@ -15,7 +15,7 @@ mod tools;
 mod walk;
 
 pub use edit::Strategy;
-pub use replace::Durability;
+pub use replace::{Durability, Reached};
 pub use resolve::Kind;
 pub use tools::tools;
 pub use tools::{

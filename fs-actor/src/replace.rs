@@ -15,6 +15,7 @@ mod tests;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use bailiwick::{CallError, Code, VirtualPath};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
@@ -26,6 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::resolve::{self, Meta};
 
 pub(crate) use lock::{Lock, mark_as_live};
+#[cfg(test)]
+pub(crate) use sweep::empty;
 pub(crate) use sweep::{Sweeper, discard, is_temporary, temporary_name};
 
 /// Bytes written at once.
@@ -44,6 +47,34 @@ pub enum Durability {
     Ordered,
     /// The new content is on the disk when the call answers.
     Durable,
+}
+
+/// What the changes of a call survive, which may be less than was asked where the file system can do no more.
+/// Not known before they are made, so not in a preview.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached(Arc<OnceLock<Durability>>);
+
+impl Reached {
+    /// None before the changes are made, and if nothing was to change.
+    #[must_use]
+    pub fn get(&self) -> Option<Durability> {
+        self.0.get().copied()
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.get().is_none()
+    }
+
+    pub(crate) fn set(&self, reached: Durability) {
+        // Steps are carried out once, so nobody set it before.
+        let _ = self.0.set(reached);
+    }
+}
+
+impl Serialize for Reached {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
 }
 
 /// Why a file was not put in its place; nothing has changed then.
@@ -324,7 +355,7 @@ fn taken(errno: Errno) -> ReplaceError {
 }
 
 /// Makes the new name last, if that was asked for and the file system can.
-fn settle(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
+pub(crate) fn settle(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
     match reached {
         Durability::Durable if sys::fsync(dir).is_err() => Durability::Ordered,
         reached => reached,

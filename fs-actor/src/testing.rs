@@ -13,8 +13,10 @@ use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::lens::{Lens, Place};
+use crate::resolve::OpenDir;
 
 /// How many cases a law or race runs: `BAILIWICK_CASES`, else 20,000. A full run has 1,000,000.
 pub(crate) fn cases() -> usize {
@@ -123,6 +125,17 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        // The standard library holds a descriptor a level while it removes a tree, which other tests may lack meanwhile.
+        for (_, _, dir) in &self.mounts {
+            let Ok(dir) = dir.try_clone() else { continue };
+            // What stays, such as a name that is not UTF-8, goes with the temporary directory.
+            let _ = crate::replace::empty(OpenDir::new(dir.into(), false), usize::MAX);
+        }
+    }
+}
+
 /// What one call sees of a [`World`].
 pub(crate) struct View<'w> {
     world: &'w World,
@@ -226,22 +239,29 @@ impl Kernel {
 
     /// Forbids `openat2` to this thread and those it starts.
     pub(crate) fn filter(self) {
-        use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-        let errno = match self {
-            Self::Whole => return,
-            Self::Old => rustix::io::Errno::NOSYS,
-            Self::Filtered => rustix::io::Errno::PERM,
-        };
         let openat2 = 437;
-        let filter = SeccompFilter::new(
-            [(openat2, vec![])].into(),
-            SeccompAction::Allow,
-            SeccompAction::Errno(errno.raw_os_error().unsigned_abs()),
-            std::env::consts::ARCH.try_into().unwrap(),
-        );
-        let program: BpfProgram = filter.unwrap().try_into().unwrap();
-        seccompiler::apply_filter(&program).unwrap();
+        match self {
+            Self::Whole => {}
+            Self::Old => forbid(openat2, Errno::NOSYS),
+            Self::Filtered => forbid(openat2, Errno::PERM),
+        }
     }
+}
+
+/// The number of `fsync`.
+pub(crate) const FSYNC: i64 = if cfg!(target_arch = "x86_64") { 74 } else { 82 };
+
+/// Makes the kernel answer the system call `number` with `errno`, to this thread and those it starts.
+pub(crate) fn forbid(number: i64, errno: Errno) {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    let filter = SeccompFilter::new(
+        [(number, vec![])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno.raw_os_error().unsigned_abs()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
 }
 
 /// Runs the test `name` of this binary alone, in a process whose mounts and limits are its own, after `prelude`.

@@ -677,3 +677,27 @@ async fn a_write_mode_that_the_policy_leaves_out_is_left_out_of_every_tool() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn a_copy_leaves_out_what_other_writers_have_not_finished() {
+    let unfinished = format!("d/e/.bailiwick-{}.tmp", "0".repeat(32));
+    let alike = "d/.bailiwick-notes.tmp";
+    let files = [("d/a", "1"), (unfinished.as_str(), "half"), (alike, "2")];
+    let stage = Stage::new(&files, Policy::new()).await;
+    let copied = stage.call("copy", json!({"from": "/r/d", "to": "/r/x"}));
+    let copied = copied.await.unwrap();
+    assert!(copied.text().ends_with("1 unfinished files left out"));
+    let told = copied.structured().unwrap();
+    assert_eq!(
+        (&told["entries"], &told["left_out"], &told["bytes"]),
+        (&4.into(), &1.into(), &2.into())
+    );
+    let copy = tree(&stage.host("root/x"));
+    let names: Vec<_> = copy
+        .keys()
+        .map(|name| name.strip_prefix(stage.host("root/x")).unwrap().to_owned())
+        .collect();
+    let expected = [".bailiwick-notes.tmp", "a", "e"].map(PathBuf::from);
+    assert_eq!(names, expected);
+    assert_eq!(stage.read(&unfinished), "half");
+}

@@ -5,11 +5,12 @@ use rustix::fs::{self as sys, AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::state::{State, see_in};
-use super::tree::{self, Item, Pause, Stopped};
+use super::tree::{self, Item, Pause, Stopped, Temporaries};
 use super::{Changer, Step, stale};
 use crate::lens::Lens;
 use crate::replace::{
-    Durability, Lock, ReplaceError, Staged, discard, mark_as_live, still_there, temporary_name,
+    Durability, Lock, ReplaceError, Staged, discard, mark_as_live, settle, still_there,
+    temporary_name,
 };
 use crate::resolve::{self, OpenDir, OpenFile};
 
@@ -17,9 +18,10 @@ impl Changer {
     pub(super) fn carry<P>(
         &self,
         step: &Step,
+        wanted: Durability,
         lens: &dyn Lens,
         begin: &impl Fn() -> Result<P, CallError>,
-    ) -> Result<(), CallError> {
+    ) -> Result<Durability, CallError> {
         let pause: Pause<'_> = &|| lens.checkpoint();
         match step {
             Step::Write {
@@ -27,24 +29,21 @@ impl Changer {
                 content,
                 over,
                 mode,
-                durability,
             } => {
                 let spot = self.spot(lens, path)?;
-                match over {
-                    State::Absent => {
-                        let staged = Staged::new_file(spot.dir.as_fd(), content, *mode);
-                        let staged = staged.map_err(|error| error.say(path))?;
-                        let _commit = begin()?;
-                        spot.create(staged, *durability)
-                    }
-                    State::File { .. } | State::Object { .. } | State::Directory { .. } => {
-                        rewrite(&spot, content, over, *durability, pause, begin)
-                    }
+                if *over != State::Absent {
+                    return rewrite(&spot, content, over, wanted, pause, begin);
                 }
+                let staged = Staged::new_file(spot.dir.as_fd(), content, *mode);
+                let staged = staged.map_err(|error| error.say(path))?;
+                let _commit = begin()?;
+                spot.create(staged, wanted)
             }
             Step::MakeDirectory { path, mode } => {
                 let _commit = begin()?;
-                self.spot(lens, path)?.make_directory(*mode)
+                let spot = self.spot(lens, path)?;
+                spot.make_directory(*mode)?;
+                Ok(settle(spot.dir.as_fd(), wanted))
             }
             Step::Move {
                 from,
@@ -53,7 +52,10 @@ impl Changer {
                 over,
             } => {
                 let (from, to) = (self.spot(lens, from)?, self.spot(lens, to)?);
-                rename(&from, &to, what, over, pause, begin)
+                // The new name must not be on the disk before what it names.
+                from.flush_first(wanted)?;
+                rename(&from, &to, what, over, pause, begin)?;
+                Ok(settle(from.dir.as_fd(), wanted).min(settle(to.dir.as_fd(), wanted)))
             }
             Step::Copy {
                 from,
@@ -62,21 +64,20 @@ impl Changer {
                 over,
             } => {
                 let (from, to) = (self.spot(lens, from)?, self.spot(lens, to)?);
-                match what {
-                    State::Directory { .. } => copy_directory(&from, &to, what, pause, begin),
-                    State::Absent | State::File { .. } | State::Object { .. } => {
-                        copy_file(&from, &to, what, over, pause, begin)
-                    }
+                if let State::Directory { .. } = what {
+                    copy_directory(&from, &to, what, wanted, pause, begin)
+                } else {
+                    copy_file(&from, &to, what, over, wanted, pause, begin)
                 }
             }
             Step::Remove { path, what } => {
                 let spot = self.spot(lens, path)?;
-                match what {
-                    State::Directory { .. } => remove_directory(&spot, what, pause, begin),
-                    State::Absent | State::File { .. } | State::Object { .. } => {
-                        remove_file(&spot, what, pause, begin)
-                    }
+                if let State::Directory { .. } = what {
+                    remove_directory(&spot, what, pause, begin)?;
+                } else {
+                    remove_file(&spot, what, pause, begin)?;
                 }
+                Ok(settle(spot.dir.as_fd(), wanted))
             }
         }
     }
@@ -110,9 +111,19 @@ impl Spot<'_> {
         resolve::say(errno, self.path)
     }
 
+    /// Brings what was written to its file system to the disk, if the change is to be there itself: a flush for each
+    /// file and directory of a tree would wait for the disk as often.
+    fn flush_first(&self, wanted: Durability) -> Result<(), CallError> {
+        match wanted {
+            Durability::Durable => sys::syncfs(self.dir.as_fd()).map_err(|errno| self.say(errno)),
+            Durability::Visible | Durability::Ordered => Ok(()),
+        }
+    }
+
     /// Checks that the plan's state is the present one.
     fn expect(&self, state: &State, pause: Pause<'_>) -> Result<(), CallError> {
-        if see_in(&self.dir, &self.name, self.path, pause)?.state == *state {
+        let all = Temporaries::Counted;
+        if see_in(&self.dir, &self.name, self.path, all, pause)?.state == *state {
             Ok(())
         } else {
             Err(stale(self.path))
@@ -155,12 +166,12 @@ impl Spot<'_> {
         }
     }
 
-    fn create(&self, staged: Staged<'_>, durability: Durability) -> Result<(), CallError> {
-        match staged.create(&self.name, durability) {
-            Ok(_) => Ok(()),
-            Err(ReplaceError::Exists) => Err(stale(self.path)),
-            Err(error) => Err(error.say(self.path)),
-        }
+    fn create(&self, staged: Staged<'_>, wanted: Durability) -> Result<Durability, CallError> {
+        let done = staged.create(&self.name, wanted);
+        done.map_err(|error| match error {
+            ReplaceError::Exists => stale(self.path),
+            error => error.say(self.path),
+        })
     }
 }
 
@@ -177,17 +188,17 @@ fn rewrite<P>(
     spot: &Spot<'_>,
     content: &[u8],
     over: &State,
-    durability: Durability,
+    wanted: Durability,
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
-) -> Result<(), CallError> {
+) -> Result<Durability, CallError> {
     let old = spot.file(over, pause)?;
     let staged = Staged::in_place_of(spot.dir.as_fd(), content, &old.file);
     let staged = staged.map_err(|error| error.say(spot.path))?;
     let _lock = spot.lock()?;
     let _commit = begin()?;
-    let done = staged.replace(&spot.name, &old.file, &old.meta, durability);
-    done.map(drop).map_err(|error| error.say(spot.path))
+    let done = staged.replace(&spot.name, &old.file, &old.meta, wanted);
+    done.map_err(|error| error.say(spot.path))
 }
 
 fn rename<P>(
@@ -262,9 +273,10 @@ fn copy_file<P>(
     to: &Spot<'_>,
     what: &State,
     over: &State,
+    wanted: Durability,
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
-) -> Result<(), CallError> {
+) -> Result<Durability, CallError> {
     let source = from.file(what, pause)?;
     let old = match over {
         State::Absent => None,
@@ -281,12 +293,12 @@ fn copy_file<P>(
     }
     let Some(old) = old else {
         let _commit = begin()?;
-        return to.create(staged, Durability::default());
+        return to.create(staged, wanted);
     };
     let _lock = to.lock()?;
     let _commit = begin()?;
-    let done = staged.replace(&to.name, &old.file, &old.meta, Durability::default());
-    done.map(drop).map_err(|error| error.say(to.path))
+    let done = staged.replace(&to.name, &old.file, &old.meta, wanted);
+    done.map_err(|error| error.say(to.path))
 }
 
 /// Copies beside the destination, compares, then gives the copy its name: it appears whole or not at all.
@@ -294,10 +306,13 @@ fn copy_directory<P>(
     from: &Spot<'_>,
     to: &Spot<'_>,
     what: &State,
+    wanted: Durability,
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
-) -> Result<(), CallError> {
-    let seen = see_in(&from.dir, &from.name, from.path, pause)?;
+) -> Result<Durability, CallError> {
+    let look =
+        |dir: &OpenDir, name: &str| see_in(dir, name, from.path, Temporaries::LeftOut, pause);
+    let seen = look(&from.dir, &from.name)?;
     if seen.state != *what {
         return Err(stale(from.path));
     }
@@ -315,9 +330,10 @@ fn copy_directory<P>(
         mark_as_live(live.as_fd());
         tree::copy(source, copy, from.path, &seen.items, pause)?;
         let exact = matches!(what, State::Directory { exact: true, .. });
-        if exact && see_in(&to.dir, &name, from.path, pause)?.state != *what {
+        if exact && look(&to.dir, &name)?.state != *what {
             return Err(stale(from.path));
         }
+        to.flush_first(wanted)?;
         let _commit = begin()?;
         let done = sys::renameat_with(
             to.dir.as_fd(),
@@ -329,7 +345,8 @@ fn copy_directory<P>(
         match done {
             Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stale(to.path)),
             done => done.map_err(|errno| to.say(errno)),
-        }
+        }?;
+        Ok(settle(to.dir.as_fd(), wanted))
     };
     fill().inspect_err(|_| {
         // What cannot be removed now is swept later.
@@ -358,7 +375,8 @@ fn remove_directory<P>(
     pause: Pause<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    let seen = see_in(&spot.dir, &spot.name, spot.path, pause)?;
+    let all = Temporaries::Counted;
+    let seen = see_in(&spot.dir, &spot.name, spot.path, all, pause)?;
     let Some(meta) = seen.meta.filter(|_| seen.state == *what) else {
         return Err(stale(spot.path));
     };

@@ -3,7 +3,7 @@
 use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
 use rustix::io::Errno;
 
-use super::tree::{self, Item, Pause};
+use super::tree::{self, Item, Pause, Temporaries};
 use crate::lens::Lens;
 use crate::resolve::{self, Kind, Meta, OpenDir};
 
@@ -69,6 +69,8 @@ pub(crate) struct Seen {
     pub(crate) items: Vec<Item>,
     /// The bytes of all files.
     pub(crate) bytes: u64,
+    /// How many unfinished files of writers are not among the items.
+    pub(crate) left_out: u64,
 }
 
 impl Seen {
@@ -77,6 +79,7 @@ impl Seen {
         meta: None,
         items: Vec::new(),
         bytes: 0,
+        left_out: 0,
     };
 }
 
@@ -84,7 +87,11 @@ impl Seen {
 ///
 /// # Errors
 /// As [`resolve::parent`]; `TOO_LARGE` for a tree beyond the limits.
-pub(crate) fn see(lens: &dyn Lens, path: &VirtualPath) -> Result<Seen, Halt> {
+pub(crate) fn see(
+    lens: &dyn Lens,
+    path: &VirtualPath,
+    temporaries: Temporaries,
+) -> Result<Seen, Halt> {
     let (dir, name) = match resolve::parent(lens, path) {
         Ok(found) => found,
         Err(Halt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
@@ -92,7 +99,8 @@ pub(crate) fn see(lens: &dyn Lens, path: &VirtualPath) -> Result<Seen, Halt> {
         }
         Err(halt) => return Err(halt),
     };
-    Ok(see_in(&dir, &name, path, &|| lens.checkpoint())?)
+    let pause = || lens.checkpoint();
+    Ok(see_in(&dir, &name, path, temporaries, &pause)?)
 }
 
 /// Looks at `name` in `dir`, which is `path` in the namespace.
@@ -100,6 +108,7 @@ pub(crate) fn see_in(
     dir: &OpenDir,
     name: &str,
     path: &VirtualPath,
+    temporaries: Temporaries,
     pause: Pause<'_>,
 ) -> Result<Seen, CallError> {
     let failed = |errno| resolve::say(errno, path);
@@ -116,6 +125,7 @@ pub(crate) fn see_in(
         meta: Some(meta),
         items: Vec::new(),
         bytes: meta.len,
+        left_out: 0,
     };
     match meta.kind {
         Kind::File if meta.len <= MAX_HASHED => {
@@ -124,13 +134,15 @@ pub(crate) fn see_in(
             seen.state = State::File { hash, bytes };
         }
         Kind::Directory => {
-            let tree = tree::look(dir.enter(name).map_err(failed)?, path, pause)?;
+            let inner = dir.enter(name).map_err(failed)?;
+            let tree = tree::look(inner, path, temporaries, pause)?;
             seen.state = State::Directory {
                 mark: tree.mark.unwrap_or_else(|| ContentHash::of(b"")),
                 entries: tree.items.len() as u64,
                 exact: tree.exact,
             };
             seen.bytes = tree.bytes;
+            seen.left_out = tree.left_out;
             seen.items = tree.items;
         }
         Kind::File | Kind::Link | Kind::Special => {}

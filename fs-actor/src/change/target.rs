@@ -7,10 +7,10 @@ use bailiwick::{
 
 use super::state::Seen;
 use super::tree::{self, Item};
-use super::{Changer, State, Step, see};
+use super::{Changer, State, Step, Temporaries, Work, see};
 use crate::diff;
 use crate::lens::Lens;
-use crate::replace::{Durability, is_temporary};
+use crate::replace::is_temporary;
 use crate::resolve::{self, Kind, Meta};
 
 /// The most entries of a tree that a person is asked about one by one.
@@ -253,12 +253,12 @@ pub(crate) fn made(steps: &[Step]) -> Vec<Change> {
 }
 
 /// The plan of a call that would change nothing.
-pub(crate) fn nothing(reply: Reply) -> Plan<Vec<Step>> {
+pub(crate) fn nothing(reply: Reply) -> Plan<Work> {
     Plan {
         changes: Vec::new(),
         reply,
         cost: Cost::default(),
-        steps: Vec::new(),
+        steps: Vec::new().into(),
         inverse: None,
     }
 }
@@ -272,7 +272,7 @@ pub(crate) fn destination(
     to: &VirtualPath,
     overwrite: bool,
 ) -> Result<Seen, Halt> {
-    let seen = see(permit, to)?;
+    let seen = see(permit, to, Temporaries::Counted)?;
     let path = permit.actual(to);
     let hint = match seen.meta.map(|meta| meta.kind) {
         None => return Ok(seen),
@@ -344,6 +344,5 @@ pub(crate) fn put_back(path: &VirtualPath, kept: Option<Old>) -> Option<Vec<Step
         content: kept.bytes?.into(),
         over: State::Absent,
         mode: Some(kept.meta.mode),
-        durability: Durability::default(),
     }])
 }

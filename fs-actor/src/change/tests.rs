@@ -50,12 +50,14 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
 }
 
 fn state(world: &World, at: &str) -> State {
-    see(&world.lens(), &path(at)).unwrap().state
+    see(&world.lens(), &path(at), Temporaries::Counted)
+        .unwrap()
+        .state
 }
 
 fn carry(world: &World, steps: &[Step]) -> Result<(), Code> {
     let changer = Changer::default();
-    let carried = changer.carry_out(steps, &world.lens(), || Ok(()));
+    let carried = changer.carry_out(&steps.to_vec().into(), &world.lens(), || Ok(()));
     carried.map_err(|error| error.code())
 }
 
@@ -65,7 +67,6 @@ fn write(at: &str, content: &str, over: State) -> Step {
         content: Bytes::copy_from_slice(content.as_bytes()),
         over,
         mode: None,
-        durability: Durability::default(),
     }
 }
 
@@ -459,7 +460,7 @@ fn a_revoked_call_changes_nothing() {
         remove("/r/d", state(&world, "/r/d")),
     ] {
         let error = Changer::default()
-            .carry_out(&[step], &world.lens(), revoked)
+            .carry_out(&vec![step].into(), &world.lens(), revoked)
             .unwrap_err();
         assert_eq!(error.code(), Code::Cancelled);
         assert_eq!(tree(&world.host("root")), before);
@@ -474,7 +475,7 @@ fn a_failure_after_other_steps_says_how_many_were_made() {
         write("/r/f", "new", file("odd")),
     ];
     let error = Changer::default()
-        .carry_out(&steps, &world.lens(), || Ok(()))
+        .carry_out(&steps.to_vec().into(), &world.lens(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.details()["done"], 1);
 }
@@ -499,7 +500,7 @@ fn a_move_to_another_file_system_is_refused_with_a_way_out() {
     );
     let step = relocate("/r/f", "/r/mnt/f", file("old"), State::Absent);
     let error = Changer::default()
-        .carry_out(&[step], &world.lens(), || Ok(()))
+        .carry_out(&vec![step].into(), &world.lens(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.code(), Code::InvalidArguments);
     assert!(error.message().contains("copy it, then delete"));
@@ -533,7 +534,8 @@ fn a_mount_inside_a_tree_is_neither_entered_nor_emptied() {
         "these tests mount a tmpfs, so they run as root"
     );
     fs::write(mount.join("theirs"), "x").unwrap();
-    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    let seen =
+        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::NotRegular);
     assert_eq!(fs::read_to_string(mount.join("theirs")).unwrap(), "x");
 }
@@ -546,7 +548,8 @@ fn a_deep_tree_goes_with_few_descriptors_and_too_deep_a_one_is_refused() {
     carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert!(tree(&world.host("root")).is_empty());
     fs::create_dir_all(world.host("root").join(deep(300))).unwrap();
-    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    let seen =
+        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::TooLarge);
 }
 
@@ -556,7 +559,8 @@ fn a_name_that_no_path_can_express_stops_the_call() {
     let world = World::new(&["file root/d/f x"]);
     let name = std::ffi::OsStr::from_bytes(b"\xff\n");
     fs::write(world.host("root/d").join(name), "").unwrap();
-    let seen = world.run(|view| see(view, &path("/r/d")).map(|seen| seen.state));
+    let seen =
+        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::PermissionDenied);
 }
 
@@ -565,7 +569,9 @@ fn who_may_not_read_a_file_learns_only_whether_it_changed() {
     let world = World::new(&["file root/1 x", "file root/2 x"]);
     let changer = Changer::default();
     let entry = |changer: &Changer, name: &str, content: &str| {
-        let seen = world.run(|view| see(view, &path(name))).unwrap();
+        let seen = world
+            .run(|view| see(view, &path(name), Temporaries::Counted))
+            .unwrap();
         changer
             .entry(&file(content), seen.meta.as_ref(), false)
             .unwrap()
@@ -609,4 +615,45 @@ fn racing_creators_of_one_name_make_one_file() {
     });
     assert_eq!((made, tree(&world.host("root")).len()), (1, 1));
     assert!(world.lens().shows(&path("/r/one")));
+}
+
+#[test]
+fn the_level_of_durability_that_was_reached_is_told() {
+    let reached = |wanted, fsync_fails| {
+        let world = World::new(&FILES);
+        let mut work = Work::from(vec![
+            make("/r/x"),
+            relocate("/r/f", "/r/x/f", file("old"), State::Absent),
+            copy("/r/d", "/r/y", state(&world, "/r/d"), State::Absent),
+            remove("/r/g", file("other")),
+        ]);
+        work.durability = wanted;
+        assert_eq!(work.reached.get(), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if fsync_fails {
+                    testing::forbid(testing::FSYNC, rustix::io::Errno::INVAL);
+                }
+                Changer::default()
+                    .carry_out(&work, &world.lens(), || Ok(()))
+                    .unwrap();
+            });
+        });
+        work.reached.get()
+    };
+    for wanted in [
+        Durability::Visible,
+        Durability::Ordered,
+        Durability::Durable,
+    ] {
+        assert_eq!(reached(wanted, false), Some(wanted));
+    }
+    assert_eq!(
+        reached(Durability::Durable, true),
+        Some(Durability::Ordered)
+    );
+    assert_eq!(
+        reached(Durability::Visible, true),
+        Some(Durability::Visible)
+    );
 }

@@ -12,7 +12,7 @@ use rustix::fs::{self as sys, AtFlags, Dir, Mode};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use crate::replace::{ReplaceError, Staged};
+use crate::replace::{ReplaceError, Staged, is_temporary};
 use crate::resolve::{self, Descent, Kind, Meta, OpenDir};
 
 pub(crate) use remove::{remove, unlink};
@@ -27,6 +27,15 @@ const PIECE: usize = 256 << 10;
 
 /// Asked between pieces of work whether to go on.
 pub(crate) type Pause<'p> = &'p dyn Fn() -> Result<(), CallError>;
+
+/// What becomes of the names under which writers keep what they have not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Temporaries {
+    /// They go with the rest.
+    Counted,
+    /// They belong to their writers, and a copy would be theirs no more.
+    LeftOut,
+}
 
 /// One name beneath a directory.
 #[derive(Clone, Debug)]
@@ -46,6 +55,8 @@ pub(crate) struct Tree {
     pub(crate) bytes: u64,
     /// Whether the mark is of content alone, so that a copy has the same.
     pub(crate) exact: bool,
+    /// How many unfinished files and directories of writers were left out.
+    pub(crate) left_out: u64,
 }
 
 /// One directory of a walk.
@@ -65,7 +76,12 @@ impl Level {
 ///
 /// # Errors
 /// `TOO_LARGE` for a tree with too many or too deep names; `PERMISSION_DENIED` for a name that no path can express.
-pub(crate) fn look(dir: OpenDir, path: &VirtualPath, pause: Pause<'_>) -> Result<Tree, CallError> {
+pub(crate) fn look(
+    dir: OpenDir,
+    path: &VirtualPath,
+    temporaries: Temporaries,
+    pause: Pause<'_>,
+) -> Result<Tree, CallError> {
     let mut tree = Tree {
         exact: true,
         ..Tree::default()
@@ -81,6 +97,10 @@ pub(crate) fn look(dir: OpenDir, path: &VirtualPath, pause: Pause<'_>) -> Result
             continue;
         };
         pause()?;
+        if temporaries == Temporaries::LeftOut && is_temporary(&name) {
+            tree.left_out += 1;
+            continue;
+        }
         let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
         let here = here(&mut way, &level.path)?;
         let meta = stat(here.as_fd(), &name).map_err(|errno| resolve::say(errno, &path))?;

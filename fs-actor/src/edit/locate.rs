@@ -8,7 +8,7 @@ use super::{Edit, Replacement, Strategy};
 use crate::text::{Ending, Text};
 
 /// Lines compared at most in the search for re-indented text, so that no input makes it slow.
-const MAX_COMPARED: usize = 4_000_000;
+pub(super) const MAX_COMPARED: usize = 4_000_000;
 
 /// A text prepared for many searches.
 #[derive(Debug)]

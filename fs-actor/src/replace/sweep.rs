@@ -105,7 +105,7 @@ pub(crate) fn discard(dir: &OpenDir, name: &str) -> Result<(), Errno> {
 }
 
 /// Removes up to `most` names beneath `top`.
-fn empty(top: OpenDir, most: usize) -> Result<(), Errno> {
+pub(crate) fn empty(top: OpenDir, most: usize) -> Result<(), Errno> {
     let mut levels = vec![(String::new(), names(&top)?)];
     let mut way = Descent::new(top);
     let mut removed = 0;

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, see, target, tree};
+use crate::change::{Changer, State, Step, Temporaries, Work, see, target, tree};
+use crate::replace::{Durability, Reached};
 use crate::resolve::{self, Kind};
 
 /// Copies files and directories.
@@ -31,6 +32,10 @@ pub struct CopyArgs {
     /// Make the directories above the copy that are missing.
     #[serde(default)]
     pub create_parents: bool,
+    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
+    /// disk when the call answers (`durable`).
+    #[serde(default)]
+    pub durability: Durability,
 }
 
 /// What was copied.
@@ -44,11 +49,18 @@ pub struct Copied {
     pub entries: u64,
     /// The bytes of all its files.
     pub bytes: u64,
+    /// How many unfinished files of other writers (`.bailiwick-*.tmp`) were left out.
+    pub left_out: u64,
+    /// What the change survives, which may be less than was asked; not in a preview.
+    #[serde(skip_serializing_if = "Reached::is_unknown")]
+    #[schemars(with = "Option<Durability>")]
+    pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
+    durability: Durability,
     from: VirtualPath,
     to: VirtualPath,
     overwrite: bool,
@@ -59,7 +71,7 @@ impl WriteTool for Copy {
     type Args = CopyArgs;
     type Output = Copied;
     type Job = Job;
-    type Steps = Vec<Step>;
+    type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -86,11 +98,12 @@ impl WriteTool for Copy {
                 to,
                 overwrite: args.overwrite,
                 create_parents: args.create_parents,
+                durability: args.durability,
             },
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         let Judged {
             from,
             to,
@@ -118,21 +131,28 @@ impl WriteTool for Copy {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
+        let reached = Reached::default();
         Ok(Plan {
-            reply: reply(&from, &to, entries, seen.bytes),
+            reply: reply(Copied {
+                from: from.to_string(),
+                to: to.to_string(),
+                entries,
+                bytes: seen.bytes,
+                left_out: seen.left_out,
+                durability: reached.clone(),
+            }),
             cost: Cost {
                 bytes: seen.bytes,
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
-            steps,
-            inverse,
+            steps: Work::new(steps, job.durability, reached),
+            inverse: inverse.map(Work::from),
         })
     }
 
-    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .carry_out(&steps, permit.reading(), || permit.begin())
+    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
+        self.0.carry_out(&work, permit.reading(), || permit.begin())
     }
 }
 
@@ -150,7 +170,7 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
         let missing = not_yours(&job.from);
         return Err(super::suggest::instead(permit, &job.from, missing).into());
     }
-    let seen = see(permit, &job.from)?;
+    let seen = see(permit, &job.from, Temporaries::LeftOut)?;
     let over = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
@@ -229,17 +249,16 @@ fn inverse(
     )
 }
 
-fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64, bytes: u64) -> Reply {
-    let copied = Copied {
-        from: from.to_string(),
-        to: to.to_string(),
-        entries,
-        bytes,
-    };
-    let text = format!(
-        "{}: copied to {}, {entries} entries, {bytes} bytes",
+fn reply(copied: Copied) -> Reply {
+    let mut text = format!(
+        "{}: copied to {}, {} entries, {} bytes",
         escape(&copied.from),
-        escape(&copied.to)
+        escape(&copied.to),
+        copied.entries,
+        copied.bytes
     );
+    if copied.left_out > 0 {
+        text.push_str(&format!(", {} unfinished files left out", copied.left_out));
+    }
     Reply::text(text, copied)
 }

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, see, target};
+use crate::change::{Changer, State, Step, Temporaries, Work, see, target};
 use crate::diff;
-use crate::replace::Durability;
+use crate::replace::{Durability, Reached};
 use crate::resolve::{Kind, Meta};
 
 /// The most that is kept of a directory so that its removal can be taken back.
@@ -31,6 +31,10 @@ pub struct DeleteArgs {
     /// Remove a directory with everything in it.
     #[serde(default)]
     pub recursive: bool,
+    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
+    /// disk when the call answers (`durable`).
+    #[serde(default)]
+    pub durability: Durability,
 }
 
 /// What was removed.
@@ -42,11 +46,16 @@ pub struct Deleted {
     pub files: u64,
     /// Directories, itself included.
     pub directories: u64,
+    /// What the change survives, which may be less than was asked; not in a preview.
+    #[serde(skip_serializing_if = "Reached::is_unknown")]
+    #[schemars(with = "Option<Durability>")]
+    pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
+    durability: Durability,
     path: VirtualPath,
     recursive: bool,
 }
@@ -55,7 +64,7 @@ impl WriteTool for Delete {
     type Args = DeleteArgs;
     type Output = Deleted;
     type Job = Job;
-    type Steps = Vec<Step>;
+    type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -75,13 +84,14 @@ impl WriteTool for Delete {
             job: Job {
                 path,
                 recursive: args.recursive,
+                durability: args.durability,
             },
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         target::not_a_root(permit, &job.path)?;
-        let seen = see(permit, &job.path)?;
+        let seen = see(permit, &job.path, Temporaries::Counted)?;
         let path = permit.actual(&job.path).clone();
         target::not_a_root(permit, &path)?;
         let Some(meta) = seen.meta else {
@@ -105,7 +115,8 @@ impl WriteTool for Delete {
             after: Entry::Absent,
             diff: difference(inverse.as_deref(), &meta, shown),
         };
-        let reply = reply(&path, &meta, &seen);
+        let reached = Reached::default();
+        let reply = reply(&path, &meta, &seen, reached.clone());
         let steps = vec![Step::Remove {
             path,
             what: seen.state,
@@ -118,14 +129,13 @@ impl WriteTool for Delete {
                 bytes: 0,
                 files: seen.items.len() as u64 + 1,
             },
-            steps,
-            inverse,
+            steps: Work::new(steps, job.durability, reached),
+            inverse: inverse.map(Work::from),
         })
     }
 
-    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .carry_out(&steps, permit.reading(), || permit.begin())
+    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
+        self.0.carry_out(&work, permit.reading(), || permit.begin())
     }
 }
 
@@ -174,17 +184,17 @@ fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<St
         content: old.bytes?.into(),
         over: State::Absent,
         mode: Some(meta.mode & 0o777),
-        durability: Durability::default(),
     })
 }
 
-fn reply(path: &VirtualPath, meta: &Meta, seen: &Seen) -> Reply {
+fn reply(path: &VirtualPath, meta: &Meta, seen: &Seen, durability: Reached) -> Reply {
     let every = seen.items.iter().map(|item| &item.meta).chain([meta]);
     let directories = every.filter(|meta| meta.kind == Kind::Directory).count() as u64;
     let deleted = Deleted {
         path: path.to_string(),
         files: seen.items.len() as u64 + 1 - directories,
         directories,
+        durability,
     };
     let text = format!(
         "{}: {} files and {} directories deleted",

@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Step};
+use crate::change::{Changer, State, Step, Work};
 use crate::diff;
 use crate::edit::{self, Applied, Edit, EditError, Edited, PatchError, Places, Strategy};
-use crate::replace::Durability;
+use crate::replace::{Durability, Reached};
 use crate::text::Text;
 use refusal::{not_text, patch_refused, refused};
 
@@ -42,6 +42,7 @@ pub struct EditArgs {
     pub replace_all: bool,
     /// Replace this place alone, counted from 1.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub occurrence: Option<usize>,
     /// Replace every place, and refuse unless there are this many.
     #[serde(default)]
@@ -56,6 +57,7 @@ pub struct EditFileArgs {
     pub path: String,
     /// The replacements. All are matched against the file as it is, so they must not overlap; all are made or none.
     #[serde(default)]
+    #[schemars(length(max = 1000))]
     pub edits: Vec<EditArgs>,
     /// A unified patch of this file instead of `edits`.
     #[serde(default)]
@@ -63,6 +65,10 @@ pub struct EditFileArgs {
     /// Refuse with CONFLICT unless the file has this hash now, as `read_file` gave it.
     #[serde(default)]
     pub expected_hash: Option<ContentHash>,
+    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
+    /// disk when the call answers (`durable`).
+    #[serde(default)]
+    pub durability: Durability,
 }
 
 /// How one edit was made.
@@ -91,11 +97,16 @@ pub struct FileEdited {
     pub removed: usize,
     /// One for each edit, or for each hunk of the patch.
     pub edits: Vec<Made>,
+    /// What the change survives, which may be less than was asked; not in a preview.
+    #[serde(skip_serializing_if = "Reached::is_unknown")]
+    #[schemars(with = "Option<Durability>")]
+    pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
+    durability: Durability,
     path: VirtualPath,
     what: What,
     expected: Option<ContentHash>,
@@ -111,7 +122,7 @@ impl WriteTool for EditFile {
     type Args = EditFileArgs;
     type Output = FileEdited;
     type Job = Job;
-    type Steps = Vec<Step>;
+    type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -147,6 +158,7 @@ impl WriteTool for EditFile {
             path,
             what,
             expected: args.expected_hash,
+            durability: args.durability,
         };
         Ok(Prepared {
             needs: needs.into(),
@@ -154,7 +166,7 @@ impl WriteTool for EditFile {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         let (path, before, bytes, limit) = text_of(job, permit)?;
         let edited = make(
             job,
@@ -166,7 +178,8 @@ impl WriteTool for EditFile {
         let content = Bytes::from(edited.text);
         let diff = diff::of_bytes(&bytes, &content);
         let after = State::of_file(&content);
-        let reply = reply(&path, &content, &edited.applied, &diff);
+        let reached = Reached::default();
+        let reply = reply(&path, &content, &edited.applied, &diff, reached.clone());
         if before == after {
             return Ok(target::nothing(reply));
         }
@@ -175,14 +188,12 @@ impl WriteTool for EditFile {
             content: bytes.into(),
             over: after.clone(),
             mode: None,
-            durability: Durability::default(),
         };
         let steps = vec![Step::Write {
             path: path.clone(),
             content: content.clone(),
             over: before.clone(),
             mode: None,
-            durability: Durability::default(),
         }];
         target::within_modes(permit, &steps, false)?;
         Ok(Plan {
@@ -199,14 +210,13 @@ impl WriteTool for EditFile {
                 bytes: content.len() as u64,
                 files: 1,
             },
-            steps,
-            inverse: Some(vec![restore]),
+            steps: Work::new(steps, job.durability, reached),
+            inverse: Some(vec![restore].into()),
         })
     }
 
-    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .carry_out(&steps, permit.reading(), || permit.begin())
+    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
+        self.0.carry_out(&work, permit.reading(), || permit.begin())
     }
 }
 
@@ -305,6 +315,7 @@ fn reply(
     content: &[u8],
     applied: &[Applied],
     diff: &bailiwick::FileDiff,
+    durability: Reached,
 ) -> Reply {
     let made = |applied: &Applied| Made {
         strategy: applied.strategy,
@@ -318,6 +329,7 @@ fn reply(
         added: diff.added,
         removed: diff.removed,
         edits: applied.iter().map(made).collect(),
+        durability,
     };
     let places: usize = edited.edits.iter().map(|made| made.count).sum();
     let tolerant = edited

@@ -30,6 +30,7 @@ pub(crate) struct Grep;
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
     /// A regular expression, matched line by line.
+    #[schemars(length(min = 1, max = 1024))]
     pub pattern: String,
     /// The directory or file to search; the default root if left out.
     #[serde(default = "here")]

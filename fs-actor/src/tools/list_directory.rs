@@ -67,6 +67,7 @@ pub struct Listing {
     pub next_cursor: Option<String>,
     /// Directories that could not be entered.
     #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
     pub unreadable: u64,
 }
 

@@ -7,7 +7,8 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Changer, Step, target};
+use crate::change::{Changer, Step, Work, target};
+use crate::replace::{Durability, Reached};
 use crate::resolve::{self, Kind};
 
 /// Makes directories.
@@ -23,6 +24,10 @@ pub struct MakeDirectoryArgs {
     /// Make those above it that are missing too, and be content if it is there already.
     #[serde(default)]
     pub create_parents: bool,
+    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
+    /// disk when the call answers (`durable`).
+    #[serde(default)]
+    pub durability: Durability,
 }
 
 /// What was made.
@@ -32,11 +37,16 @@ pub struct DirectoriesMade {
     pub path: String,
     /// How many directories were made: none if it was there already.
     pub made: usize,
+    /// What the change survives, which may be less than was asked; not in a preview.
+    #[serde(skip_serializing_if = "Reached::is_unknown")]
+    #[schemars(with = "Option<Durability>")]
+    pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
+    durability: Durability,
     path: VirtualPath,
     create_parents: bool,
 }
@@ -45,7 +55,7 @@ impl WriteTool for MakeDirectory {
     type Args = MakeDirectoryArgs;
     type Output = DirectoriesMade;
     type Job = Job;
-    type Steps = Vec<Step>;
+    type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -69,11 +79,12 @@ impl WriteTool for MakeDirectory {
             job: Job {
                 path,
                 create_parents: args.create_parents,
+                durability: args.durability,
             },
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         let found = resolve::entry(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::free_name(&path)?;
@@ -93,9 +104,11 @@ impl WriteTool for MakeDirectory {
             }
         };
         target::within_modes(permit, &steps, false)?;
+        let reached = Reached::default();
         let made = DirectoriesMade {
             path: path.to_string(),
             made: steps.len(),
+            durability: reached.clone(),
         };
         let text = format!("{}: {} directories made", escape(&made.path), made.made);
         let changes = target::made(&steps);
@@ -107,13 +120,12 @@ impl WriteTool for MakeDirectory {
             },
             changes,
             reply: Reply::text(text, made),
-            inverse: (!inverse.is_empty()).then_some(inverse),
-            steps,
+            inverse: (!inverse.is_empty()).then(|| inverse.into()),
+            steps: Work::new(steps, job.durability, reached),
         })
     }
 
-    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .carry_out(&steps, permit.reading(), || permit.begin())
+    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
+        self.0.carry_out(&work, permit.reading(), || permit.begin())
     }
 }

@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, see, target};
+use crate::change::{Changer, State, Step, Temporaries, Work, see, target};
 use crate::diff;
+use crate::replace::{Durability, Reached};
 
 /// Moves and renames files and directories.
 #[derive(Debug, Default)]
@@ -31,6 +32,10 @@ pub struct MoveArgs {
     /// Make the directories above the new path that are missing.
     #[serde(default)]
     pub create_parents: bool,
+    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
+    /// disk when the call answers (`durable`).
+    #[serde(default)]
+    pub durability: Durability,
 }
 
 /// What was moved.
@@ -42,11 +47,16 @@ pub struct Moved {
     pub to: String,
     /// How many files and directories went with it, itself included.
     pub entries: u64,
+    /// What the change survives, which may be less than was asked; not in a preview.
+    #[serde(skip_serializing_if = "Reached::is_unknown")]
+    #[schemars(with = "Option<Durability>")]
+    pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
+    durability: Durability,
     from: VirtualPath,
     to: VirtualPath,
     overwrite: bool,
@@ -57,7 +67,7 @@ impl WriteTool for Move {
     type Args = MoveArgs;
     type Output = Moved;
     type Job = Job;
-    type Steps = Vec<Step>;
+    type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -82,11 +92,12 @@ impl WriteTool for Move {
                 to,
                 overwrite: args.overwrite,
                 create_parents: args.create_parents,
+                durability: args.durability,
             },
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         let Judged {
             from,
             to,
@@ -122,7 +133,8 @@ impl WriteTool for Move {
             std::iter::once(back)
                 .chain(put_back)
                 .chain(target::unmake(&steps))
-                .collect()
+                .collect::<Vec<_>>()
+                .into()
         });
         let entries = seen.items.len() as u64 + 1;
         steps.push(Step::Move {
@@ -132,21 +144,21 @@ impl WriteTool for Move {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
+        let reached = Reached::default();
         Ok(Plan {
-            reply: reply(&from, &to, entries),
+            reply: reply(&from, &to, entries, reached.clone()),
             cost: Cost {
                 bytes: 0,
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
-            steps,
+            steps: Work::new(steps, job.durability, reached),
             inverse,
         })
     }
 
-    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .carry_out(&steps, permit.reading(), || permit.begin())
+    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
+        self.0.carry_out(&work, permit.reading(), || permit.begin())
     }
 }
 
@@ -161,7 +173,7 @@ struct Judged {
 fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
     target::not_a_root(permit, &job.from)?;
     target::not_a_root(permit, &job.to)?;
-    let seen = see(permit, &job.from)?;
+    let seen = see(permit, &job.from, Temporaries::Counted)?;
     let over = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
@@ -213,11 +225,12 @@ fn stays_hidden(
     Ok(())
 }
 
-fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64) -> Reply {
+fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64, durability: Reached) -> Reply {
     let moved = Moved {
         from: from.to_string(),
         to: to.to_string(),
         entries,
+        durability,
     };
     let text = format!(
         "{}: moved to {}, {entries} entries",

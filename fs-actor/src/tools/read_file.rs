@@ -87,12 +87,15 @@ pub struct FileRead {
     pub next_offset: Option<u64>,
     /// The last line returned is longer than the limit and was cut.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
     pub line_cut: bool,
     /// It is what `known_hash` says, so it was not returned again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
     pub unchanged: bool,
     /// It begins with a byte order mark, which is not in the text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
     pub bom: bool,
     /// Its media type, if it is an image or a sound.
     #[serde(skip_serializing_if = "Option::is_none")]

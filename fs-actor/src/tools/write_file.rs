@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Step};
+use crate::change::{Changer, State, Step, Work};
 use crate::diff;
-use crate::replace::Durability;
+use crate::replace::{Durability, Reached};
 
 /// Writes whole files, and adds to their end.
 #[derive(Debug, Default)]
@@ -47,7 +47,8 @@ pub struct WriteFileArgs {
     /// Refuse with CONFLICT unless the file has this hash now, as `read_file` gave it.
     #[serde(default)]
     pub expected_hash: Option<ContentHash>,
-    /// What the write must survive.
+    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
+    /// disk when the call answers (`durable`).
     #[serde(default)]
     pub durability: Durability,
 }
@@ -67,6 +68,10 @@ pub struct Written {
     /// Something that looks like a mistake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// What the change survives, which may be less than was asked; not in a preview.
+    #[serde(skip_serializing_if = "Reached::is_unknown")]
+    #[schemars(with = "Option<Durability>")]
+    pub durability: Reached,
 }
 
 /// The arguments, understood.
@@ -84,7 +89,7 @@ impl WriteTool for WriteFile {
     type Args = WriteFileArgs;
     type Output = Written;
     type Job = Job;
-    type Steps = Vec<Step>;
+    type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -116,7 +121,7 @@ impl WriteTool for WriteFile {
         Ok(Prepared { needs, job })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Vec<Step>>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         let old = target::old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::free_name(&path)?;
@@ -140,7 +145,9 @@ impl WriteTool for WriteFile {
         let after = State::of_file(&content);
         let unchanged = shown && before == after;
         let diff = difference(old.as_ref(), &content, shown);
-        let reply = reply(job, &path, old.as_ref(), &content, shown, unchanged);
+        let reached = Reached::default();
+        let written = written(job, &path, old.as_ref(), &content, shown, unchanged);
+        let reply = reply(written, &reached);
         if unchanged {
             return Ok(target::nothing(reply));
         }
@@ -153,8 +160,10 @@ impl WriteTool for WriteFile {
             after: after.entry(),
             diff,
         });
-        let mut inverse = vec![take_back(&path, old, &after)];
-        inverse.extend(target::unmake(&steps).into_iter().map(Some));
+        let inverse = take_back(&path, old, &after).map(|back| {
+            let unmade = target::unmake(&steps);
+            [vec![back], unmade].concat().into()
+        });
         let cost = Cost {
             bytes: content.len() as u64,
             files: changes.len() as u64,
@@ -164,21 +173,19 @@ impl WriteTool for WriteFile {
             content,
             over: before,
             mode: None,
-            durability: job.durability,
         });
         target::within_modes(permit, &steps, job.mode == IfExists::Append)?;
         Ok(Plan {
             changes,
             reply,
             cost,
-            steps,
-            inverse: inverse.into_iter().collect(),
+            steps: Work::new(steps, job.durability, reached),
+            inverse,
         })
     }
 
-    fn apply(&self, steps: Vec<Step>, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .carry_out(&steps, permit.reading(), || permit.begin())
+    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
+        self.0.carry_out(&work, permit.reading(), || permit.begin())
     }
 }
 
@@ -238,18 +245,17 @@ fn take_back(path: &VirtualPath, old: Option<Old>, after: &State) -> Option<Step
         content: old.bytes?.into(),
         over: after.clone(),
         mode: None,
-        durability: Durability::default(),
     })
 }
 
-fn reply(
+fn written(
     job: &Job,
     path: &VirtualPath,
     old: Option<&Old>,
     content: &Bytes,
     shown: bool,
     unchanged: bool,
-) -> Reply {
+) -> Written {
     let done = match (job.mode, old) {
         _ if unchanged => "unchanged",
         (_, None) => "created",
@@ -257,14 +263,24 @@ fn reply(
         (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
     };
     let before = old.filter(|_| shown).and_then(|old| old.bytes.as_deref());
-    let written = Written {
+    Written {
         path: path.to_string(),
         done,
         bytes: content.len() as u64,
         hash: shown.then(|| ContentHash::of(content)),
         warning: before.and_then(|before| elision(before, content)),
-    };
-    let mut text = format!("{}: {done}, {} bytes", escape(&written.path), written.bytes);
+        durability: Reached::default(),
+    }
+}
+
+fn reply(mut written: Written, reached: &Reached) -> Reply {
+    written.durability = reached.clone();
+    let mut text = format!(
+        "{}: {}, {} bytes",
+        escape(&written.path),
+        written.done,
+        written.bytes
+    );
     if let Some(hash) = &written.hash {
         text.push_str(&format!(", sha256 {hash}"));
     }
