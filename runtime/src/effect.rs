@@ -223,6 +223,8 @@ pub struct ArtifactRef {
 /// What a call would do, shown before it is done.
 #[derive(Clone, Debug)]
 pub struct Preview {
+    /// One sentence for people, made from the tool's template. It quotes the agent's words.
+    pub intent: String,
     /// What would change, in order.
     pub changes: Vec<Change>,
     /// What the call would answer.

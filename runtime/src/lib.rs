@@ -26,6 +26,7 @@
 //! | verdict | `Allow < Ask < Deny` |
 //! | permit | proof, minted by the pipeline alone, that a call was judged; effects take it by value |
 //! | plan | what a call would do, computed from the present state; nothing has changed yet |
+//! | intent | one sentence for people on what a call is about, made from the tool's template and the arguments |
 //! | preview | a plan rendered for people and programs; apply is the plan carried out |
 //! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json` |
 //! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
@@ -56,6 +57,7 @@ mod effect;
 mod error;
 mod escape;
 mod id;
+mod intent;
 mod path;
 mod scope;
 
@@ -103,6 +105,7 @@ pub use gateway::{
 pub use gateway::{Endpoint, Http, HttpError, Token};
 pub use host::{BuildError, Runtime, RuntimeBuilder};
 pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,

@@ -26,7 +26,8 @@ pub struct ToolSpec {
     pub title: &'static str,
     /// What it does and when to use it, for the model.
     pub description: &'static str,
-    /// One sentence for people, filled with the arguments: `Edit {path}`.
+    /// One sentence for people, filled with the arguments: `Edit {path}`. An [`IntentTemplate`](crate::IntentTemplate);
+    /// empty for none, and then people read the title and the paths.
     pub intent: &'static str,
     /// It may destroy what was there.
     pub destructive: bool,

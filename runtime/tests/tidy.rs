@@ -28,6 +28,7 @@ use Kind::{Actor, Io, Pure};
 /// named stands where its folder does.
 const LAYERS: &[(&str, Kind)] = &[
     ("escape", Pure),
+    ("intent", Pure),
     ("id", Pure),
     ("path", Pure),
     ("scope", Pure),

@@ -96,7 +96,7 @@ impl ReadTool for Find {
             "Find files",
             "Finds files and directories by a glob, in path order. What `.gitignore` names is left out unless you ask for it.",
         )
-        .intent("Find {pattern} in {path}")
+        .intent("Find {pattern} [in {path}]")
         .scopes(&["read:file"])
         .idempotent()
     }

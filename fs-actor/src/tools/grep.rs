@@ -152,7 +152,7 @@ impl ReadTool for Grep {
             "Search in files",
             "Searches files line by line for a regular expression or plain text. What `.gitignore` names and binary files are left out.",
         )
-        .intent("Search {path} for {pattern}")
+        .intent("Search for {pattern} [in {path}] [with glob {glob}]")
         .scopes(&["read:file"])
         .idempotent()
     }

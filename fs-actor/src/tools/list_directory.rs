@@ -115,7 +115,7 @@ impl ReadTool for ListDirectory {
             "List directory",
             "Lists a directory, or with `depth` the tree beneath it, in path order, with the sizes of files. Long listings come in pages.",
         )
-        .intent("List what is in {path}")
+        .intent("List the directory [{path}]")
         .scopes(&["read:file"])
         .idempotent()
     }

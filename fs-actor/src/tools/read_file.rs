@@ -129,7 +129,7 @@ impl ReadTool for ReadFile {
             "Read file",
             "Reads one file, or several at once: text as it is (give `offset` and `limit` for part of it), images and sounds as such. Tells the totals and, if there is more, the offset to go on with.",
         )
-        .intent("Read {path}{paths}")
+        .intent("Read [{path}] [{paths}] [from line {offset}]")
         .scopes(&["read:file"])
         .idempotent()
     }

@@ -97,7 +97,7 @@ impl WriteTool for WriteFile {
             "Write a file",
             "Creates a file with the whole content given. Replacing a file or adding to its end must be asked for by `mode`; to change part of a file use `edit_file`. The bytes are written as given.",
         )
-        .intent("Write {path} ({mode})")
+        .intent("Write {path} [({mode})]")
         .scopes(&["write:file", "read:file"])
         .destructive()
     }

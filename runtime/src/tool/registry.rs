@@ -14,6 +14,7 @@ use crate::config::Namespace;
 use crate::effect::{Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
+use crate::intent::{IntentError, IntentTemplate};
 use crate::scope::Scope;
 
 /// A plan whose steps only its own tool understands.
@@ -53,6 +54,8 @@ type Prepare =
 pub(crate) struct Entry {
     pub(crate) name: ToolName,
     pub(crate) spec: ToolSpec,
+    /// The sentence for people, if the tool has one.
+    pub(crate) intent: Option<IntentTemplate>,
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     pub(crate) mutates: bool,
@@ -87,6 +90,14 @@ pub enum RegistryError {
     /// The name is not `[a-z0-9_]{1,64}`.
     #[error("`{0}` is no tool name; use [a-z0-9_]{{1,64}}")]
     Name(String),
+    /// The sentence for people is no template.
+    #[error("the intent of `{tool}` is no template: {source}")]
+    Intent {
+        /// The tool.
+        tool: String,
+        /// Where, and why.
+        source: IntentError,
+    },
 }
 
 /// The tools that a runtime offers to its workers.
@@ -124,6 +135,7 @@ impl ToolSet {
         self.insert(Entry {
             name: ToolName::new(spec.name),
             spec,
+            intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
             output_schema: schemars::schema_for!(T::Output).to_value(),
             mutates: false,
@@ -147,6 +159,7 @@ impl ToolSet {
         self.insert(Entry {
             name: ToolName::new(spec.name),
             spec,
+            intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
             output_schema: schemars::schema_for!(T::Output).to_value(),
             mutates: true,
@@ -179,13 +192,22 @@ impl ToolSet {
         self.faults.first().cloned().map_or(Ok(()), Err)
     }
 
-    fn insert(mut self, entry: Entry) -> Self {
+    fn insert(mut self, mut entry: Entry) -> Self {
         let name = entry.spec.name;
         let plain = name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if name.is_empty() || name.len() > 64 || !plain {
             self.faults.push(RegistryError::Name(name.to_owned()));
+        }
+        if !entry.spec.intent.is_empty() {
+            match IntentTemplate::parse(entry.spec.intent) {
+                Ok(template) => entry.intent = Some(template),
+                Err(source) => self.faults.push(RegistryError::Intent {
+                    tool: name.to_owned(),
+                    source,
+                }),
+            }
         }
         if self.tools.insert(entry.name.clone(), entry).is_some() {
             self.faults.push(RegistryError::Duplicate(name.to_owned()));
@@ -272,5 +294,60 @@ impl<T: WriteTool> WriteJob for Writing<T> {
                 "the plan belongs to another tool",
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intent::IntentFault;
+    use serde_json::json;
+
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    /// A tool with this sentence for people.
+    struct Saying(&'static str);
+
+    impl ReadTool for Saying {
+        type Args = Nothing;
+        type Output = Value;
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("saying", "Saying", "Says nothing.").intent(self.0)
+        }
+
+        fn prepare(
+            &self,
+            _: Nothing,
+            _: &Namespace,
+        ) -> Result<super::super::Prepared<()>, CallError> {
+            Ok(super::super::Prepared {
+                needs: Vec::new(),
+                job: (),
+            })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+            Ok(Reply::text("", json!({})))
+        }
+    }
+
+    #[test]
+    fn a_sentence_that_is_no_template_is_refused() {
+        let fault = RegistryError::Intent {
+            tool: "saying".to_owned(),
+            source: IntentError {
+                at: 5,
+                fault: IntentFault::UnclosedPlaceholder,
+            },
+        };
+        let check = |sentence| ToolSet::new().reader(Saying(sentence)).check();
+        assert_eq!(check("Open {path"), Err(fault.clone()));
+        assert_eq!(check("Open {path}"), Ok(()));
+        assert_eq!(check(""), Ok(()));
+        let joined = ToolSet::new().and(ToolSet::new().reader(Saying("Open {path")));
+        assert_eq!(joined.check(), Err(fault));
     }
 }

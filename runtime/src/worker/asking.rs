@@ -141,7 +141,7 @@ impl Shared {
             tool: facts.tool.clone(),
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
-            intent: self.intent(facts, waiting),
+            intent: self.intent(facts, waiting.needs()),
             ladder: ladder(&needs, &ceiling, sensitive),
             needs,
             before: preview.as_ref().map(|preview| preview.token),
@@ -151,16 +151,25 @@ impl Shared {
         }
     }
 
-    /// One sentence for people: what the tool does, and to what.
-    fn intent(&self, facts: &Facts, waiting: &Step<Waiting>) -> String {
+    /// One sentence for people: what the tool does, and to what. Where the tool's template cannot be filled, its title
+    /// and what the call needs.
+    pub(super) fn intent(&self, facts: &Facts, needs: &[Scope]) -> String {
         let entry = self.core.tools.get(facts.tool.as_str());
+        let template = entry.and_then(|entry| entry.intent.as_ref());
+        let sentence = template.and_then(|template| template.render_filled(&facts.arguments));
+        if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
+            return sentence;
+        }
         let title = entry.map_or(facts.tool.as_str(), |entry| entry.spec.title);
         let target = |need: &Scope| {
             need.path()
                 .map_or_else(|| need.to_string(), ToString::to_string)
         };
-        let mut targets: Vec<String> = waiting.needs().iter().map(target).collect();
+        let mut targets: Vec<String> = needs.iter().map(target).collect();
         targets.dedup();
+        if targets.is_empty() {
+            return title.to_owned();
+        }
         format!("{title}: {}", crate::escape(&targets.join(", ")))
     }
 }

@@ -129,6 +129,7 @@ fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
 fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) -> Preview {
     let artifacts = artifacts(shared, facts, plan);
     Preview {
+        intent: shared.intent(facts, &[]),
         changes: plan.changes.clone(),
         reply: plan.reply.clone(),
         token,

@@ -171,7 +171,7 @@ impl WriteTool for Post {
     type Steps = (VirtualPath, usize);
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("post", "Post", "Posts the path.")
+        ToolSpec::new("post", "Post", "Posts the path.").intent("Post {path}")
     }
 
     fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {

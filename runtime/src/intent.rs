@@ -1,0 +1,136 @@
+//! A tool's template and a call's arguments in, one sentence for people out.
+//!
+//! ```text
+//! template    = { text | placeholder | group }
+//! group       = "[" , template , "]"                 optional; repeats for each element of an array in it
+//! placeholder = "{" , key , "}"                      blanks around the key do not count
+//! key         = name , { "." , field }               name is an argument, field a member of an object
+//! name        = letter | "_" | "$" , then also digits and "-"; field may begin with these, too
+//! text        = anything but { } [ ], which are written \{ \} \[ \]; \\ is one \
+//! ```
+//! 1. A placeholder is its value. `null`, what is not there and blank text are *missing*. Text stands as it is, a number
+//!    or boolean as its JSON text, an object as compact JSON, an array as those of its items that are not missing, with
+//!    commas. A number keeps what JSON parsing kept of it: `1.0` stays `1.0`, `1.50` becomes `1.5`, and an integer
+//!    beyond 64 bits the nearest float.
+//! 2. Control characters become blanks, bidirectional and zero-width characters go, blanks collapse. A value is text:
+//!    braces and brackets in it mean nothing.
+//! 3. Outside groups a missing value leaves `{key}`.
+//! 4. A group goes if a value directly in it is missing. Groups in it decide for themselves.
+//! 5. A group in which an argument is an array is written once per element, with commas between; then the argument is the
+//!    element, and other arrays in the group are missing. Several arrays take turns, in the order of the text. A
+//!    group that comes out empty goes.
+//! 6. A value has at most 256 characters, the sentence at most 1024; what was longer ends in `…`.
+//!
+//! A sentence costs a bounded amount of work, whatever the arguments; where the bound is met it ends in `…` as well.
+
+mod line;
+mod lint;
+mod parse;
+mod render;
+mod value;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use lint::Lint;
+pub use parse::{IntentError, IntentFault};
+
+/// What a tool says to people before a call of it is made: `Search {path} for {pattern} [in files {glob}]`.
+///
+/// ```
+/// use bailiwick::IntentTemplate;
+/// use serde_json::json;
+///
+/// let template = IntentTemplate::parse("Read [{paths.path} [from line {paths.line}]]")?;
+/// let arguments = json!({ "paths": [{ "path": "a.rs" }, { "path": "b.rs", "line": 10 }] });
+/// assert_eq!(template.render(&arguments), "Read a.rs, b.rs from line 10");
+/// # Ok::<(), bailiwick::IntentError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentTemplate {
+    source: String,
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Text(String),
+    Placeholder(Key),
+    Group(Vec<Segment>),
+}
+
+/// The name of an argument, and the way of fields from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    name: String,
+    fields: Vec<String>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.fields
+            .iter()
+            .try_for_each(|field| write!(f, ".{field}"))
+    }
+}
+
+impl IntentTemplate {
+    /// Reads a template of at most 4096 bytes, with groups at most 32 deep.
+    ///
+    /// # Errors
+    /// [`IntentError`] with the place of the first fault.
+    pub fn parse(source: &str) -> Result<Self, IntentError> {
+        Ok(Self {
+            source: source.to_owned(),
+            segments: parse::segments(source)?,
+        })
+    }
+
+    /// Returns the sentence for a call with these arguments. What is not an object has no arguments.
+    #[must_use]
+    pub fn render(&self, arguments: &Value) -> String {
+        render::sentence(&self.segments, arguments).text
+    }
+
+    /// Like [`Self::render`], or nothing where a `{key}` would be left in the sentence.
+    pub(crate) fn render_filled(&self, arguments: &Value) -> Option<String> {
+        let sentence = render::sentence(&self.segments, arguments);
+        sentence.filled.then_some(sentence.text)
+    }
+
+    /// Returns what is discouraged about the template for a tool with this JSON Schema of its arguments.
+    ///
+    /// ```
+    /// use bailiwick::{IntentTemplate, Lint};
+    /// use serde_json::json;
+    ///
+    /// let schema = json!({ "properties": { "path": { "type": "string" } } });
+    /// let lints = |text: &str| IntentTemplate::parse(text).map(|template| template.lint(&schema));
+    /// assert_eq!(lints("List [{path}]")?, []);
+    /// assert_eq!(lints("List {path}")?, [Lint::NotRequired { key: "path".to_owned() }]);
+    /// # Ok::<(), bailiwick::IntentError>(())
+    /// ```
+    #[must_use]
+    pub fn lint(&self, input_schema: &Value) -> Vec<Lint> {
+        lint::lints(&self.segments, input_schema)
+    }
+}
+
+impl fmt::Display for IntentTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)
+    }
+}
+
+impl std::str::FromStr for IntentTemplate {
+    type Err = IntentError;
+
+    fn from_str(source: &str) -> Result<Self, IntentError> {
+        Self::parse(source)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Characters in, clean text on one line out, no longer than it may be.
+
+use crate::escape::is_deceptive;
+
+/// What is left of the work that one sentence may cost.
+pub(super) struct Work(u32);
+
+impl Work {
+    pub(super) fn of(steps: u32) -> Self {
+        Self(steps)
+    }
+
+    /// Takes one step, or says that none is left.
+    pub(super) fn step(&mut self) -> bool {
+        let left = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        left
+    }
+}
+
+/// One line of text; what does not fit ends it in `…`.
+pub(super) struct Line {
+    text: String,
+    chars: usize,
+    most: usize,
+    /// Blanks at its ends do not count.
+    trimmed: bool,
+    /// Blanks stand before whatever comes next.
+    gap: bool,
+    cut: bool,
+}
+
+impl Line {
+    /// A line that begins and ends without blanks.
+    pub(super) fn trimmed(most: usize) -> Self {
+        Self {
+            text: String::new(),
+            chars: 0,
+            most,
+            trimmed: true,
+            gap: false,
+            cut: false,
+        }
+    }
+
+    /// A line that keeps a blank where blanks begin or end it.
+    pub(super) fn whole(most: usize) -> Self {
+        Self {
+            trimmed: false,
+            ..Self::trimmed(most)
+        }
+    }
+
+    pub(super) fn push(&mut self, c: char) {
+        if is_blank(c) {
+            self.gap = true;
+        } else if !is_deceptive(c) {
+            self.end_gap();
+            self.put(c);
+        }
+    }
+
+    pub(super) fn push_str(&mut self, text: &str, work: &mut Work) {
+        for c in text.chars() {
+            if self.cut || !work.step() {
+                return;
+            }
+            self.push(c);
+        }
+    }
+
+    fn end_gap(&mut self) {
+        if self.gap && !(self.trimmed && self.text.is_empty()) {
+            self.put(' ');
+        }
+        self.gap = false;
+    }
+
+    fn put(&mut self, c: char) {
+        if self.chars == self.most {
+            self.cut = true;
+        } else {
+            self.text.push(c);
+            self.chars += 1;
+        }
+    }
+
+    /// Whether something did not fit, so that nothing more will be seen.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Leaves out whatever might still come.
+    pub(super) fn cut_here(&mut self) {
+        self.cut = true;
+    }
+
+    /// The text so far.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        if !self.trimmed {
+            self.end_gap();
+        }
+        if self.cut {
+            if self.chars == self.most {
+                self.text.pop();
+            }
+            self.text.push('…');
+        }
+        self.text
+    }
+}
+
+/// Whether `c` is written as a blank.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c.is_control()
+}
+
+/// Whether people see something of `c`.
+pub(super) fn is_visible(c: char) -> bool {
+    !is_blank(c) && !is_deceptive(c)
+}

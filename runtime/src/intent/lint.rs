@@ -1,0 +1,169 @@
+//! Segments and the JSON Schema of a tool's arguments in, what is discouraged out.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{Key, Segment};
+
+/// The most parts of a schema that are looked at for one name; a reference may lead back to itself.
+const MOST_PARTS: usize = 256;
+
+/// Something discouraged in a template. It renders all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lint {
+    /// A group names several arrays; in the turn of one the others are missing.
+    MixedArrays {
+        /// The arguments that are arrays.
+        names: Vec<String>,
+    },
+    /// A placeholder stands for an object, or for an array that no group repeats.
+    NotPrimitive {
+        /// The key.
+        key: String,
+    },
+    /// A placeholder outside groups may be left as `{key}`, for the arguments may lack it.
+    NotRequired {
+        /// The key.
+        key: String,
+    },
+    /// The arguments have nothing of this name.
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+}
+
+impl fmt::Display for Lint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MixedArrays { names } => {
+                write!(
+                    f,
+                    "one group repeats for several arrays: {}",
+                    names.join(", ")
+                )
+            }
+            Self::NotPrimitive { key } => write!(f, "{{{key}}} is an object or array"),
+            Self::NotRequired { key } => {
+                write!(f, "{{{key}}} is not required and stands outside brackets")
+            }
+            Self::UnknownKey { key } => write!(f, "{{{key}}} is not in the schema"),
+        }
+    }
+}
+
+pub(super) fn lints(segments: &[Segment], schema: &Value) -> Vec<Lint> {
+    let schema = Schema { whole: schema };
+    let mut found = Vec::new();
+    for segment in segments {
+        match segment {
+            Segment::Text(_) => {}
+            Segment::Placeholder(key) => found.extend(schema.lint(key, false)),
+            Segment::Group(group) => {
+                let mut keys = Vec::new();
+                keys_of(group, &mut keys);
+                found.extend(schema.mixed(&keys));
+                found.extend(keys.iter().flat_map(|key| schema.lint(key, true)));
+            }
+        }
+    }
+    found
+}
+
+fn keys_of<'a>(segments: &'a [Segment], keys: &mut Vec<&'a Key>) {
+    for segment in segments {
+        match segment {
+            Segment::Text(_) => {}
+            Segment::Placeholder(key) => keys.push(key),
+            Segment::Group(inner) => keys_of(inner, keys),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Schema<'s> {
+    whole: &'s Value,
+}
+
+impl<'s> Schema<'s> {
+    fn lint(self, key: &Key, grouped: bool) -> Vec<Lint> {
+        let name = || key.to_string();
+        let mut found = Vec::new();
+        let mut required = true;
+        let mut repeated = false;
+        let mut parts = self.parts(vec![self.whole]);
+        for (depth, member) in std::iter::once(&key.name).chain(&key.fields).enumerate() {
+            required &= parts.iter().any(|part| requires(part, member));
+            parts = self.parts(members(&parts, member));
+            if parts.is_empty() {
+                return vec![Lint::UnknownKey { key: name() }];
+            }
+            let items = self.parts(items(&parts));
+            if parts.iter().any(|part| is(part, "array")) {
+                repeated |= !(grouped && depth == 0);
+                parts = items;
+            }
+        }
+        if !grouped && !required {
+            found.push(Lint::NotRequired { key: name() });
+        }
+        let composite = |part: &&Value| is(part, "object") || is(part, "array");
+        if repeated || parts.iter().any(composite) {
+            found.push(Lint::NotPrimitive { key: name() });
+        }
+        found
+    }
+
+    fn mixed(self, keys: &[&Key]) -> Option<Lint> {
+        let top = self.parts(vec![self.whole]);
+        let mut names: Vec<String> = Vec::new();
+        for key in keys.iter().filter(|key| {
+            let parts = self.parts(members(&top, &key.name));
+            parts.iter().any(|part| is(part, "array"))
+        }) {
+            if !names.contains(&key.name) {
+                names.push(key.name.clone());
+            }
+        }
+        (names.len() > 1).then_some(Lint::MixedArrays { names })
+    }
+
+    /// The schemas with what they refer to and are put together of.
+    fn parts(self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
+        let mut index = 0;
+        while let Some(&schema) = schemas.get(index).filter(|_| index < MOST_PARTS) {
+            let target = schema.get("$ref").and_then(Value::as_str);
+            let target = target.and_then(|target| target.strip_prefix('#'));
+            schemas.extend(target.and_then(|target| self.whole.pointer(target)));
+            let of = ["anyOf", "oneOf", "allOf"].into_iter();
+            let of = of.filter_map(|word| schema.get(word)?.as_array()).flatten();
+            schemas.extend(of);
+            index += 1;
+        }
+        schemas
+    }
+}
+
+fn members<'s>(parts: &[&'s Value], name: &str) -> Vec<&'s Value> {
+    let member = |part: &&'s Value| part.get("properties")?.get(name);
+    parts.iter().filter_map(member).collect()
+}
+
+fn items<'s>(parts: &[&'s Value]) -> Vec<&'s Value> {
+    parts.iter().filter_map(|part| part.get("items")).collect()
+}
+
+fn requires(part: &Value, name: &str) -> bool {
+    let required = part.get("required").and_then(Value::as_array);
+    required.is_some_and(|names| names.iter().any(|required| required == name))
+}
+
+fn is(part: &Value, kind: &str) -> bool {
+    match part.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
+        Some(one) => one == kind,
+        None => false,
+    }
+}

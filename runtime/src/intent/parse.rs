@@ -1,0 +1,162 @@
+//! The text of a template in, its segments or the place of its first fault out.
+
+use std::iter::Peekable;
+use std::mem;
+use std::str::CharIndices;
+
+use unicode_normalization::char::is_combining_mark;
+
+use super::{Key, Segment};
+
+/// The most bytes of a template.
+pub(super) const MOST_BYTES: usize = 4096;
+/// The most groups around one place; it bounds every recursion over segments.
+pub(super) const MOST_DEPTH: usize = 32;
+
+/// Why a text is no template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at byte {at}: {fault}")]
+pub struct IntentError {
+    /// Where, in bytes from the start.
+    pub at: usize,
+    /// What is wrong there.
+    pub fault: IntentFault,
+}
+
+/// What is wrong with a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IntentFault {
+    /// It has more than 4096 bytes.
+    #[error("the template is longer than {MOST_BYTES} bytes")]
+    TooLong,
+    /// Groups are nested more than 32 deep.
+    #[error("groups are nested more than {MOST_DEPTH} deep")]
+    TooDeep,
+    /// `{` without `}`.
+    #[error("this `{{` is never closed")]
+    UnclosedPlaceholder,
+    /// `}` without `{`.
+    #[error("this `}}` closes nothing; write `\\}}` for the character")]
+    StrayBrace,
+    /// `[` without `]`.
+    #[error("this `[` is never closed")]
+    UnclosedGroup,
+    /// `]` without `[`.
+    #[error("this `]` closes nothing; write `\\]` for the character")]
+    StrayBracket,
+    /// A key, or a part of it between dots, is empty.
+    #[error("the name of an argument or field is missing here")]
+    EmptyName,
+    /// A character that a key cannot have at this place.
+    #[error("this character cannot stand here in the name of an argument or field")]
+    BadName,
+}
+
+fn fault<T>(at: usize, fault: IntentFault) -> Result<T, IntentError> {
+    Err(IntentError { at, fault })
+}
+
+/// What was read of the innermost group so far.
+#[derive(Default)]
+struct Level {
+    segments: Vec<Segment>,
+    text: String,
+}
+
+impl Level {
+    fn push(&mut self, segment: Segment) {
+        self.end_text();
+        self.segments.push(segment);
+    }
+
+    fn end_text(&mut self) {
+        if !self.text.is_empty() {
+            self.segments.push(Segment::Text(mem::take(&mut self.text)));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Segment> {
+        self.end_text();
+        self.segments
+    }
+}
+
+pub(super) fn segments(source: &str) -> Result<Vec<Segment>, IntentError> {
+    if source.len() > MOST_BYTES {
+        return fault(MOST_BYTES, IntentFault::TooLong);
+    }
+    let mut around: Vec<(usize, Level)> = Vec::new();
+    let mut here = Level::default();
+    let mut chars = source.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => {
+                let escaped = chars.next_if(|(_, c)| matches!(c, '{' | '}' | '[' | ']' | '\\'));
+                here.text.push(escaped.map_or(c, |(_, c)| c));
+            }
+            '{' => here.push(Segment::Placeholder(placeholder(&mut chars, at)?)),
+            '}' => return fault(at, IntentFault::StrayBrace),
+            '[' if around.len() == MOST_DEPTH => return fault(at, IntentFault::TooDeep),
+            '[' => around.push((at, mem::take(&mut here))),
+            ']' => {
+                let Some((_, outer)) = around.pop() else {
+                    return fault(at, IntentFault::StrayBracket);
+                };
+                let group = mem::replace(&mut here, outer).finish();
+                here.push(Segment::Group(group));
+            }
+            _ => here.text.push(c),
+        }
+    }
+    match around.last() {
+        Some((at, _)) => fault(*at, IntentFault::UnclosedGroup),
+        None => Ok(here.finish()),
+    }
+}
+
+/// Reads from behind the `{` at `open` to behind its `}`.
+fn placeholder(chars: &mut Peekable<CharIndices<'_>>, open: usize) -> Result<Key, IntentError> {
+    let mut inside = String::new();
+    loop {
+        match chars.next() {
+            Some((_, '}')) => break,
+            Some((_, c)) => inside.push(c),
+            None => return fault(open, IntentFault::UnclosedPlaceholder),
+        }
+    }
+    let blanks = inside.len() - inside.trim_start().len();
+    let mut at = open + 1 + blanks;
+    let mut names = Vec::new();
+    for name in inside.trim().split('.') {
+        check(name, names.is_empty(), at)?;
+        at += name.len() + 1;
+        names.push(name.to_owned());
+    }
+    let fields = names.split_off(1);
+    Ok(Key {
+        name: names.concat(),
+        fields,
+    })
+}
+
+fn check(name: &str, argument: bool, at: usize) -> Result<(), IntentError> {
+    if name.is_empty() {
+        return fault(at, IntentFault::EmptyName);
+    }
+    let fits = |index: usize, c: char| {
+        let inner = index > 0 || !argument;
+        is_letter(c) || matches!(c, '_' | '$') || inner && (c.is_numeric() || c == '-')
+    };
+    match name.char_indices().find(|&(index, c)| !fits(index, c)) {
+        Some((index, _)) => fault(at + index, IntentFault::BadName),
+        None => Ok(()),
+    }
+}
+
+/// Whether `c` is of Unicode's category Letter: what is alphabetic, but for letter-like numbers, marks and the
+/// symbols that are letters in a circle or square.
+fn is_letter(c: char) -> bool {
+    let symbol = matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}' | '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}');
+    c.is_alphabetic() && !c.is_numeric() && !is_combining_mark(c) && !symbol
+}

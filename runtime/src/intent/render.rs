@@ -1,0 +1,146 @@
+//! Segments and arguments in, a sentence out, with the same bounds whatever the arguments.
+
+use serde_json::{Map, Value};
+
+use super::line::{Line, Work};
+use super::{Key, Segment, value};
+
+/// The most characters of a sentence.
+pub(super) const MOST_OF_SENTENCE: usize = 1024;
+/// The most segments, values and characters that are looked at for one sentence.
+const MOST_WORK: u32 = 1 << 20;
+
+/// A sentence, and whether no `{key}` is left in it.
+pub(super) struct Sentence {
+    pub(super) text: String,
+    pub(super) filled: bool,
+}
+
+pub(super) fn sentence(segments: &[Segment], arguments: &Value) -> Sentence {
+    let mut renderer = Renderer {
+        arguments: arguments.as_object(),
+        bound: None,
+        work: Work::of(MOST_WORK),
+        filled: true,
+    };
+    let mut line = Line::trimmed(MOST_OF_SENTENCE);
+    renderer.write(segments, &mut line);
+    if !renderer.work.step() {
+        line.cut_here();
+    }
+    Sentence {
+        text: line.finish(),
+        filled: renderer.filled,
+    }
+}
+
+/// The argument that stands for one of its elements in the group at hand. Other arrays of the group are missing.
+#[derive(Clone, Copy)]
+struct Bound<'a> {
+    name: &'a str,
+    element: &'a Value,
+}
+
+struct Renderer<'a> {
+    arguments: Option<&'a Map<String, Value>>,
+    bound: Option<Bound<'a>>,
+    work: Work,
+    filled: bool,
+}
+
+impl<'a> Renderer<'a> {
+    fn write(&mut self, segments: &'a [Segment], line: &mut Line) {
+        for segment in segments {
+            if line.is_cut() || !self.work.step() {
+                return;
+            }
+            match segment {
+                Segment::Text(text) => line.push_str(text, &mut self.work),
+                Segment::Placeholder(key) => {
+                    let value = self.value(key).unwrap_or_else(|| {
+                        self.filled = false;
+                        format!("{{{key}}}")
+                    });
+                    line.push_str(&value, &mut self.work);
+                }
+                Segment::Group(group) => self.group(group, line),
+            }
+        }
+    }
+
+    fn group(&mut self, group: &'a [Segment], line: &mut Line) {
+        let mut arrays = Vec::new();
+        // What is bound, or missing for its sake, is no array in the groups inside.
+        if self.bound.is_none() {
+            self.arrays(group, &mut arrays);
+        }
+        if arrays.is_empty() {
+            if self.is_whole(group) {
+                self.write(group, line);
+            }
+            return;
+        }
+        let mut first = true;
+        for (name, elements) in arrays {
+            for element in elements {
+                if line.is_cut() || !self.work.step() {
+                    return;
+                }
+                self.bound = Some(Bound { name, element });
+                // One more than fits, so that what is cut here is cut there.
+                let mut entry = Line::trimmed(MOST_OF_SENTENCE + 1);
+                if self.is_whole(group) {
+                    self.write(group, &mut entry);
+                }
+                self.bound = None;
+                let entry = entry.text();
+                if !entry.is_empty() {
+                    if !first {
+                        line.push_str(", ", &mut self.work);
+                    }
+                    line.push_str(entry, &mut self.work);
+                    first = false;
+                }
+            }
+        }
+    }
+
+    /// The arguments named in a group, at any depth, that are arrays, in the order of the text.
+    fn arrays(&self, group: &'a [Segment], found: &mut Vec<(&'a str, &'a [Value])>) {
+        for segment in group {
+            match segment {
+                Segment::Text(_) => {}
+                Segment::Placeholder(key) => {
+                    if let Some(Value::Array(elements)) = self.argument(&key.name)
+                        && found.iter().all(|(name, _)| *name != key.name)
+                    {
+                        found.push((&key.name, elements));
+                    }
+                }
+                Segment::Group(inner) => self.arrays(inner, found),
+            }
+        }
+    }
+
+    /// Whether nothing directly in the group is missing.
+    fn is_whole(&mut self, group: &'a [Segment]) -> bool {
+        group.iter().all(|segment| match segment {
+            Segment::Placeholder(key) => self.value(key).is_some(),
+            Segment::Text(_) | Segment::Group(_) => self.work.step(),
+        })
+    }
+
+    fn argument(&self, name: &str) -> Option<&'a Value> {
+        let own = || self.arguments.and_then(|arguments| arguments.get(name));
+        match self.bound {
+            Some(bound) if bound.name == name => Some(bound.element),
+            Some(_) => own().filter(|value| !value.is_array()),
+            None => own(),
+        }
+    }
+
+    /// The text of a key's value, unless it is missing.
+    fn value(&mut self, key: &Key) -> Option<String> {
+        value::text(self.argument(&key.name)?, &key.fields, &mut self.work)
+    }
+}
