@@ -85,7 +85,7 @@ pub use audit::{
 };
 pub use budget::Budget;
 pub use call::{Call, CallMeta, Origin};
-pub use capability::{Commit, Halt, ReadPermit, WritePermit, not_yours};
+pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{Config, Namespace, RootConfig};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
@@ -98,7 +98,7 @@ pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantHolder, GrantView, Lifetime, NewGrant, Question, QuestionState, Request,
+    GrantAuthority, GrantHolder, GrantView, GrantsRevoked, Lifetime, NewGrant, Question, QuestionState, Request,
     Scripted, Terminal,
 };
 pub use policy::{

@@ -209,6 +209,15 @@ pub enum QuestionState {
     Settled(Decision),
 }
 
+/// What taking grants back came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GrantsRevoked {
+    /// Grants that were taken back.
+    pub grants: usize,
+    /// Those of them with an effect that had begun before and did not end in time; nothing new begins by them.
+    pub unfinished: usize,
+}
+
 /// A grant that a person gives without being asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewGrant {

@@ -7,7 +7,7 @@ mod tree;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dashmap::DashMap;
 use foldhash::fast::FixedState;
@@ -15,6 +15,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 
 use crate::artifact::ArtifactStore;
 use crate::audit::{Audit, Step as AuditStep};
+use crate::capability::GRACE;
 use crate::config::Namespace;
 use crate::id::{CallId, WorkerId};
 use crate::permission::Broker;
@@ -26,9 +27,6 @@ use restart::Restarts;
 use tree::Tree;
 
 pub use spawn::SpawnError;
-
-/// How long a revocation waits for effects that had begun.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// What all workers of a runtime share.
 #[derive(Debug)]
@@ -236,6 +234,7 @@ impl Core {
 
     /// Takes all authority from everybody at once, without waiting.
     pub(crate) fn close(&self) {
+        self.admit_no_more();
         for shared in self.tops().into_iter().flat_map(|top| self.forget(top)) {
             shared.gate().close();
             shared.close();
@@ -247,6 +246,11 @@ impl Core {
         self.io.close();
         self.cpu.close();
         self.deadlines.close();
+    }
+
+    /// Starts no worker from now on.
+    pub(crate) fn admit_no_more(&self) {
+        self.tree.lock().close();
     }
 
     /// The workers that no worker delegated to.

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::budget::Budget;
 use crate::effect::Cost;
 
-/// Which budget is spent.
+/// Which budget of a worker or of one above it is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget of {what} is spent: {limit} allowed")]
-pub(crate) struct Spent {
-    pub(crate) what: &'static str,
-    pub(crate) limit: u64,
+pub struct Spent {
+    /// What it counts, such as `children`.
+    pub what: &'static str,
+    /// How much of it was allowed.
+    pub limit: u64,
 }
 
 /// What one worker and its subtree have spent. A child charges its parent too.

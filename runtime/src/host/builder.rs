@@ -41,9 +41,12 @@ pub enum BuildError {
     /// The tools cannot be served.
     #[error(transparent)]
     Tools(#[from] RegistryError),
-    /// A thread or actor did not start.
-    #[error("a part of the runtime did not start")]
-    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The thread that writes the audit did not start.
+    #[error("the audit did not start")]
+    Audit(#[source] std::io::Error),
+    /// An actor of the runtime did not start.
+    #[error("an actor of the runtime did not start")]
+    Start(#[from] ractor::SpawnErr),
 }
 
 /// A root as it was configured: what workers see, and where it is.
@@ -264,7 +267,7 @@ impl RuntimeBuilder {
         for policy in &self.policies {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
         }
-        let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
+        let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildError::Audit)?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
         let began = Instant::now();
@@ -275,7 +278,7 @@ impl RuntimeBuilder {
             ..BrokerConfig::default()
         };
         let broker = Broker::start(broker, audit.clone(), approver);
-        let broker = broker.await.map_err(started)?;
+        let broker = broker.await?;
         let (artifacts, bytes) = self.artifacts;
         let core = Arc::new(Core {
             tools: self.tools,
@@ -336,18 +339,12 @@ fn opened(
 async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
     let mut supervisors = Vec::new();
     for _ in 0..cores() {
-        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core))
-            .await
-            .map_err(started)?;
+        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
         supervisors.push(supervisor);
     }
     // Nobody else has the core yet, so it is set once.
     let _ = core.supervisors.set(supervisors);
     Ok(())
-}
-
-fn started(error: impl std::error::Error + Send + Sync + 'static) -> BuildError {
-    BuildError::Start(Box::new(error))
 }
 
 fn cores() -> usize {

@@ -142,6 +142,19 @@ async fn shutdown_ends_every_worker_and_its_end_is_audited() {
 }
 
 #[tokio::test]
+async fn no_worker_is_started_after_shutdown() {
+    let stage = stage(|builder| builder).await;
+    let parent = stage.open().await;
+    stage.runtime.shutdown().await;
+    let spec = || WorkerSpec::new("late").policy(Policy::new());
+    for late in [stage.runtime.spawn(spec()).await, parent.spawn(spec()).await] {
+        let error = late.unwrap_err();
+        assert!(matches!(error, SpawnError::Closed), "{error:?}");
+        assert_eq!(error.code(), Code::Cancelled);
+    }
+}
+
+#[tokio::test]
 async fn each_step_of_a_call_is_audited_in_order() {
     let stage = stage(|builder| builder).await;
     let worker = stage
