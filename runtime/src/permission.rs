@@ -162,9 +162,9 @@ pub enum Lifetime {
     /// For this long, for the worker.
     #[serde(rename = "for_ms", with = "millis")]
     For(Duration),
-    /// Until the session ends, for the agent that asked.
+    /// Until the session ends, for the worker that asked.
     Session,
-    /// For the agent that asked, in later sessions too.
+    /// For the agent that asked, by its path: all workers of that name, in later sessions too.
     Agent,
 }
 
@@ -174,14 +174,14 @@ pub enum Lifetime {
 pub enum GrantHolder {
     /// One worker; the grant ends with it.
     Worker(WorkerId),
-    /// The agent of this path, in one session.
+    /// One worker, while it is in this session. Not its name: workers of the same name in a session may be many.
     Session {
         /// The session.
         session: Arc<str>,
-        /// The agent's path, such as `main/tests`.
-        agent: Arc<str>,
+        /// The worker; the grant ends with it, too.
+        worker: WorkerId,
     },
-    /// The agent of this path, in every session.
+    /// The agent of this path, such as `main/tests`, in every session: every worker of that name, now and later.
     Agent(Arc<str>),
 }
 

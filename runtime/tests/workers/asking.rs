@@ -89,6 +89,29 @@ async fn a_grant_of_two_uses_asks_again_at_the_third() {
 }
 
 #[tokio::test]
+async fn a_yes_for_the_session_serves_its_worker_and_no_sibling_of_the_same_name() {
+    for (lifetime, asked_in_all) in [(Lifetime::Session, 2), (Lifetime::Agent, 1)] {
+        let (approver, asked) = always(Answer::Allow {
+            patterns: vec!["write:file:/r/src".parse().unwrap()],
+            lifetime,
+            descendants: false,
+        });
+        let stage = stage(|builder| builder.approver(approver)).await;
+        let parent = stage.open().await;
+        let spec = || WorkerSpec::new("tests").policy(asking());
+        let first = parent.spawn(spec()).await.unwrap();
+        let second = parent.spawn(spec()).await.unwrap();
+        assert_eq!(first.agent(), second.agent());
+        for path in ["src/a", "src/b"] {
+            first.call("post", at(path)).await.unwrap();
+        }
+        assert_eq!(asked.lock().unwrap().len(), 1);
+        second.call("post", at("src/c")).await.unwrap();
+        assert_eq!(asked.lock().unwrap().len(), asked_in_all, "{lifetime:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_grant_reaches_its_holder_and_no_other_worker() {
     let stage = stage(|builder| builder).await;
     let (holder, other) = (stage.worker(asking()).await, stage.worker(asking()).await);
