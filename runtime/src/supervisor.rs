@@ -7,7 +7,7 @@ mod tree;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use foldhash::fast::FixedState;
@@ -167,7 +167,10 @@ impl Watch {
         }
         self.restarts.remove(&id);
         // Not waited for: other workers of this supervisor may have died, too.
-        tokio::spawn(async move { core.revoke(id).await });
+        tokio::spawn(async move {
+            core.revoke(id).await;
+            shared.note(AuditStep::Stopped);
+        });
     }
 }
 

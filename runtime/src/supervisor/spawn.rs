@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::capability::{Gate, Meter, Spent};
 use crate::error::{CallError, Code};
 use crate::id::WorkerId;
-use crate::pipeline::Holder;
+use crate::pipeline::{Holder, canonical};
 use crate::policy::{Policy, PolicyError};
 use crate::worker::{Shared, WorkerActor, WorkerSpec};
 
@@ -132,6 +132,9 @@ impl Core {
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
         let policy = policy.unwrap_or_else(Policy::ask_for_everything);
         let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
+        let written = serde_json::to_value(&policy)
+            .map(|policy| canonical(&policy).to_string().into())
+            .ok();
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
         if depth > self.max_depth {
             return Err(SpawnError::TooDeep(self.max_depth));
@@ -153,13 +156,14 @@ impl Core {
         let shared = Arc::new(Shared::new(
             id, &name, session, parent, authority, holder, meter, self,
         ));
-        self.start(shared, parent).await
+        self.start(shared, parent, written).await
     }
 
     async fn start(
         self: &Arc<Self>,
         shared: Arc<Shared>,
         parent: Option<&Arc<Shared>>,
+        policy: Option<Arc<str>>,
     ) -> Result<Arc<Shared>, SpawnError> {
         let (id, parent) = (shared.id, parent.map(|parent| parent.id));
         // Known before it is in the tree: whoever takes it out of the tree must find it, to close its gate.
@@ -169,7 +173,7 @@ impl Core {
             self.registry.remove(&id);
             return Err(no_place.into());
         }
-        match self.begin(&shared, parent).await {
+        match self.begin(&shared, parent, policy).await {
             // It may have been revoked with its parent before it began.
             Ok(()) if shared.gate().is_closed() => {
                 shared.close();
@@ -190,11 +194,9 @@ impl Core {
         &self,
         shared: &Arc<Shared>,
         parent: Option<WorkerId>,
+        policy: Option<Arc<str>>,
     ) -> Result<(), SpawnError> {
-        shared.record(AuditStep::Spawned {
-            parent,
-            policy: None,
-        })?;
+        shared.record(AuditStep::Spawned { parent, policy })?;
         let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
         let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
         started.map(drop).map_err(SpawnError::Start)

@@ -19,6 +19,7 @@ use super::inbox::{Admitted, Done, Incoming, Port};
 use super::intake::Request;
 use super::jobs;
 use super::turns::Claim;
+use crate::audit::Step as AuditStep;
 use crate::capability::{Halt, Halted};
 use crate::effect::Preview;
 use crate::error::{CallError, Code};
@@ -112,6 +113,11 @@ impl Docket {
     /// Whether the worker is to end and owes nobody an answer.
     pub(super) fn is_over(&self) -> bool {
         self.closing && self.calls.is_empty()
+    }
+
+    /// Audits that the worker ended.
+    pub(super) fn stopped(&self) {
+        self.shared.note(AuditStep::Stopped);
     }
 
     /// Begins a new call. A policy of its own is compiled on the CPU pool, never here.
