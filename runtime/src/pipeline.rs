@@ -17,7 +17,7 @@ use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName};
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
-use crate::policy::{Authority, Explanation, Verdict};
+use crate::policy::{Authority, Explanation, Limits, Verdict};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, WriteJob};
@@ -139,6 +139,11 @@ impl<S> Step<S> {
             .iter()
             .filter(|need| need.verb() == Verb::Write);
         writes.filter_map(|need| need.path().cloned()).collect()
+    }
+
+    /// The limits of the call: its worker's, tightened by its own policy.
+    pub(crate) fn limits(&self) -> &Limits {
+        self.way.authority.limits()
     }
 
     pub(crate) fn mutates(&self) -> bool {

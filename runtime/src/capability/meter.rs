@@ -27,6 +27,24 @@ pub(crate) struct Meter {
     parent: Option<Arc<Self>>,
 }
 
+impl Spent {
+    /// Refuses an effect that alone costs more than `budget` allows: that of a single call has no meter.
+    pub(crate) fn check(budget: Budget, cost: Cost) -> Result<(), Self> {
+        let Budget {
+            calls: _,
+            bytes_written,
+            files_touched,
+            children: _,
+        } = budget;
+        let over = |what, limit: Option<u64>, spent| {
+            let limit = limit.filter(|limit| spent > *limit);
+            limit.map_or(Ok(()), |limit| Err(Self { what, limit }))
+        };
+        over("bytes written", bytes_written, cost.bytes)?;
+        over("files touched", files_touched, cost.files)
+    }
+}
+
 impl Meter {
     pub(crate) fn new(budget: Budget, parent: Option<Arc<Self>>) -> Self {
         let zero = || AtomicU64::new(0);
