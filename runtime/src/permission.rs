@@ -47,9 +47,10 @@ pub struct Request {
     pub session: Arc<str>,
     /// The tool.
     pub tool: ToolName,
-    /// Its arguments, canonical: keys sorted at every level.
+    /// Its arguments, canonical: keys sorted at every level. For those of the tool's own type a text: how `Debug` shows
+    /// the job that they were understood as.
     pub arguments: Value,
-    /// Hash of the canonical arguments.
+    /// Hash of these arguments; calls with others are never taken for the same question.
     pub arguments_hash: ContentHash,
     /// One sentence for people, made by the runtime from the tool's template. It quotes the agent's words.
     pub intent: String,

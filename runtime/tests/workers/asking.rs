@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bailiwick::{
     Answer, AskLimits, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy, Question, Scripted,
-    Verdict, WorkerSpec,
+    ToolName, Verdict, WorkerSpec,
 };
 
+use super::tools::Target;
 use super::{at, stage};
 
 /// An approver that keeps what it was asked and always says `answer`.
@@ -42,6 +43,26 @@ async fn a_person_judges_a_write_by_its_preview_and_then_it_is_done() {
     assert_eq!(question.request.agent_path, ["main"]);
     assert_eq!(question.request.preview.unwrap().changes.len(), 1);
     assert_eq!(stage.board.planned.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn arguments_of_the_tools_own_type_are_shown_and_told_apart() {
+    let (approver, asked) = always(Answer::ONCE);
+    let stage = stage(|builder| builder.approver(approver)).await;
+    let worker = stage.worker(asking()).await;
+    let target = |path: &str| Target { path: path.into() };
+    let post = ToolName::new("post");
+    worker.call_typed(&post, target("src/x")).await.unwrap();
+    worker.call_typed(&post, target("src/y")).await.unwrap();
+    worker.call("post", at("src/z")).await.unwrap();
+    let asked = asked.lock().unwrap();
+    let [x, y, z] = &asked[..] else {
+        panic!("{asked:?}")
+    };
+    let shown = x.request.arguments.as_str().unwrap();
+    assert!(shown.contains("/r/src/x"), "{shown}");
+    assert_ne!(x.request.arguments_hash, y.request.arguments_hash);
+    assert_eq!(z.request.arguments, at("src/z"));
 }
 
 #[tokio::test]
