@@ -98,8 +98,8 @@ pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantHolder, GrantView, GrantsRevoked, Lifetime, NewGrant, Question, QuestionState, Request,
-    Scripted, Terminal,
+    GrantAuthority, GrantHolder, GrantView, GrantsRevoked, Lifetime, NewGrant, Question,
+    QuestionState, Request, Scripted, Terminal,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

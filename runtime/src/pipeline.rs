@@ -264,11 +264,7 @@ impl Step<Parsed> {
 impl Step<Waiting> {
     /// The arguments as people see them: canonical JSON, or what arguments that are none were understood as.
     pub(crate) fn arguments(&self) -> Value {
-        match (&self.facts.arguments, &self.way.job) {
-            (Value::Null, Job::Read(job)) => format!("{job:?}").into(),
-            (Value::Null, Job::Write(job)) => format!("{job:?}").into(),
-            (json, _) => canonical(json),
-        }
+        self.way.arguments(&self.facts.arguments)
     }
 
     /// Exactly the needs that a person must allow, sorted.

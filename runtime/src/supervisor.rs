@@ -5,6 +5,7 @@ mod spawn;
 mod tree;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,
     pub(crate) roots: RootTable,
+    /// Files of the host that no root and no grant may hold.
+    pub(crate) kept_out: Vec<PathBuf>,
     pub(crate) audit: Audit,
     pub(crate) broker: Broker,
     pub(crate) artifacts: ArtifactStore,

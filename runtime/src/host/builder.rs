@@ -35,6 +35,9 @@ pub enum BuildError {
     /// A directory cannot be a root.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// A file to be kept out of every root is not there.
+    #[error("a file to be kept out of every root cannot be found")]
+    KeptOut(#[source] std::io::Error),
     /// The configuration contradicts itself.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -61,6 +64,7 @@ struct Place {
 pub struct RuntimeBuilder {
     places: Vec<Result<Place, BuildError>>,
     config: Config,
+    kept_out: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     tools: ToolSet,
@@ -91,6 +95,7 @@ impl RuntimeBuilder {
         Self {
             places: Vec::new(),
             config: Config::new(),
+            kept_out: Vec::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
             tools: ToolSet::new(),
@@ -135,6 +140,14 @@ impl RuntimeBuilder {
             host: host.as_ref().to_path_buf(),
             cross_mounts,
         }));
+        self
+    }
+
+    /// Refuses every root, and every grant beyond them, that holds the file or directory `host`: a policy file, a key.
+    /// The audit log is kept out without being named.
+    #[must_use]
+    pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
+        self.kept_out.push(host.as_ref().to_path_buf());
         self
     }
 
@@ -261,7 +274,11 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let (mut config, roots) = opened(self.config, self.places, &*self.sink)?;
+        let log = self.sink.place().map(Path::to_path_buf);
+        let kept_out = self.kept_out.iter().map(|host| Root::place_of(host));
+        let kept_out = kept_out.chain(log.map(Ok)).collect::<Result<Vec<_>, _>>();
+        let kept_out = kept_out.map_err(BuildError::KeptOut)?;
+        let (mut config, roots) = opened(self.config, self.places, &kept_out)?;
         config.grantable.extend(self.grantable);
         let mut authority = Authority::configured(&config)?;
         for policy in &self.policies {
@@ -285,6 +302,7 @@ impl RuntimeBuilder {
             names: config.namespace(),
             authority,
             roots,
+            kept_out,
             audit,
             broker: broker.clone(),
             asks,
@@ -313,7 +331,7 @@ impl RuntimeBuilder {
 fn opened(
     mut config: Config,
     places: Vec<Result<Place, BuildError>>,
-    sink: &dyn AuditSink,
+    kept_out: &[PathBuf],
 ) -> Result<(Config, RootTable), BuildError> {
     let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
     for place in places {
@@ -326,8 +344,8 @@ fn opened(
         for other in &roots {
             opened.beside(other)?;
         }
-        if let Some(log) = sink.place() {
-            opened.without(log)?;
+        for file in kept_out {
+            opened.without(file)?;
         }
         roots.push(Arc::new(opened));
         config = config.root(root);

@@ -91,10 +91,11 @@ impl Shared {
                 outside: Vec::new(),
             });
         }
+        let core = Arc::clone(&self.core);
         let open = move || {
             outside
                 .iter()
-                .map(|path| Root::open_granted(path).map(Arc::new))
+                .map(|path| Root::open_granted(path, &core.kept_out).map(Arc::new))
                 .collect()
         };
         let opened: Result<Vec<_>, _> = tokio::task::spawn_blocking(open)

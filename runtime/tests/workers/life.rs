@@ -149,7 +149,10 @@ async fn no_worker_is_started_after_shutdown() {
     let parent = stage.open().await;
     stage.runtime.shutdown().await;
     let spec = || WorkerSpec::new("late").policy(Policy::new());
-    for late in [stage.runtime.spawn(spec()).await, parent.spawn(spec()).await] {
+    for late in [
+        stage.runtime.spawn(spec()).await,
+        parent.spawn(spec()).await,
+    ] {
         let error = late.unwrap_err();
         assert!(matches!(error, SpawnError::Closed), "{error:?}");
         assert_eq!(error.code(), Code::Cancelled);

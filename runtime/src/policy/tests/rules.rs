@@ -352,7 +352,12 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
     let inside = under(&host, &Policy::new().allow_escape(false));
     let beneath = under(&inside, &Policy::new());
     let open = under(&host, &Policy::new().allow_escape(true));
-    for (worker, outside) in [(&host, Ask), (&open, Ask), (&inside, Deny), (&beneath, Deny)] {
+    for (worker, outside) in [
+        (&host, Ask),
+        (&open, Ask),
+        (&inside, Deny),
+        (&beneath, Deny),
+    ] {
         check(worker, "read:file:/etc/hosts", &[], outside);
         check(worker, "read:file:/rr", &[], outside);
         check(worker, "write:file:/s/x", &[], Ask);
