@@ -227,7 +227,7 @@ impl Authority {
     }
 
     /// Whether a policy may leave it to people to grant what lies outside every root. One that says no denies all of it;
-    /// what people can grant there at all is [`Config::grantable`].
+    /// what people can grant there at all is what the configuration names as grantable.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.allow_escape
