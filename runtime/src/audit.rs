@@ -58,7 +58,7 @@ pub enum Step {
         /// The worker that delegated to it.
         #[serde(skip_serializing_if = "Option::is_none")]
         parent: Option<WorkerId>,
-        /// Its own policy layer, as text.
+        /// Its own policy layer, as JSON with sorted keys.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<Arc<str>>,
     },
@@ -68,7 +68,8 @@ pub enum Step {
         verdict: Verdict,
         /// What the call needs.
         needs: Arc<[Scope]>,
-        /// The rule that decided.
+        /// The layer and the rule that decided, as [`Explanation`](crate::Explanation) shows them; none if every layer
+        /// allows every need without a grant, for then no single rule decided.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<Arc<str>>,
     },
@@ -145,7 +146,7 @@ pub enum Step {
     Revoked,
     /// The worker died and was started anew with the same authority.
     Restarted,
-    /// The worker ended.
+    /// The worker ended: everybody it owed an answer has one.
     Stopped,
 }
 

@@ -56,7 +56,8 @@ impl Call {
 pub struct CallMeta {
     /// Who wrote the call.
     pub origin: Origin,
-    /// One more policy layer for this call alone; it can only narrow.
+    /// One more policy layer for this call alone; it can only narrow. Its limits hold for the one call: a budget for what
+    /// this call costs, `ttl_ms` for how long it works, `min_interval_ms` since the call before.
     pub policy: Option<Value>,
     /// The preview this call carries out; it is refused with `STALE_PREVIEW` if the files changed since.
     pub preview_token: Option<PreviewToken>,

@@ -13,8 +13,9 @@ use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
-pub(crate) use gate::{Gate, Pass};
+pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub(crate) use meter::Meter;
+pub use meter::Spent;
 
 /// Why a call in flight must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -89,7 +89,7 @@ pub use audit::{
 };
 pub use budget::Budget;
 pub use call::{Call, CallMeta, Origin};
-pub use capability::{Commit, Halt, ReadPermit, WritePermit, not_yours};
+pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{Config, Namespace, RootConfig};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
@@ -109,8 +109,8 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantHolder, GrantView, Lifetime, NewGrant, Question, QuestionState, Request,
-    Scripted, Terminal,
+    GrantAuthority, GrantHolder, GrantView, GrantsRevoked, Lifetime, NewGrant, Question,
+    QuestionState, Request, Scripted, Terminal,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

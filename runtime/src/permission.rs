@@ -47,9 +47,10 @@ pub struct Request {
     pub session: Arc<str>,
     /// The tool.
     pub tool: ToolName,
-    /// Its arguments, canonical: keys sorted at every level.
+    /// Its arguments, canonical: keys sorted at every level. For those of the tool's own type a text: how `Debug` shows
+    /// the job that they were understood as.
     pub arguments: Value,
-    /// Hash of the canonical arguments.
+    /// Hash of these arguments; calls with others are never taken for the same question.
     pub arguments_hash: ContentHash,
     /// One sentence for people, made by the runtime from the tool's template. It quotes the agent's words.
     pub intent: String,
@@ -162,9 +163,9 @@ pub enum Lifetime {
     /// For this long, for the worker.
     #[serde(rename = "for_ms", with = "millis")]
     For(Duration),
-    /// Until the session ends, for the agent that asked.
+    /// Until the session ends, for the worker that asked.
     Session,
-    /// For the agent that asked, in later sessions too.
+    /// For the agent that asked, by its path: all workers of that name, in later sessions too.
     Agent,
 }
 
@@ -174,14 +175,14 @@ pub enum Lifetime {
 pub enum GrantHolder {
     /// One worker; the grant ends with it.
     Worker(WorkerId),
-    /// The agent of this path, in one session.
+    /// One worker, while it is in this session. Not its name: workers of the same name in a session may be many.
     Session {
         /// The session.
         session: Arc<str>,
-        /// The agent's path, such as `main/tests`.
-        agent: Arc<str>,
+        /// The worker; the grant ends with it, too.
+        worker: WorkerId,
     },
-    /// The agent of this path, in every session.
+    /// The agent of this path, such as `main/tests`, in every session: every worker of that name, now and later.
     Agent(Arc<str>),
 }
 
@@ -207,6 +208,15 @@ pub enum QuestionState {
     Pending,
     /// It ended.
     Settled(Decision),
+}
+
+/// What taking grants back came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GrantsRevoked {
+    /// Grants that were taken back.
+    pub grants: usize,
+    /// Those of them with an effect that had begun before and did not end in time; nothing new begins by them.
+    pub unfinished: usize,
 }
 
 /// A grant that a person gives without being asked.

@@ -17,7 +17,7 @@ use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName};
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
-use crate::policy::{Authority, Verdict};
+use crate::policy::{Authority, Explanation, Limits, Verdict};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, WriteJob};
@@ -141,6 +141,11 @@ impl<S> Step<S> {
         writes.filter_map(|need| need.path().cloned()).collect()
     }
 
+    /// The limits of the call: its worker's, tightened by its own policy.
+    pub(crate) fn limits(&self) -> &Limits {
+        self.way.authority.limits()
+    }
+
     pub(crate) fn mutates(&self) -> bool {
         matches!(self.way.job, Job::Write(_))
     }
@@ -213,8 +218,9 @@ impl Step<Parsed> {
         }
     }
 
-    /// Judges every need: the most closed verdict counts.
-    pub(crate) fn judge(self) -> Judged {
+    /// Judges every need: the most closed verdict counts. Says what decided, unless nothing but the layers allows it:
+    /// then no single rule did.
+    pub(crate) fn judge(self) -> (Judged, Option<Explanation>) {
         let Way {
             needs,
             authority,
@@ -226,28 +232,43 @@ impl Step<Parsed> {
             match authority.judge(need, granted) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need.clone()),
-                Verdict::Deny => return Judged::Refused(self.way.refusal(need)),
+                Verdict::Deny => {
+                    let why = authority.explain(need, granted);
+                    return (Judged::Refused(self.way.refusal(need)), Some(why));
+                }
             }
         }
         if !asks.is_empty() {
             asks.sort();
             asks.dedup();
-            return Judged::Ask(Step {
+            let why = asks.first().map(|need| authority.explain(need, granted));
+            let waiting = Step {
                 facts: self.facts,
                 way: self.way,
                 state: Waiting { asks },
-            });
+            };
+            return (Judged::Ask(waiting), why);
         }
+        let why = || needs.iter().map(|need| authority.explain(need, granted));
+        let why = (!granted.is_empty())
+            .then(|| why().find(|why| why.granted_by.is_some()))
+            .flatten();
         let terms = self.terms(self.way.granted.clone());
-        Judged::Run(Step {
+        let cleared = Step {
             facts: self.facts,
             way: self.way,
             state: Cleared { terms },
-        })
+        };
+        (Judged::Run(cleared), why)
     }
 }
 
 impl Step<Waiting> {
+    /// The arguments as people see them: canonical JSON, or what arguments that are none were understood as.
+    pub(crate) fn arguments(&self) -> Value {
+        self.way.arguments(&self.facts.arguments)
+    }
+
     /// Exactly the needs that a person must allow, sorted.
     pub(crate) fn asks(&self) -> &[Scope] {
         &self.state.asks

@@ -92,8 +92,15 @@ impl Root {
 
     /// Opens the nearest directory at or above `path`, a host path outside every root that a person granted.
     ///
-    /// It is refused if a link stands in the way: what was granted is what is opened, in one step.
-    pub(crate) fn open_granted(path: &VirtualPath) -> Result<Self, RootError> {
+    /// It is refused if a link stands in the way: what was granted is what is opened, in one step. So is what holds one
+    /// of the files `kept_out`.
+    pub(crate) fn open_granted(
+        path: &VirtualPath,
+        kept_out: &[PathBuf],
+    ) -> Result<Self, RootError> {
+        if kept_out.iter().any(|file| file.starts_with(path.as_str())) {
+            return Err(holds_kept_out(path));
+        }
         let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut mount = path.clone();
@@ -144,13 +151,14 @@ impl Root {
     /// Refuses to hold the file at `host`, which workers must not reach.
     pub(crate) fn without(&self, host: &Path) -> Result<(), RootError> {
         if host.starts_with(&self.host) {
-            let reason = "it holds the audit log; keep the log elsewhere";
-            return Err(RootError::Unsafe {
-                mount: self.mount.clone(),
-                reason,
-            });
+            return Err(holds_kept_out(&self.mount));
         }
         Ok(())
+    }
+
+    /// Where a file that workers must not reach is, whatever links lead to it.
+    pub(crate) fn place_of(host: &Path) -> std::io::Result<PathBuf> {
+        host.canonicalize()
     }
 
     /// Where it stands in the namespace.
@@ -201,6 +209,13 @@ impl Root {
             return Some(self.mount.clone());
         }
         VirtualPath::parse(rest, Some(&self.mount)).ok()
+    }
+}
+
+fn holds_kept_out(mount: &VirtualPath) -> RootError {
+    RootError::Unsafe {
+        mount: mount.clone(),
+        reason: "it holds the audit log or another file that workers must not reach; keep that elsewhere",
     }
 }
 

@@ -5,6 +5,7 @@ mod spawn;
 mod tree;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 
 use crate::artifact::ArtifactStore;
 use crate::audit::{Audit, Step as AuditStep};
+use crate::capability::GRACE;
 use crate::config::Namespace;
 use crate::id::{CallId, WorkerId};
 use crate::permission::Broker;
@@ -27,9 +29,6 @@ use tree::Tree;
 
 pub use spawn::SpawnError;
 
-/// How long a revocation waits for effects that had begun.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// What all workers of a runtime share.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -37,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,
     pub(crate) roots: RootTable,
+    /// Files of the host that no root and no grant may hold.
+    pub(crate) kept_out: Vec<PathBuf>,
     pub(crate) audit: Audit,
     pub(crate) broker: Broker,
     pub(crate) artifacts: ArtifactStore,
@@ -169,7 +170,10 @@ impl Watch {
         }
         self.restarts.remove(&id);
         // Not waited for: other workers of this supervisor may have died, too.
-        tokio::spawn(async move { core.revoke(id).await });
+        tokio::spawn(async move {
+            core.revoke(id).await;
+            shared.note(AuditStep::Stopped);
+        });
     }
 }
 
@@ -236,6 +240,7 @@ impl Core {
 
     /// Takes all authority from everybody at once, without waiting.
     pub(crate) fn close(&self) {
+        self.admit_no_more();
         for shared in self.tops().into_iter().flat_map(|top| self.forget(top)) {
             shared.gate().close();
             shared.close();
@@ -247,6 +252,11 @@ impl Core {
         self.io.close();
         self.cpu.close();
         self.deadlines.close();
+    }
+
+    /// Starts no worker from now on.
+    pub(crate) fn admit_no_more(&self) {
+        self.tree.lock().close();
     }
 
     /// The workers that no worker delegated to.

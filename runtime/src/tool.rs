@@ -102,7 +102,7 @@ pub trait ReadTool: Send + Sync + 'static {
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// The structured output.
     type Output: Output + JsonSchema;
-    /// The arguments once understood.
+    /// The arguments once understood. Where no JSON came, people are shown how `Debug` shows it: leave nothing out.
     type Job: Send + Sync + fmt::Debug + 'static;
 
     /// What the tool says of itself.
@@ -138,7 +138,7 @@ pub trait WriteTool: Send + Sync + 'static {
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// The structured output, the same for preview and apply.
     type Output: Output + JsonSchema;
-    /// The arguments once understood.
+    /// The arguments once understood. Where no JSON came, people are shown how `Debug` shows it: leave nothing out.
     type Job: Send + Sync + fmt::Debug + 'static;
     /// What apply does, computed by the plan.
     type Steps: Send + fmt::Debug + 'static;

@@ -88,6 +88,58 @@ async fn a_root_that_holds_the_audit_log_is_refused_and_one_beside_it_is_not() {
 }
 
 #[tokio::test]
+async fn a_root_that_holds_what_is_to_be_kept_out_is_refused_and_one_beside_it_is_not() {
+    let world = tempfile::tempdir().unwrap();
+    let (root, beside) = (world.path().join("root"), world.path().join("beside"));
+    for dir in [&root, &beside] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let policy = root.join("policy.json");
+    std::fs::write(&policy, "{}").unwrap();
+    let keeping = |dir| Runtime::builder().keep_out(&policy).root("r", dir).build();
+    refused(keeping(&root).await, "must not reach");
+    assert!(keeping(&beside).await.is_ok());
+    let absent = Runtime::builder().keep_out(root.join("absent"));
+    let built = absent.root("r", &beside).build().await;
+    assert!(matches!(built, Err(BuildError::KeptOut(_))));
+}
+
+#[tokio::test]
+async fn a_grant_that_holds_the_audit_log_opens_nothing_and_one_beside_it_does() {
+    let world = tempfile::tempdir().unwrap();
+    let world = world.path().canonicalize().unwrap();
+    for dir in ["root", "logs"] {
+        std::fs::create_dir(world.join(dir)).unwrap();
+    }
+    let log = JsonLines::create(world.join("logs/audit.jsonl")).unwrap();
+    let tools = bailiwick::ToolSet::new().reader(Look);
+    let (runtime, _grants) = Runtime::builder()
+        .root("r", world.join("root"))
+        .grantable("read:file")
+        .audit(log)
+        .tools(tools)
+        .approver(
+            bailiwick::Scripted::new().allow("read".parse().unwrap(), bailiwick::Lifetime::Once),
+        )
+        .build()
+        .await
+        .unwrap();
+    let spec = bailiwick::WorkerSpec::new("main").policy(bailiwick::Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    for (path, opens) in [
+        ("logs/other", true),
+        ("logs/audit.jsonl", false),
+        ("logs", false),
+    ] {
+        let path = world.join(path);
+        let answer = worker
+            .call("look", serde_json::json!({ "path": path }))
+            .await;
+        assert_eq!(answer.is_ok(), opens, "{path:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_whole_machine_and_the_kernels_files_are_refused() {
     for host in ["/", "/proc", "/sys", "/proc/self"] {
         let built = Runtime::builder().root("r", host).build().await;

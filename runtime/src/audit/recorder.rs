@@ -39,16 +39,28 @@ pub enum AuditError {
     Closed,
 }
 
+impl AuditError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Full => Code::Busy,
+            Self::Failing | Self::Write(_) | Self::Closed => Code::Io,
+        }
+    }
+}
+
 impl From<AuditError> for CallError {
     fn from(error: AuditError) -> Self {
+        let code = error.code();
         match error {
             AuditError::Full => Self::new(
-                Code::Busy,
+                code,
                 "too many calls wait to be recorded; try again shortly",
             )
             .with("retry_after_ms", 50),
             AuditError::Failing | AuditError::Write(_) | AuditError::Closed => Self::new(
-                Code::Io,
+                code,
                 "the call cannot be recorded, so it is not carried out; the host must look after its audit",
             ),
         }

@@ -1,8 +1,14 @@
 //! Revocation in, no further effect out: an epoch that commits pass through and revocation closes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// How long a revocation waits for effects that had begun.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 const CLOSED: u64 = 1 << 63;
 
@@ -58,6 +64,18 @@ impl Gate {
     }
 }
 
+/// Waits until no pass is out of any of `gates`, all together no longer than `grace`; returns how many have one left.
+pub(crate) async fn settled(gates: &[Arc<Gate>], grace: Duration) -> usize {
+    let end = Instant::now() + grace;
+    let mut unfinished = 0;
+    for gate in gates {
+        if timeout_at(end, gate.idle()).await.is_err() {
+            unfinished += 1;
+        }
+    }
+    unfinished
+}
+
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         let before = self.0.state.fetch_sub(1, Ordering::SeqCst);
@@ -70,7 +88,6 @@ impl Drop for Pass<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
     #[tokio::test]
@@ -88,6 +105,15 @@ mod tests {
         drop(pass);
         waiting.await.unwrap();
         assert!(!gate.close());
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_hangs_is_counted_and_not_waited_for() {
+        let gates = [Arc::<Gate>::default(), Arc::default(), Arc::default()];
+        let hangs = gates[1].pass().unwrap();
+        assert_eq!(settled(&gates, Duration::ZERO).await, 1);
+        drop(hangs);
+        assert_eq!(settled(&gates, Duration::ZERO).await, 0);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

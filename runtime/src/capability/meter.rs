@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::budget::Budget;
 use crate::effect::Cost;
 
-/// Which budget is spent.
+/// Which budget of a worker or of one above it is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget of {what} is spent: {limit} allowed")]
-pub(crate) struct Spent {
-    pub(crate) what: &'static str,
-    pub(crate) limit: u64,
+pub struct Spent {
+    /// What it counts, such as `children`.
+    pub what: &'static str,
+    /// How much of it was allowed.
+    pub limit: u64,
 }
 
 /// What one worker and its subtree have spent. A child charges its parent too.
@@ -23,6 +25,24 @@ pub(crate) struct Meter {
     files: AtomicU64,
     children: AtomicU64,
     parent: Option<Arc<Self>>,
+}
+
+impl Spent {
+    /// Refuses an effect that alone costs more than `budget` allows: that of a single call has no meter.
+    pub(crate) fn check(budget: Budget, cost: Cost) -> Result<(), Self> {
+        let Budget {
+            calls: _,
+            bytes_written,
+            files_touched,
+            children: _,
+        } = budget;
+        let over = |what, limit: Option<u64>, spent| {
+            let limit = limit.filter(|limit| spent > *limit);
+            limit.map_or(Ok(()), |limit| Err(Self { what, limit }))
+        };
+        over("bytes written", bytes_written, cost.bytes)?;
+        over("files touched", files_touched, cost.files)
+    }
 }
 
 impl Meter {

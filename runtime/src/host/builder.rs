@@ -35,15 +35,21 @@ pub enum BuildError {
     /// A directory cannot be a root.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// A file to be kept out of every root is not there.
+    #[error("a file to be kept out of every root cannot be found")]
+    KeptOut(#[source] std::io::Error),
     /// The configuration contradicts itself.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The tools cannot be served.
     #[error(transparent)]
     Tools(#[from] RegistryError),
-    /// A thread or actor did not start.
-    #[error("a part of the runtime did not start")]
-    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The thread that writes the audit did not start.
+    #[error("the audit did not start")]
+    Audit(#[source] std::io::Error),
+    /// An actor of the runtime did not start.
+    #[error("an actor of the runtime did not start")]
+    Start(#[from] ractor::SpawnErr),
 }
 
 /// A root as it was configured: what workers see, and where it is.
@@ -58,6 +64,7 @@ struct Place {
 pub struct RuntimeBuilder {
     places: Vec<Result<Place, BuildError>>,
     config: Config,
+    kept_out: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     tools: ToolSet,
@@ -88,6 +95,7 @@ impl RuntimeBuilder {
         Self {
             places: Vec::new(),
             config: Config::new(),
+            kept_out: Vec::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
             tools: ToolSet::new(),
@@ -132,6 +140,14 @@ impl RuntimeBuilder {
             host: host.as_ref().to_path_buf(),
             cross_mounts,
         }));
+        self
+    }
+
+    /// Refuses every root, and every grant beyond them, that holds the file or directory `host`: a policy file, a key.
+    /// The audit log is kept out without being named.
+    #[must_use]
+    pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
+        self.kept_out.push(host.as_ref().to_path_buf());
         self
     }
 
@@ -258,13 +274,17 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let (mut config, roots) = opened(self.config, self.places, &*self.sink)?;
+        let log = self.sink.place().map(Path::to_path_buf);
+        let kept_out = self.kept_out.iter().map(|host| Root::place_of(host));
+        let kept_out = kept_out.chain(log.map(Ok)).collect::<Result<Vec<_>, _>>();
+        let kept_out = kept_out.map_err(BuildError::KeptOut)?;
+        let (mut config, roots) = opened(self.config, self.places, &kept_out)?;
         config.grantable.extend(self.grantable);
         let mut authority = Authority::configured(&config)?;
         for policy in &self.policies {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
         }
-        let audit = Audit::start(self.sink, self.audit_capacity).map_err(started)?;
+        let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildError::Audit)?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
         let began = Instant::now();
@@ -275,13 +295,14 @@ impl RuntimeBuilder {
             ..BrokerConfig::default()
         };
         let broker = Broker::start(broker, audit.clone(), approver);
-        let broker = broker.await.map_err(started)?;
+        let broker = broker.await?;
         let (artifacts, bytes) = self.artifacts;
         let core = Arc::new(Core {
             tools: self.tools,
             names: config.namespace(),
             authority,
             roots,
+            kept_out,
             audit,
             broker: broker.clone(),
             asks,
@@ -310,7 +331,7 @@ impl RuntimeBuilder {
 fn opened(
     mut config: Config,
     places: Vec<Result<Place, BuildError>>,
-    sink: &dyn AuditSink,
+    kept_out: &[PathBuf],
 ) -> Result<(Config, RootTable), BuildError> {
     let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
     for place in places {
@@ -323,8 +344,8 @@ fn opened(
         for other in &roots {
             opened.beside(other)?;
         }
-        if let Some(log) = sink.place() {
-            opened.without(log)?;
+        for file in kept_out {
+            opened.without(file)?;
         }
         roots.push(Arc::new(opened));
         config = config.root(root);
@@ -336,18 +357,12 @@ fn opened(
 async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
     let mut supervisors = Vec::new();
     for _ in 0..cores() {
-        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core))
-            .await
-            .map_err(started)?;
+        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
         supervisors.push(supervisor);
     }
     // Nobody else has the core yet, so it is set once.
     let _ = core.supervisors.set(supervisors);
     Ok(())
-}
-
-fn started(error: impl std::error::Error + Send + Sync + 'static) -> BuildError {
-    BuildError::Start(Box::new(error))
 }
 
 fn cores() -> usize {

@@ -1,7 +1,7 @@
 //! A person's word in, grants and answers out: the one handle that can widen what workers may do.
 
 use super::broker::Broker;
-use super::{Answer, Decision, GrantView, NewGrant, Question};
+use super::{Answer, Decision, GrantView, GrantsRevoked, NewGrant, Question};
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
 
@@ -90,11 +90,12 @@ impl GrantAuthority {
         self.broker.grants().await
     }
 
-    /// Takes a grant back. When this returns, no effect that used it is under way and none will begin.
+    /// Takes a grant back. When this returns, nothing that uses it begins, and effects that had begun have ended, but
+    /// for [`GrantsRevoked::unfinished`].
     ///
     /// # Errors
     /// [`AuthorityError::NoGrant`] if it is gone already.
-    pub async fn revoke(&self, grant: GrantId) -> Result<(), AuthorityError> {
+    pub async fn revoke(&self, grant: GrantId) -> Result<GrantsRevoked, AuthorityError> {
         self.broker.revoke_grant(grant).await
     }
 
@@ -103,8 +104,8 @@ impl GrantAuthority {
         self.broker.unblock(worker).await;
     }
 
-    /// Ends a session: every grant that was to last as long as it is revoked.
-    pub async fn end_session(&self, session: &str) {
-        self.broker.end_session(session).await;
+    /// Ends a session: every grant that was to last as long as it is revoked, as by [`GrantAuthority::revoke`].
+    pub async fn end_session(&self, session: &str) -> GrantsRevoked {
+        self.broker.end_session(session).await
     }
 }

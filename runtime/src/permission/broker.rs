@@ -10,9 +10,11 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::AskLimits;
-use super::{Answer, Approver, AuthorityError, Decision, NewGrant, Question, Request};
+use super::{
+    Answer, Approver, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, Request,
+};
 use crate::audit::Audit;
-use crate::capability::Gate;
+use crate::capability::{GRACE, Gate, settled};
 use crate::error::{CallError, Code};
 use crate::id::{GrantId, QuestionId, WorkerId};
 use crate::scope::Scope;
@@ -30,6 +32,8 @@ pub(crate) struct BrokerConfig {
     pub(crate) max_grants: usize,
     /// How often questions and grants are looked through for what is over.
     pub(crate) tick: Duration,
+    /// How long a revocation waits for effects that had begun.
+    pub(crate) grace: Duration,
     pub(crate) clock: TimeSource,
 }
 
@@ -41,6 +45,7 @@ impl Default for BrokerConfig {
             patience: Duration::from_secs(600),
             max_grants: 10_000,
             tick: Duration::from_secs(1),
+            grace: GRACE,
             clock: Arc::new(move || start.elapsed()),
         }
     }
@@ -196,7 +201,10 @@ impl Drop for Reply {
 
 /// The way to the broker; clones share it. Once the broker is gone, every call returns an error at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Broker(ActorRef<Message>);
+pub(crate) struct Broker {
+    actor: ActorRef<Message>,
+    grace: Duration,
+}
 
 impl Broker {
     /// Whether both ways lead to one broker.
@@ -210,13 +218,14 @@ impl Broker {
         audit: Audit,
         approver: Arc<dyn Approver>,
     ) -> Result<Self, SpawnErr> {
+        let grace = config.grace;
         let start = Start {
             config,
             audit,
             approver,
         };
         let (actor, _) = Actor::spawn(None, BrokerActor, start).await?;
-        Ok(Self(actor))
+        Ok(Self { actor, grace })
     }
 
     /// Spends one use of each grant needed, if live grants cover all `needs`.
@@ -265,15 +274,14 @@ impl Broker {
             .ok_or(AuthorityError::Closed)?
     }
 
-    /// Takes a grant back and returns once no effect that used it is under way.
-    pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<(), AuthorityError> {
+    /// Takes a grant back and returns once no effect that used it is under way, or one has hung too long.
+    pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
         let gate = self
             .call(|port| Message::Revoke(id, port))
             .await
             .ok_or(AuthorityError::Closed)?
             .ok_or(AuthorityError::NoGrant)?;
-        gate.idle().await;
-        Ok(())
+        Ok(self.ended(&[gate]).await)
     }
 
     /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants
@@ -282,11 +290,18 @@ impl Broker {
         self.call(|port| Message::ForgetWorker(worker, port)).await;
     }
 
-    pub(crate) async fn end_session(&self, session: &str) {
+    pub(crate) async fn end_session(&self, session: &str) -> GrantsRevoked {
         let gates = self
             .call(|port| Message::EndSession(session.into(), port))
             .await;
-        idle(gates).await;
+        self.ended(&gates.unwrap_or_default()).await
+    }
+
+    async fn ended(&self, gates: &[Arc<Gate>]) -> GrantsRevoked {
+        GrantsRevoked {
+            grants: gates.len(),
+            unfinished: settled(gates, self.grace).await,
+        }
     }
 
     pub(crate) async fn unblock(&self, worker: WorkerId) {
@@ -295,23 +310,17 @@ impl Broker {
 
     /// Ends the broker; everyone who waits gets an error.
     pub(crate) fn stop(&self) {
-        self.0.stop(None);
+        self.actor.stop(None);
     }
 
     async fn call<T: Send + 'static>(
         &self,
         message: impl FnOnce(RpcReplyPort<T>) -> Message,
     ) -> Option<T> {
-        match self.0.call(message, None).await {
+        match self.actor.call(message, None).await {
             Ok(CallResult::Success(reply)) => Some(reply),
             Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => None,
         }
-    }
-}
-
-async fn idle(gates: Option<Vec<Arc<Gate>>>) {
-    for gate in gates.into_iter().flatten() {
-        gate.idle().await;
     }
 }
 
@@ -505,7 +514,7 @@ mod tests {
         let asking = stage.asking(request(1, 1, NEED)).await;
         let id = stage.question().await;
         stage.seconds.store(600, Ordering::SeqCst);
-        stage.broker.0.cast(Message::Tick).unwrap();
+        stage.broker.actor.cast(Message::Tick).unwrap();
         assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
         let late = stage.broker.answer(id, Answer::ONCE).await;
         assert!(matches!(
@@ -634,7 +643,7 @@ mod tests {
         stage.question().await;
         asking.abort();
         assert!(asking.await.unwrap_err().is_cancelled());
-        stage.broker.0.cast(Message::Tick).unwrap();
+        stage.broker.actor.cast(Message::Tick).unwrap();
         assert!(stage.broker.open_questions().await.is_empty());
     }
 
@@ -664,6 +673,25 @@ mod tests {
         assert!(gate.pass().is_none());
         drop(pass);
         revoking.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_effect_that_hangs_is_told_and_not_waited_for_without_end() {
+        let mut stage =
+            stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        stage.broker.grace = Duration::ZERO;
+        let first = allowed(stage.ask(request(1, 1, NEED)).await);
+        let hangs = first.gates[0].pass().unwrap();
+        let told = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
+        assert_eq!((told.grants, told.unfinished), (1, 1));
+        let second = allowed(stage.ask(request(1, 2, NEED)).await);
+        let hangs_too = second.gates[0].pass().unwrap();
+        let told = stage.broker.end_session("session").await;
+        assert_eq!((told.grants, told.unfinished), (1, 1));
+        drop((hangs, hangs_too));
+        allowed(stage.ask(request(1, 3, NEED)).await);
+        let told = stage.broker.end_session("session").await;
+        assert_eq!((told.grants, told.unfinished), (1, 0));
     }
 
     /// The names of the steps in the audit.

@@ -28,18 +28,19 @@ impl Claimant {
     fn holders(&self) -> impl Iterator<Item = (GrantHolder, bool)> {
         let workers = std::iter::once((self.worker, false))
             .chain(self.ancestors.iter().map(|ancestor| (*ancestor, true)))
-            .map(|(worker, down)| (GrantHolder::Worker(worker), down));
+            .flat_map(|(worker, down)| {
+                let session = GrantHolder::Session {
+                    session: Arc::clone(&self.session),
+                    worker,
+                };
+                [(GrantHolder::Worker(worker), down), (session, down)]
+            });
         let agents = std::iter::successors(Some(&*self.agent), |path| {
             path.rsplit_once('/').map(|(parent, _)| parent)
         })
-        .flat_map(|path| {
+        .map(|path| {
             let down = path.len() != self.agent.len();
-            let agent: Arc<str> = path.into();
-            let session = GrantHolder::Session {
-                session: Arc::clone(&self.session),
-                agent: Arc::clone(&agent),
-            };
-            [(session, down), (GrantHolder::Agent(agent), down)]
+            (GrantHolder::Agent(path.into()), down)
         });
         workers.chain(agents)
     }
@@ -184,7 +185,10 @@ impl GrantBook {
 
     /// Every grant of the worker, which ends with it.
     pub(crate) fn of_worker(&self, worker: WorkerId) -> Vec<GrantId> {
-        self.held_by(|holder| *holder == GrantHolder::Worker(worker))
+        self.held_by(|holder| match holder {
+            GrantHolder::Worker(of) | GrantHolder::Session { worker: of, .. } => *of == worker,
+            GrantHolder::Agent(_) => false,
+        })
     }
 
     /// Every grant that ends with `session`.
@@ -463,7 +467,7 @@ mod tests {
         let mut book = GrantBook::default();
         let session = GrantHolder::Session {
             session: "s1".into(),
-            agent: "main".into(),
+            worker: WorkerId(1),
         };
         give(
             &mut book,
@@ -487,7 +491,11 @@ mod tests {
             session: "s2".into(),
             ..claimant(9, &[], "main")
         };
-        let namesake = claimant(3, &[], "mainly");
+        let namesake = claimant(3, &[], "main");
+        let elsewhere = Claimant {
+            session: "s2".into(),
+            ..claimant(2, &[1], "main/tests")
+        };
         assert_eq!(
             redeem(&mut book, &here, &["write:file:/a", "write:file:/b"], NOW),
             Some(vec![1, 2])
@@ -503,8 +511,14 @@ mod tests {
             Some(vec![2])
         );
         assert_eq!(redeem(&mut book, &namesake, &["write:file:/a"], NOW), None);
+        assert_eq!(
+            redeem(&mut book, &namesake, &["write:file:/b"], NOW),
+            Some(vec![2])
+        );
+        assert_eq!(redeem(&mut book, &elsewhere, &["write:file:/a"], NOW), None);
         assert_eq!(book.of_session("s1"), [GrantId(1)]);
         assert_eq!(book.of_session("s2"), []);
+        assert_eq!(book.of_worker(WorkerId(1)), [GrantId(1)]);
     }
 
     #[test]

@@ -24,23 +24,24 @@ pub(super) fn refused(
 
 /// Who holds what an answer grants; nobody if it serves the one call.
 pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolder> {
-    let agent = || Arc::from(request.agent_path.join("/"));
     match lifetime {
         Lifetime::Once => None,
         Lifetime::Uses(_) | Lifetime::For(_) => Some(GrantHolder::Worker(request.worker)),
         Lifetime::Session => Some(GrantHolder::Session {
             session: Arc::clone(&request.session),
-            agent: agent(),
+            worker: request.worker,
         }),
-        Lifetime::Agent => Some(GrantHolder::Agent(agent())),
+        Lifetime::Agent => Some(GrantHolder::Agent(request.agent_path.join("/").into())),
     }
 }
 
 /// The worker and the agent that an event about a grant of `holder` names.
 pub(super) fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
     match holder {
-        GrantHolder::Worker(worker) => (Some(*worker), Arc::from("")),
-        GrantHolder::Session { agent, .. } | GrantHolder::Agent(agent) => (None, Arc::clone(agent)),
+        GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
+            (Some(*worker), Arc::from(""))
+        }
+        GrantHolder::Agent(agent) => (None, Arc::clone(agent)),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Holder;
+use serde_json::Value;
+
+use super::{Holder, canonical};
 use crate::capability::{Gate, not_yours};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
@@ -31,6 +33,14 @@ pub(super) struct Way {
 }
 
 impl Way {
+    pub(super) fn arguments(&self, json: &Value) -> Value {
+        match (json, &self.job) {
+            (Value::Null, Job::Read(job)) => format!("{job:?}").into(),
+            (Value::Null, Job::Write(job)) => format!("{job:?}").into(),
+            (json, _) => canonical(json),
+        }
+    }
+
     pub(super) fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
         let before = self.needs.len();
         for need in needs {

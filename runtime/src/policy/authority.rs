@@ -13,7 +13,7 @@ use super::limits::Limits;
 use super::need::Need;
 use super::roots::Subtree;
 use super::sets::WriteMode;
-use super::verdict::{Ruling, Verdict};
+use super::verdict::{Rule, Ruling, Verdict};
 use super::{Layer, Policy};
 use crate::call::Origin;
 use crate::config::Config;
@@ -169,7 +169,11 @@ impl Authority {
     }
 
     pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
-        held.layer.0.judge(need, self.base.mounts(), held.inherited)
+        let ruling = held.layer.0.judge(need, self.base.mounts(), held.inherited);
+        // What may be asked for in configuration is what it names as grantable; its flag bounds that of policies.
+        let confined = held.name != LayerName::Configuration && !held.layer.0.flags.allow_escape;
+        let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
+        ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
 
     /// Says which layer and rule decide, and the smallest grant that would help.
@@ -222,7 +226,8 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether links may lead out of the root they stand in.
+    /// Whether a policy may leave it to people to grant what lies outside every root. One that says no denies all of it;
+    /// what people can grant there at all is what the configuration names as grantable.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.allow_escape

@@ -152,6 +152,14 @@ impl Base {
         held.chain(self.grantable.iter().cloned()).collect()
     }
 
+    /// Whether a file lies in no root at all, blocked ones included.
+    pub(crate) fn is_outside(&self, path: &VirtualPath) -> bool {
+        !self
+            .mounts
+            .iter()
+            .any(|mount| path.starts_with(&mount.path))
+    }
+
     pub(crate) fn mounts(&self) -> &[Place] {
         &self.mounts
     }

@@ -172,6 +172,10 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
         Rule::Verbs => ("verbs", "the verb is not among those listed"),
         Rule::Access => ("access", "the access level is too low for the verb"),
         Rule::ReadOnly => ("read_only", "nothing may be changed"),
+        Rule::Escape => (
+            "allow_escape",
+            "what lies outside every root may not be asked for",
+        ),
         Rule::Network => ("network", "the network may not be used"),
         Rule::Approval => ("require_approval", "every change needs a person"),
     }

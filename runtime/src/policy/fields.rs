@@ -172,7 +172,7 @@ pub const FIELDS: &[Field] = &[
     any(
         "allow_escape",
         Restrict::And,
-        "Links may lead out of the root they stand in",
+        "What lies outside every root may be asked for, as far as it is grantable",
     ),
     any("follow_symlinks", Restrict::And, "Links are followed"),
     any("network", Restrict::And, "The network may be used"),

@@ -84,6 +84,8 @@ pub(crate) enum Rule {
     Access,
     /// Nothing may be changed.
     ReadOnly,
+    /// It lies outside every root, and that may not be asked for.
+    Escape,
     /// No network.
     Network,
     /// Every change needs a person.

@@ -7,12 +7,13 @@ use std::time::Duration;
 use ractor::Actor;
 
 use super::Core;
+use super::tree::NoPlace;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
-use crate::capability::{Gate, Meter};
+use crate::capability::{Gate, Meter, Spent};
 use crate::error::{CallError, Code};
 use crate::id::WorkerId;
-use crate::pipeline::Holder;
+use crate::pipeline::{Holder, canonical};
 use crate::policy::{Policy, PolicyError};
 use crate::worker::{Shared, WorkerActor, WorkerSpec};
 
@@ -26,9 +27,15 @@ pub enum SpawnError {
     /// The parent was revoked or stopped.
     #[error("the worker that was to delegate is gone")]
     Orphan,
-    /// A budget of children is spent, or the delegation is too deep.
-    #[error("{0}")]
-    Budget(String),
+    /// The runtime is shut down.
+    #[error("the runtime is shut down")]
+    Closed,
+    /// A budget of children is spent.
+    #[error(transparent)]
+    Budget(#[from] Spent),
+    /// The delegation is deeper than the runtime allows.
+    #[error("delegation goes at most {0} deep")]
+    TooDeep(usize),
     /// The name has control characters, `/`, or no characters at all.
     #[error("a worker's name is 1 to 64 visible characters without `/`")]
     Name,
@@ -46,11 +53,20 @@ impl SpawnError {
     pub fn code(&self) -> Code {
         match self {
             Self::Policy(error) => error.code(),
-            Self::Orphan => Code::Cancelled,
-            Self::Audit(_) => Code::Busy,
-            Self::Budget(_) => Code::Budget,
+            Self::Orphan | Self::Closed => Code::Cancelled,
+            Self::Audit(error) => error.code(),
+            Self::Budget(_) | Self::TooDeep(_) => Code::Budget,
             Self::Name => Code::InvalidArguments,
             Self::Start(_) => Code::Internal,
+        }
+    }
+}
+
+impl From<NoPlace> for SpawnError {
+    fn from(reason: NoPlace) -> Self {
+        match reason {
+            NoPlace::Orphan => Self::Orphan,
+            NoPlace::Closed => Self::Closed,
         }
     }
 }
@@ -61,7 +77,9 @@ impl From<SpawnError> for CallError {
             SpawnError::Policy(error) => error.into(),
             SpawnError::Audit(error) => error.into(),
             SpawnError::Orphan
+            | SpawnError::Closed
             | SpawnError::Budget(_)
+            | SpawnError::TooDeep(_)
             | SpawnError::Name
             | SpawnError::Start(_) => Self::new(error.code(), error.to_string()),
         }
@@ -114,18 +132,15 @@ impl Core {
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
         let policy = policy.unwrap_or_else(Policy::ask_for_everything);
         let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
+        let written = serde_json::to_value(&policy)
+            .map(|policy| canonical(&policy).to_string().into())
+            .ok();
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
         if depth > self.max_depth {
-            return Err(SpawnError::Budget(format!(
-                "delegation goes at most {} deep",
-                self.max_depth
-            )));
+            return Err(SpawnError::TooDeep(self.max_depth));
         }
         if let Some(parent) = parent {
-            parent
-                .meter
-                .charge_child()
-                .map_err(|spent| SpawnError::Budget(spent.to_string()))?;
+            parent.meter.charge_child()?;
         }
         let limits = authority.limits();
         let budget = budget.tighter(limits.budget).tighter(Budget {
@@ -141,22 +156,24 @@ impl Core {
         let shared = Arc::new(Shared::new(
             id, &name, session, parent, authority, holder, meter, self,
         ));
-        self.start(shared, parent).await
+        self.start(shared, parent, written).await
     }
 
     async fn start(
         self: &Arc<Self>,
         shared: Arc<Shared>,
         parent: Option<&Arc<Shared>>,
+        policy: Option<Arc<str>>,
     ) -> Result<Arc<Shared>, SpawnError> {
         let (id, parent) = (shared.id, parent.map(|parent| parent.id));
         // Known before it is in the tree: whoever takes it out of the tree must find it, to close its gate.
         self.registry.insert(id, Arc::clone(&shared));
-        if self.tree.lock().insert(id, parent).is_err() {
+        let placed = self.tree.lock().insert(id, parent);
+        if let Err(no_place) = placed {
             self.registry.remove(&id);
-            return Err(SpawnError::Orphan);
+            return Err(no_place.into());
         }
-        match self.begin(&shared, parent).await {
+        match self.begin(&shared, parent, policy).await {
             // It may have been revoked with its parent before it began.
             Ok(()) if shared.gate().is_closed() => {
                 shared.close();
@@ -177,11 +194,9 @@ impl Core {
         &self,
         shared: &Arc<Shared>,
         parent: Option<WorkerId>,
+        policy: Option<Arc<str>>,
     ) -> Result<(), SpawnError> {
-        shared.record(AuditStep::Spawned {
-            parent,
-            policy: None,
-        })?;
+        shared.record(AuditStep::Spawned { parent, policy })?;
         let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
         let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
         started.map(drop).map_err(SpawnError::Start)

@@ -51,7 +51,10 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
-    assert_eq!(worker.status().lost_threads, 0);
+    // The thread that was let go ends by itself.
+    while worker.status().lost_threads > 0 {
+        tokio::task::yield_now().await;
+    }
     assert!(child.call("hold", json!({ "path": "a/x" })).await.is_ok());
     runtime.flush_audit().await.unwrap();
     let restarted = audit

@@ -16,19 +16,28 @@ struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: HashMap<WorkerId, Node, FixedState>,
+    closed: bool,
 }
 
-/// The worker that was to delegate is gone.
+/// Why a worker has no place in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Orphan;
+pub(super) enum NoPlace {
+    /// The worker that was to delegate is gone.
+    Orphan,
+    /// The runtime is shut down.
+    Closed,
+}
 
 impl Tree {
-    /// Adds `id`, unless its parent is gone: a revoked worker starts nothing new.
-    pub(super) fn insert(&mut self, id: WorkerId, parent: Option<WorkerId>) -> Result<(), Orphan> {
+    /// Adds `id`, unless its parent or the runtime is gone: what is revoked starts nothing new.
+    pub(super) fn insert(&mut self, id: WorkerId, parent: Option<WorkerId>) -> Result<(), NoPlace> {
+        if self.closed {
+            return Err(NoPlace::Closed);
+        }
         if let Some(parent) = parent {
             self.nodes
                 .get_mut(&parent)
-                .ok_or(Orphan)?
+                .ok_or(NoPlace::Orphan)?
                 .children
                 .insert(id);
         }
@@ -62,6 +71,11 @@ impl Tree {
             next += 1;
         }
         removed
+    }
+
+    /// Takes no worker from now on.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
     }
 
     /// The workers that no worker delegated to.
@@ -103,8 +117,22 @@ mod tests {
     fn nothing_is_added_beneath_what_is_gone() {
         let mut tree = family();
         tree.remove_subtree(WorkerId(2));
-        assert_eq!(tree.insert(WorkerId(6), Some(WorkerId(3))), Err(Orphan));
+        assert_eq!(
+            tree.insert(WorkerId(6), Some(WorkerId(3))),
+            Err(NoPlace::Orphan)
+        );
         assert_eq!(tree.insert(WorkerId(6), Some(WorkerId(4))), Ok(()));
         assert_eq!(tree.remove_subtree(WorkerId(2)), []);
+    }
+
+    #[test]
+    fn nothing_is_added_once_it_is_closed() {
+        let mut tree = family();
+        assert_eq!(tree.insert(WorkerId(6), None), Ok(()));
+        tree.close();
+        for parent in [None, Some(WorkerId(1))] {
+            assert_eq!(tree.insert(WorkerId(7), parent), Err(NoPlace::Closed));
+        }
+        assert_eq!(tree.tops().len(), 3);
     }
 }

@@ -86,4 +86,13 @@ impl Actor for WorkerActor {
         }
         Ok(())
     }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<WorkerMsg>,
+        docket: &mut Docket,
+    ) -> Result<(), ActorProcessingErr> {
+        docket.stopped();
+        Ok(())
+    }
 }

@@ -11,7 +11,7 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, ladder};
-use crate::pipeline::{Facts, Granted, Step, Waiting, canonical};
+use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Scope, ScopePattern};
 
@@ -112,10 +112,11 @@ impl Shared {
                 outside: Vec::new(),
             });
         }
+        let core = Arc::clone(&self.core);
         let open = move || {
             outside
                 .iter()
-                .map(|path| Root::open_granted(path).map(Arc::new))
+                .map(|path| Root::open_granted(path, &core.kept_out).map(Arc::new))
                 .collect()
         };
         let opened: Result<Vec<_>, _> = tokio::task::spawn_blocking(open)
@@ -131,7 +132,7 @@ impl Shared {
         let needs = waiting.asks().to_vec();
         let sensitive = needs.iter().any(|need| self.core.authority.protects(need));
         let ceiling = self.core.authority.ceiling();
-        let arguments = canonical(&facts.arguments);
+        let arguments = waiting.arguments();
         Request {
             worker: self.id,
             call: facts.id,

@@ -19,11 +19,13 @@ use super::inbox::{Admitted, Done, Incoming, Port};
 use super::intake::Request;
 use super::jobs;
 use super::turns::Claim;
+use crate::audit::Step as AuditStep;
 use crate::capability::{Halt, Halted};
 use crate::effect::Preview;
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Facts, Granted, Judged, Mode, Parsed, Step, Waiting};
+use crate::policy::Limits;
 use crate::tool::AnyPlan;
 
 /// Where a call under way is.
@@ -50,6 +52,8 @@ struct Caller {
     /// What tracing sees of the call; nothing unless a subscriber wants it.
     span: Span,
     port: Port,
+    /// How long after the call before it came.
+    since: Option<Duration>,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
     armed: Option<Armed>,
@@ -73,7 +77,7 @@ pub(crate) struct Docket {
     ready: VecDeque<CallId>,
     /// Calls with a place in the pool, those whose callers gave up included.
     running: HashSet<CallId, FixedState>,
-    /// When the last call came; kept only if the policy limits how fast they may come.
+    /// When the last call came.
     last: Option<Instant>,
     closing: bool,
 }
@@ -91,27 +95,14 @@ impl Docket {
         }
     }
 
-    /// How many milliseconds too early a call comes, if the policy limits how fast they may come.
-    fn too_soon(&mut self) -> Option<u64> {
-        let least = Duration::from_millis(self.shared.authority.limits().min_interval_ms);
-        if least.is_zero() {
-            return None;
-        }
-        let now = Instant::now();
-        let since = self.last.map(|last| now.duration_since(last));
-        if let Some(wait) = since
-            .and_then(|since| least.checked_sub(since))
-            .filter(|wait| !wait.is_zero())
-        {
-            return Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
-        }
-        self.last = Some(now);
-        None
-    }
-
     /// Whether the worker is to end and owes nobody an answer.
     pub(super) fn is_over(&self) -> bool {
         self.closing && self.calls.is_empty()
+    }
+
+    /// Audits that the worker ended.
+    pub(super) fn stopped(&self) {
+        self.shared.note(AuditStep::Stopped);
     }
 
     /// Begins a new call. A policy of its own is compiled on the CPU pool, never here.
@@ -122,14 +113,12 @@ impl Docket {
             admitted,
             port,
         } = incoming;
-        if let Some(wait) = self.too_soon() {
-            let error = CallError::new(
-                Code::RateLimited,
-                "calls come faster than the policy allows",
-            );
-            let error = error.with("retry_after_ms", wait);
+        let now = Instant::now();
+        let since = self.last.map(|last| now.duration_since(last));
+        if let Err(error) = soon_enough(self.shared.authority.limits(), since) {
             return self.shared.finished(&request.facts, port, Err(error));
         }
+        self.last = Some(now);
         let (id, facts) = (request.facts.id, Arc::clone(&request.facts));
         let limit = self.shared.core.limit(deadline);
         let span = tracing::debug_span!(
@@ -144,6 +133,7 @@ impl Docket {
             facts,
             span,
             port,
+            since,
             limit,
             armed: None,
             ticket: None,
@@ -162,7 +152,13 @@ impl Docket {
 
     pub(super) fn prepared(&mut self, id: CallId, step: Result<Step<Parsed>, CallError>) {
         match self.returned(id) {
-            Some((Stage::Preparing(None), caller)) => self.judge_or_answer(id, step, caller),
+            Some((Stage::Preparing(None), mut caller)) => {
+                let step = step.and_then(|step| {
+                    caller.keep_to(step.limits())?;
+                    Ok(step)
+                });
+                self.judge_or_answer(id, step, caller);
+            }
             other => self.put_back(id, other),
         }
         self.start_ready();
@@ -301,7 +297,28 @@ impl Drop for Docket {
     }
 }
 
+/// Refuses a call that comes sooner after the one before it than `limits` allow.
+fn soon_enough(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
+    let least = Duration::from_millis(limits.min_interval_ms);
+    let wait = since.and_then(|since| least.checked_sub(since));
+    let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+        return Ok(());
+    };
+    let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let error = CallError::new(
+        Code::RateLimited,
+        "calls come faster than the policy allows",
+    );
+    Err(error.with("retry_after_ms", wait))
+}
+
 impl Caller {
+    /// Holds the call to what its own policy says of times: a life is then that of the call.
+    fn keep_to(&mut self, limits: &Limits) -> Result<(), CallError> {
+        self.limit = self.limit.min(Duration::from_millis(limits.ttl_ms));
+        soon_enough(limits, self.since)
+    }
+
     fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
         if self.armed.is_none() {
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.facts.stop));

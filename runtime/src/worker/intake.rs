@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Shared;
 use super::jobs::guarded;
 use crate::call::{Call, Origin};
+use crate::capability::Spent;
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Parsed, Step};
 use crate::policy::{Authority, Explanation, Policy};
@@ -46,10 +47,18 @@ impl Request {
             .get(tool)
             .filter(|_| authority.allows_tool(tool))
             .ok_or_else(|| unknown(tool))?;
-        shared
-            .meter
-            .charge_call()
-            .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+        let most = authority.limits().budget.calls;
+        let spent = Spent {
+            what: "calls",
+            limit: 0,
+        };
+        // A call's own policy may leave it none; more than the one call it cannot limit.
+        let charged = if most == Some(0) {
+            Err(spent)
+        } else {
+            shared.meter.charge_call()
+        };
+        charged.map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
         let arguments = match typed {
             Some(typed) => Arguments::Typed(typed),
             None => Arguments::Json(&facts.arguments),

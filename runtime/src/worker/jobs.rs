@@ -7,7 +7,7 @@ use super::Shared;
 use super::inbox::Done;
 use crate::artifact::{self, Kind};
 use crate::audit::{ChangeSummary, Step as AuditStep};
-use crate::capability::{Halt, ReadPermit};
+use crate::capability::{Halt, ReadPermit, Spent};
 use crate::effect::{ArtifactRef, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
@@ -138,12 +138,11 @@ fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) ->
 }
 
 fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome, CallError> {
-    let token = step.token();
+    let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
-    shared
-        .meter
-        .charge_effect(cost)
+    Spent::check(budget, cost)
+        .and_then(|()| shared.meter.charge_effect(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
     // The log names an effect before it is made.
     shared.audit_commit(

@@ -129,16 +129,13 @@ impl Shared {
             return Judged::Refused(revoked());
         }
         let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
-        let judged = step.judge();
-        let verdict = judged.verdict();
-        match self.audit(
-            &facts,
-            AuditStep::Judged {
-                verdict,
-                needs,
-                rule: None,
-            },
-        ) {
+        let (judged, why) = step.judge();
+        let step = AuditStep::Judged {
+            verdict: judged.verdict(),
+            needs,
+            rule: why.map(|why| why.to_string().into()),
+        };
+        match self.audit(&facts, step) {
             Ok(()) => judged,
             Err(error) => Judged::Refused(error),
         }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bailiwick::{
     Answer, AskLimits, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy, Question, Scripted,
-    Verdict, WorkerSpec,
+    ToolName, Verdict, WorkerSpec,
 };
 
+use super::tools::Target;
 use super::{at, stage};
 
 /// An approver that keeps what it was asked and always says `answer`.
@@ -45,6 +46,26 @@ async fn a_person_judges_a_write_by_its_preview_and_then_it_is_done() {
     assert_eq!(preview.intent, "Post src/x");
     assert_eq!(preview.changes.len(), 1);
     assert_eq!(stage.board.planned.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn arguments_of_the_tools_own_type_are_shown_and_told_apart() {
+    let (approver, asked) = always(Answer::ONCE);
+    let stage = stage(|builder| builder.approver(approver)).await;
+    let worker = stage.worker(asking()).await;
+    let target = |path: &str| Target { path: path.into() };
+    let post = ToolName::new("post");
+    worker.call_typed(&post, target("src/x")).await.unwrap();
+    worker.call_typed(&post, target("src/y")).await.unwrap();
+    worker.call("post", at("src/z")).await.unwrap();
+    let asked = asked.lock().unwrap();
+    let [x, y, z] = &asked[..] else {
+        panic!("{asked:?}")
+    };
+    let shown = x.request.arguments.as_str().unwrap();
+    assert!(shown.contains("/r/src/x"), "{shown}");
+    assert_ne!(x.request.arguments_hash, y.request.arguments_hash);
+    assert_eq!(z.request.arguments, at("src/z"));
 }
 
 #[tokio::test]
@@ -88,6 +109,29 @@ async fn a_grant_of_two_uses_asks_again_at_the_third() {
     for (path, asked_so_far) in [("src/a", 1), ("src/b", 1), ("src/c", 2)] {
         worker.call("post", at(path)).await.unwrap();
         assert_eq!(asked.lock().unwrap().len(), asked_so_far, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_yes_for_the_session_serves_its_worker_and_no_sibling_of_the_same_name() {
+    for (lifetime, asked_in_all) in [(Lifetime::Session, 2), (Lifetime::Agent, 1)] {
+        let (approver, asked) = always(Answer::Allow {
+            patterns: vec!["write:file:/r/src".parse().unwrap()],
+            lifetime,
+            descendants: false,
+        });
+        let stage = stage(|builder| builder.approver(approver)).await;
+        let parent = stage.open().await;
+        let spec = || WorkerSpec::new("tests").policy(asking());
+        let first = parent.spawn(spec()).await.unwrap();
+        let second = parent.spawn(spec()).await.unwrap();
+        assert_eq!(first.agent(), second.agent());
+        for path in ["src/a", "src/b"] {
+            first.call("post", at(path)).await.unwrap();
+        }
+        assert_eq!(asked.lock().unwrap().len(), 1);
+        second.call("post", at("src/c")).await.unwrap();
+        assert_eq!(asked.lock().unwrap().len(), asked_in_all, "{lifetime:?}");
     }
 }
 

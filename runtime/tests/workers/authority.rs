@@ -93,6 +93,46 @@ async fn a_call_policy_narrows_one_call_and_cannot_widen_it() {
 }
 
 #[tokio::test]
+async fn the_limits_of_a_call_policy_hold_for_the_one_call() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let with = |policy| {
+        Call::new("post", at("src/x")).meta(CallMeta {
+            policy: Some(policy),
+            ..CallMeta::default()
+        })
+    };
+    let hour = 3_600_000;
+    for (tight, code, roomy) in [
+        (
+            json!({ "budget": { "bytes_written": 9 } }),
+            Code::Budget,
+            json!({ "budget": { "bytes_written": 10 } }),
+        ),
+        (
+            json!({ "budget": { "files_touched": 0 } }),
+            Code::Budget,
+            json!({ "budget": { "files_touched": 1 } }),
+        ),
+        (
+            json!({ "budget": { "calls": 0 } }),
+            Code::Budget,
+            json!({ "budget": { "calls": 1 }, "max_calls": 1 }),
+        ),
+        (
+            json!({ "min_interval_ms": hour }),
+            Code::RateLimited,
+            json!({ "min_interval_ms": 0, "ttl_ms": hour }),
+        ),
+    ] {
+        worker.submit(with(roomy)).await.unwrap();
+        let refused = worker.submit(with(tight)).await.unwrap_err();
+        assert_eq!(refused.code(), code);
+    }
+    assert_eq!(stage.board.posted().len(), 4);
+}
+
+#[tokio::test]
 async fn a_child_spends_its_parents_budget() {
     let stage = stage(|builder| builder).await;
     let budget = Budget {

@@ -70,6 +70,17 @@ impl Stage {
             .unwrap()
     }
 
+    /// The text at `pointer` of every `step` in the audit so far.
+    async fn texts(&self, step: &str, pointer: &str) -> Vec<Option<String>> {
+        self.runtime.flush_audit().await.unwrap();
+        let lines = self.audit.records().into_iter();
+        let lines = lines.map(|record| serde_json::from_str::<Value>(record.line()).unwrap());
+        lines
+            .filter(|line| line.pointer("/event/step") == Some(&Value::from(step)))
+            .map(|line| line.pointer(pointer)?.as_str().map(str::to_owned))
+            .collect()
+    }
+
     /// The steps of the audit so far, as `step` or `step CODE`.
     async fn steps(&self) -> Vec<String> {
         self.runtime.flush_audit().await.unwrap();

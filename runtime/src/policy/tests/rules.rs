@@ -341,3 +341,30 @@ fn roots_and_path_denies_do_not_speak_of_other_resources() {
     check(&worker, "read:mcp:x", &[], Allow);
     check(&worker, "read:file:/r/a", &[], Deny);
 }
+
+#[test]
+fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
+    let host = configured(&json!({
+        "roots": [{ "path": "/r" }, { "path": "/s", "access": "read" }],
+        "grantable": ["*:file"],
+        "allow_escape": true,
+    }));
+    let inside = under(&host, &Policy::new().allow_escape(false));
+    let beneath = under(&inside, &Policy::new());
+    let open = under(&host, &Policy::new().allow_escape(true));
+    for (worker, outside) in [
+        (&host, Ask),
+        (&open, Ask),
+        (&inside, Deny),
+        (&beneath, Deny),
+    ] {
+        check(worker, "read:file:/etc/hosts", &[], outside);
+        check(worker, "read:file:/rr", &[], outside);
+        check(worker, "write:file:/s/x", &[], Ask);
+        check(worker, "read:file:/r/x", &[], Allow);
+    }
+    check(&open, "read:file:/etc/hosts", &["read:file:/etc"], Allow);
+    check(&inside, "read:file:/etc/hosts", &["read:file:/etc"], Deny);
+    let why = inside.explain(&"read:file:/etc/hosts".parse().unwrap(), &[]);
+    assert_eq!((why.key, why.grant), ("allow_escape", None));
+}
