@@ -66,7 +66,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cases::config())]
+        #![proptest_config(crate::cases::cases(1000))]
         #[test]
         fn every_path_comes_back_from_its_address(name in "[^/\\x00]{1,12}") {
             if let Ok(there) = VirtualPath::parse(&format!("/r/{name}"), None) {

@@ -209,7 +209,7 @@ pub(crate) struct Broker {
 impl Broker {
     /// Whether both ways lead to one broker.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.0.get_id() == other.0.get_id()
+        self.actor.get_id() == other.actor.get_id()
     }
 
     /// Starts the broker.
