@@ -184,7 +184,9 @@ fn readable(message: String) -> String {
     };
     let mut text = escaped.unwrap_or(message);
     if text.len() > MAX_MESSAGE {
-        text.truncate(text.floor_char_boundary(MAX_MESSAGE));
+        let mut ends = (0..=MAX_MESSAGE).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
         text.push_str(" [cut]");
     }
     text

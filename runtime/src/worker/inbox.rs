@@ -153,11 +153,7 @@ pub(super) async fn submit(
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
-        let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);
-        weight(&call.arguments, MAX_NESTING)
-            .zip(weight(policy, MAX_NESTING))
-            .ok_or_else(nested)
-            .and_then(|(arguments, policy)| Admitted::new(shared, arguments + policy))
+        measured(&call).and_then(|bytes| Admitted::new(shared, bytes))
     };
     let stop = Arc::new(StopFlag::default());
     let id = shared.core.next_call();
@@ -226,9 +222,17 @@ pub(super) fn busy(retry_after_ms: u64) -> CallError {
         .with("retry_after_ms", retry_after_ms)
 }
 
-fn nested() -> CallError {
-    let message = format!("the call nests deeper than {MAX_NESTING} levels");
-    CallError::new(Code::InvalidArguments, message)
+/// About how many bytes a call holds.
+fn measured(call: &Call) -> Result<u64, CallError> {
+    let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);
+    let arguments = weight(&call.arguments, MAX_NESTING);
+    let both = arguments.zip(weight(policy, MAX_NESTING));
+    let nested = || {
+        let message = format!("the call nests deeper than {MAX_NESTING} levels");
+        CallError::new(Code::InvalidArguments, message)
+    };
+    both.map(|(arguments, policy)| arguments + policy)
+        .ok_or_else(nested)
 }
 
 /// About how many bytes a value holds; none if it nests deeper than `levels`.
