@@ -4,6 +4,7 @@ mod indent;
 mod locate;
 mod nearest;
 mod patch;
+mod sequence;
 
 use crate::text::Text;
 
