@@ -14,7 +14,7 @@ use crate::call::Origin;
 use crate::capability::{Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
 use crate::effect::PreviewToken;
 use crate::error::{CallError, Code};
-use crate::id::{CallId, ToolName};
+use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
 use crate::policy::{Authority, Explanation, Limits, Verdict};
@@ -39,6 +39,7 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) id: CallId,
+    pub(crate) worker: WorkerId,
     pub(crate) tool: ToolName,
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,

@@ -231,8 +231,13 @@ fn understand<A: DeserializeOwned + 'static>(arguments: Arguments<'_>) -> Result
     }
 }
 
+/// Reads arguments by name. A list would be read by position, which no schema promises.
 fn read_json<A: DeserializeOwned>(value: &Value) -> Result<A, CallError> {
-    A::deserialize(value).map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+    let refuse = |why: String| CallError::new(Code::InvalidArguments, why);
+    if !value.is_object() {
+        return Err(refuse("the arguments must be an object".to_owned()));
+    }
+    A::deserialize(value).map_err(|error| refuse(error.to_string()))
 }
 
 struct Reading<T: ReadTool> {
