@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -112,6 +114,15 @@ pub struct ToolSet {
     faults: Vec<RegistryError>,
 }
 
+/// What a type looks like when it is written, which may leave out what reading would demand.
+fn output_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
 impl ToolSet {
     /// An empty set.
     #[must_use]
@@ -137,7 +148,7 @@ impl ToolSet {
             spec,
             intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
-            output_schema: schemars::schema_for!(T::Output).to_value(),
+            output_schema: output_schema::<T::Output>(),
             mutates: false,
             prepare: Box::new(prepare),
         })
@@ -161,7 +172,7 @@ impl ToolSet {
             spec,
             intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
-            output_schema: schemars::schema_for!(T::Output).to_value(),
+            output_schema: output_schema::<T::Output>(),
             mutates: true,
             prepare: Box::new(prepare),
         })
