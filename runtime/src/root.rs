@@ -36,6 +36,16 @@ pub enum RootError {
     },
 }
 
+impl RootError {
+    /// Where the root was to be mounted.
+    #[must_use]
+    pub fn mount(&self) -> &VirtualPath {
+        match self {
+            Self::Open { mount, .. } | Self::Unsafe { mount, .. } => mount,
+        }
+    }
+}
+
 /// A directory opened once, and where it stands in the namespace.
 #[derive(Debug)]
 pub struct Root {
@@ -142,15 +152,26 @@ impl Root {
     }
 
     /// Refuses to hold the file at `host`, which workers must not reach.
-    pub(crate) fn without(&self, host: &Path) -> Result<(), RootError> {
+    pub(crate) fn without(&self, host: &Path, reason: &'static str) -> Result<(), RootError> {
         if host.starts_with(&self.host) {
-            let reason = "it holds the audit log; keep the log elsewhere";
             return Err(RootError::Unsafe {
                 mount: self.mount.clone(),
                 reason,
             });
         }
         Ok(())
+    }
+
+    /// Refuses to hold the file at `host` or, if that is a link, the link.
+    pub(crate) fn without_name(&self, host: &Path, reason: &'static str) -> Result<(), RootError> {
+        let failed = |source| RootError::Open {
+            mount: self.mount.clone(),
+            source,
+        };
+        self.without(&host.canonicalize().map_err(failed)?, reason)?;
+        let folder = host.parent().filter(|path| !path.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        self.without(&folder.canonicalize().map_err(failed)?, reason)
     }
 
     /// Where it stands in the namespace.

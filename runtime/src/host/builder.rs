@@ -10,16 +10,17 @@ use ractor::Actor;
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::call::Origin;
-use crate::config::{Config, RootConfig};
+use crate::config::{Config, ConfigError, RootConfig};
 use crate::path::{PathError, VirtualPath};
 use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
 use crate::policy::{Authority, Policy, PolicyError};
-use crate::root::{Root, RootError, RootTable};
+use crate::root::RootError;
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::{Core, Supervisor, TreeLock};
 use crate::tool::{RegistryError, ToolSet};
 use crate::worker::{Admission, Deadlines, Pool, PoolSize, Turns};
 
+use super::roots::{Kept, Place, opened, pointed};
 use super::{House, Runtime};
 
 /// Why a runtime was not built.
@@ -35,6 +36,17 @@ pub enum BuildError {
     /// A directory cannot be a root.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// A root of [`RuntimeBuilder::configured`] cannot be served.
+    #[error("{field} is refused")]
+    Configured {
+        /// The JSON pointer of its path.
+        field: String,
+        /// Why.
+        source: RootError,
+    },
+    /// A source of the configuration says what none says.
+    #[error(transparent)]
+    Source(#[from] ConfigError),
     /// The configuration contradicts itself.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -46,17 +58,13 @@ pub enum BuildError {
     Start(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A root as it was configured: what workers see, and where it is.
-#[derive(Debug)]
-struct Place {
-    config: RootConfig,
-    host: PathBuf,
-    cross_mounts: bool,
-}
-
 /// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
 pub struct RuntimeBuilder {
     places: Vec<Result<Place, BuildError>>,
+    /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
+    configured: Vec<VirtualPath>,
+    /// Files that no root may hold.
+    outside: Vec<PathBuf>,
     config: Config,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
@@ -87,6 +95,8 @@ impl RuntimeBuilder {
     pub(super) fn new() -> Self {
         Self {
             places: Vec::new(),
+            configured: Vec::new(),
+            outside: Vec::new(),
             config: Config::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
@@ -157,6 +167,25 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Like [`RuntimeBuilder::config`], and opens each root at its own path on the host: what workers see as `/home/me/repo`
+    /// is the directory that `/home/me/repo` leads to when the runtime is built.
+    #[must_use]
+    pub fn configured(mut self, mut config: Config) -> Self {
+        for root in std::mem::take(&mut config.roots) {
+            let host = PathBuf::from(root.mount.as_str());
+            self.configured.push(root.mount.clone());
+            self = self.root_with(root, host, false);
+        }
+        self.config(config)
+    }
+
+    /// Refuses roots that hold the file at `host`, such as the one that the configuration was read from.
+    #[must_use]
+    pub fn outside(mut self, host: impl AsRef<Path>) -> Self {
+        self.outside.push(host.as_ref().to_path_buf());
         self
     }
 
@@ -258,7 +287,12 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let (mut config, roots) = opened(self.config, self.places, &*self.sink)?;
+        let kept = Kept {
+            log: self.sink.place(),
+            others: &self.outside,
+        };
+        let (mut config, roots) = opened(self.config, self.places, &kept)
+            .map_err(|error| pointed(error, &self.configured))?;
         config.grantable.extend(self.grantable);
         let mut authority = Authority::configured(&config)?;
         for policy in &self.policies {
@@ -304,32 +338,6 @@ impl RuntimeBuilder {
         let house = Arc::new(House { core });
         Ok((Runtime { house }, GrantAuthority::new(broker)))
     }
-}
-
-/// Opens every root; ambient authority is used here and nowhere else.
-fn opened(
-    mut config: Config,
-    places: Vec<Result<Place, BuildError>>,
-    sink: &dyn AuditSink,
-) -> Result<(Config, RootTable), BuildError> {
-    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
-    for place in places {
-        let Place {
-            config: root,
-            host,
-            cross_mounts,
-        } = place?;
-        let opened = Root::open(root.mount.clone(), &host, cross_mounts)?;
-        for other in &roots {
-            opened.beside(other)?;
-        }
-        if let Some(log) = sink.place() {
-            opened.without(log)?;
-        }
-        roots.push(Arc::new(opened));
-        config = config.root(root);
-    }
-    Ok((config, RootTable::new(roots)))
 }
 
 /// Starts one supervisor a core.
