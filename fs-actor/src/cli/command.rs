@@ -46,7 +46,6 @@ pub(super) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Serves file tools over MCP, confined to the directories named")
         .long_about(ABOUT)
-        .max_term_width(120)
         .arg(
             Arg::new(ROOT)
                 .help("A directory to serve, or JSON of a root; relative paths of tools begin in the first")

@@ -106,12 +106,8 @@ fn every_field_is_set_by_every_source_and_the_later_one_prevails() {
             }
         }
     }
-    let members = FIELDS.iter().filter(|field| !field.is_settable());
-    assert!(
-        members
-            .into_iter()
-            .all(|field| field.parent() == Some("roots"))
-    );
+    let mut members = FIELDS.iter().filter(|field| !field.is_settable());
+    assert!(members.all(|field| field.parent() == Some("roots")));
 }
 
 #[track_caller]

@@ -224,11 +224,14 @@ fn put(said: &mut Map<String, Value>, field: &Field, value: Value) {
 /// The lists of what is open in a root that were given and are empty.
 fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
     let roots = said.get("roots").and_then(Value::as_array);
-    let allow = |root: &Value| root.get("allow").and_then(Value::as_array).cloned();
-    let empty = |root: &Value| allow(root).is_some_and(|list| list.is_empty());
+    let allow = |root: &Value| {
+        root.get("allow")
+            .and_then(Value::as_array)
+            .map(Vec::is_empty)
+    };
     let roots = roots.into_iter().flatten().enumerate();
     roots
-        .filter(|(_, root)| empty(root))
+        .filter(|(_, root)| allow(root) == Some(true))
         .map(|(index, _)| {
             format!("/roots/{index}/allow is empty, which means that all of the root is open")
         })

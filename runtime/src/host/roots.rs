@@ -40,7 +40,7 @@ pub(super) struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    fn from(&self, root: &Root) -> Result<(), RootError> {
+    fn away_from(&self, root: &Root) -> Result<(), RootError> {
         if let Some(log) = self.log {
             root.without(log, "it holds the audit log; keep the log elsewhere")?;
         }
@@ -85,7 +85,7 @@ pub(super) fn opened(
         for other in &roots {
             opened.beside(other)?;
         }
-        kept.from(&opened)?;
+        kept.away_from(&opened)?;
         roots.push(Arc::new(opened));
         config = config.root(root);
     }

@@ -146,7 +146,7 @@ pub const FIELDS: &[Field] = &[
         ValueKind::Names,
         Restrict::Intersection,
         "The tools that may be called; all if absent",
-        r#"["read_file", "grep"]"#,
+        r#"["grep", "read_file"]"#,
     ),
     any(
         "verbs",
