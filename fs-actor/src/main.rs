@@ -49,8 +49,8 @@ fn serve(options: Options) -> ExitCode {
 }
 
 /// Says in one line on standard error what is wrong, with its causes.
-fn refuse(error: &dyn Error, code: u8) -> ExitCode {
-    let causes = std::iter::successors(Some(error), |error| error.source());
+fn refuse(error: &(dyn Error + 'static), code: u8) -> ExitCode {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
     let told: Vec<_> = causes.map(ToString::to_string).collect();
     // If even this cannot be written the code says it.
     let _ = writeln!(

@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// A document in which `field` alone stands, with `value`.
-    fn alone(field: &Field, value: Value) -> Value {
+    fn alone(field: &Field, value: &Value) -> Value {
         match field.parent() {
             None => json!({ field.name(): value }),
             Some("roots") if field.name() == "path" => json!({ "roots": [{ "path": value }] }),
@@ -236,7 +236,7 @@ mod tests {
             let (good, bad) = values_of(field.kind);
             let all = bad.into_iter().map(|value| (value, false));
             for (value, right) in all.chain([(good, true), (example(field), true)]) {
-                let document = alone(field, value);
+                let document = alone(field, &value);
                 let here = field.stands_in(FieldScope::Configuration) && right;
                 agree(&config, &document, Config::parse(&document).is_ok(), here);
                 let here = field.stands_in(FieldScope::Policy) && right;

@@ -136,10 +136,10 @@ mod tests {
     use crate::policy::Words;
 
     #[track_caller]
-    fn check(kind: ValueKind, texts: &[&str], expected: Value) {
+    fn check(kind: ValueKind, texts: &[&str], expected: impl Into<Value>) {
         let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
         let base = VirtualPath::parse("/home/me", None).unwrap();
-        assert_eq!(value(kind, &texts, Some(&base)), expected);
+        assert_eq!(value(kind, &texts, Some(&base)), expected.into());
     }
 
     #[test]
