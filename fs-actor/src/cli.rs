@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use bailiwick::{ConfigError, ConfigSource, ConfigSources, Field, VirtualPath};
+use bailiwick::{ConfigError, ConfigSource, ConfigSources, Field, Rate, Trust, VirtualPath};
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 use tracing::level_filters::LevelFilter;
@@ -38,17 +38,26 @@ pub(crate) struct Options {
     pub(crate) trust: Trust,
     /// Where the audit is kept; else in memory.
     pub(crate) audit: Option<PathBuf>,
+    /// The socket of a worker's endpoint to join; nothing else is served then.
+    pub(crate) attach: Option<PathBuf>,
+    /// Who is asked what a person must allow.
+    pub(crate) ask: Ask,
+    /// How fast one connection may call.
+    pub(crate) rate: Rate,
+    /// What HTTP clients must send as bearer; else one is made up and told.
+    pub(crate) token: Option<String>,
     /// What is logged.
     pub(crate) log: LevelFilter,
 }
 
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
-    /// The host of the agents: what it configures at initialize takes the place of what is configured here.
-    Host,
-    /// An agent: what it configures at initialize can only restrict.
-    Agent,
+/// What becomes of a call that a person must allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// The client is told which scopes it lacks, and sends the call again with them.
+    #[default]
+    Replay,
+    /// The person behind the client is asked by elicitation.
+    Client,
 }
 
 /// Why the arguments, the environment or the configuration file are no options.
@@ -60,6 +69,8 @@ pub(crate) enum CliError {
     Variable(String),
     #[error("`{0}` is not UTF-8")]
     NotUtf8(String),
+    #[error("`{0}` must have 32 or more visible ASCII characters")]
+    Token(&'static str),
     #[error("cannot read the configuration file `{}`", .path.display())]
     File {
         path: PathBuf,
@@ -97,6 +108,7 @@ pub(crate) fn parse(
     if let Some(path) = &config_file {
         sources = sources.with(ConfigSource::File, file::read(path)?)?;
     }
+    let (token, variables) = variables::token(variables)?;
     let texts = variables::texts(variables)?;
     sources = sources.with_texts(ConfigSource::Environment, &texts, here)?;
     sources = sources.with_texts(ConfigSource::Flags, &flags(&matches), here)?;
@@ -112,6 +124,10 @@ pub(crate) fn parse(
             Some(_) => Trust::Agent,
         }),
         audit: matches.get_one::<PathBuf>("audit").cloned(),
+        attach: matches.get_one::<PathBuf>("attach").cloned(),
+        ask: matches.get_one("ask").copied().unwrap_or_default(),
+        rate: matches.get_one("rate").copied().unwrap_or_default(),
+        token,
         log: *matches.get_one("log").unwrap_or(&LevelFilter::WARN),
     })))
 }

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use bailiwick::{Field, ValueKind, config_schema};
+use bailiwick::{Field, Rate, Trust, ValueKind, config_schema};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::Trust;
+use super::Ask;
 
 /// The id of the directories that are named without a flag.
 pub(super) const ROOT: &str = "ROOT";
@@ -58,10 +59,14 @@ pub(super) fn command() -> Command {
 }
 
 /// The flags that are no fields.
-fn server() -> [Arg; 5] {
+fn server() -> [Arg; 8] {
     let trust = PossibleValuesParser::new(["host", "agent"]).map(|text| match text.as_str() {
         "host" => Trust::Host,
         _ => Trust::Agent,
+    });
+    let ask = PossibleValuesParser::new(["replay", "client"]).map(|text| match text.as_str() {
+        "client" => Ask::Client,
+        _ => Ask::Replay,
     });
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let level = PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>());
@@ -86,6 +91,21 @@ fn server() -> [Arg; 5] {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help("Append the audit to a file of JSON lines; no root may hold it"),
+        Arg::new("attach")
+            .long("attach")
+            .value_name("SOCKET")
+            .value_parser(value_parser!(PathBuf))
+            .help("Join stdio to the socket of a worker's endpoint, and serve nothing else"),
+        Arg::new("ask")
+            .long("ask")
+            .value_name("HOW")
+            .value_parser(ask)
+            .help("What becomes of a call that a person must allow: the client replays it with scopes, or its person is asked [default: replay]"),
+        Arg::new("rate")
+            .long("rate")
+            .value_name("N/UNIT")
+            .value_parser(rate)
+            .help("How many calls one connection may make a second, minute or hour [default: 1000/second]"),
         Arg::new("log")
             .long("log")
             .value_name("LEVEL")
@@ -132,6 +152,26 @@ enum AddressError {
     NoAddress(#[from] std::net::AddrParseError),
     #[error("must be an address of this machine alone, such as 127.0.0.1:8080")]
     NotLoopback,
+}
+
+/// Why a rate is none.
+#[derive(Debug, thiserror::Error)]
+#[error("must be a number above 0 and `second`, `minute` or `hour`, such as 100/minute")]
+struct NoRate;
+
+fn rate(text: &str) -> Result<Rate, NoRate> {
+    let (calls, unit) = text.split_once('/').ok_or(NoRate)?;
+    let seconds = match unit {
+        "second" => 1,
+        "minute" => 60,
+        "hour" => 3600,
+        _ => return Err(NoRate),
+    };
+    let calls = calls.parse().ok().filter(|calls| *calls > 0);
+    Ok(Rate {
+        calls: calls.ok_or(NoRate)?,
+        per: Duration::from_secs(seconds),
+    })
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, AddressError> {

@@ -3,12 +3,30 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use bailiwick::Field;
+use bailiwick::{Field, Token};
 
 use super::CliError;
 
 /// What the names of all variables of fields begin with.
 const PREFIX: &str = "BAILIWICK_";
+
+/// The variable of the bearer token.
+const TOKEN: &str = "BAILIWICK_TOKEN";
+
+/// Takes out the bearer token, which is no field, for no file and no flag may hold it.
+pub(super) fn token(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<(Option<String>, Vec<(OsString, OsString)>), CliError> {
+    let (tokens, rest): (Vec<_>, Vec<_>) = variables
+        .into_iter()
+        .partition(|(name, _)| name.to_str() == Some(TOKEN));
+    let Some((_, token)) = tokens.into_iter().next_back() else {
+        return Ok((None, rest));
+    };
+    let token = token.into_string().ok();
+    let token = token.filter(|token| Token::chosen(token).is_some());
+    Ok((Some(token.ok_or(CliError::Token(TOKEN))?), rest))
+}
 
 /// Finds the variables of fields; one that begins like them and is none is refused, for it may be a restriction that is
 /// spelled wrong.
