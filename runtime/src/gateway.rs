@@ -19,9 +19,11 @@ mod pages;
 mod prompts;
 mod rate;
 mod resources;
+mod tasks;
 #[cfg(feature = "http")]
 mod token;
 mod uri;
+mod watch;
 
 use std::sync::Arc;
 
@@ -111,6 +113,7 @@ struct Desk {
     rate: Rate,
     files: Option<FileTools>,
     asking: Asking,
+    tasks: tasks::Tasks,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     max_line: usize,
@@ -196,6 +199,7 @@ impl GatewayBuilder {
                 rate: Rate::default(),
                 files: None,
                 asking: Asking::Replay,
+                tasks: tasks::Tasks::default(),
                 schema: None,
                 max_line: lines::MAX_LINE,
             },

@@ -11,3 +11,4 @@ mod calls;
 mod eras;
 mod lists;
 mod support;
+mod watching;
