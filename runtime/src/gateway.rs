@@ -14,6 +14,7 @@ mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod lines;
+mod log;
 mod meta;
 mod pages;
 mod prompts;

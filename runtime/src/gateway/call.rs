@@ -54,16 +54,17 @@ impl Gateway {
                 None => return convert::failure(&refused()).map(Into::into),
             }
         }
-        tokio::select! {
+        let answer = tokio::select! {
             biased;
-            response = self.carried_out(&mut errand, &context) => response,
+            answer = self.carried_out(&mut errand, &context) => answer,
             // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
-            () = context.ct.cancelled() => Err(ErrorData::new(
-                ErrorCode::INTERNAL_ERROR,
-                "the call was cancelled",
-                None,
-            )),
-        }
+            () = context.ct.cancelled() => {
+                let reason = "the call was cancelled";
+                return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None));
+            }
+        };
+        self.log(&context, &errand.tool, &answer).await;
+        answer
     }
 
     /// Makes the call, and once more if the person behind the client allows what it lacks.
@@ -198,7 +199,7 @@ fn shows_links(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
-fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)

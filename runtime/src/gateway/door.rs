@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 
+use super::log::Level;
 use super::rate::{Bucket, Rate};
 use super::watch::Watches;
 use super::{Desk, Gateway, Trust};
@@ -155,6 +156,7 @@ pub(super) struct Session {
     served: OnceLock<Arc<Served>>,
     pub(super) bucket: Arc<Bucket>,
     pub(super) watches: Watches,
+    pub(super) level: Level,
 }
 
 impl Session {
@@ -163,6 +165,7 @@ impl Session {
             served: OnceLock::new(),
             bucket: Arc::new(Bucket::new(rate)),
             watches: Watches::default(),
+            level: Level::default(),
         }
     }
 
@@ -173,6 +176,7 @@ impl Session {
             served: OnceLock::new(),
             bucket: Arc::clone(&self.bucket),
             watches: Watches::default(),
+            level: Level::default(),
         }
     }
 }

@@ -1,4 +1,8 @@
 //! MCP's requests in, each handed to the part of the gateway that answers it.
+#![expect(
+    deprecated,
+    reason = "MCP deprecates logging, and clients of every revision may still ask for it"
+)]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,8 +14,8 @@ use rmcp::model::{
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
     InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value, json};
@@ -209,6 +213,15 @@ impl ServerHandler for Gateway {
         self.desk.tasks.cancel(&request.task_id, asker)
     }
 
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.session.level.set(request.level);
+        Ok(())
+    }
+
     async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
@@ -278,6 +291,7 @@ impl Gateway {
             .enable_experimental_with(experimental)
             .enable_extensions_with(extensions.collect())
             .enable_completions()
+            .enable_logging()
             .enable_prompts()
             .enable_resources()
             .enable_resources_subscribe()
