@@ -9,6 +9,7 @@
 mod asking;
 mod calls;
 mod eras;
+mod golden;
 mod lists;
 mod support;
 mod watching;
