@@ -125,8 +125,10 @@ impl Client {
                 }),
             )
             .await;
-        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
-            .await;
+        if answer["result"].is_object() {
+            self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+                .await;
+        }
         answer
     }
 

@@ -7,7 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, ServerResult};
+use rmcp::model::{
+    ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, ServerResult,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -116,8 +118,12 @@ where
         message: RxJsonRpcMessage<RoleServer>,
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         match message {
-            JsonRpcMessage::Request(_) => {
-                self.begun = true;
+            JsonRpcMessage::Request(ref request) => {
+                // A probe opens no era: what follows it may still be a handshake.
+                self.begun |= !matches!(
+                    request.request,
+                    ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
+                );
                 Some(message)
             }
             other => self.begun.then_some(other),
@@ -293,11 +299,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_notification_before_any_request_is_passed_over() {
+    async fn a_notification_before_a_request_that_opens_an_era_is_passed_over() {
         let early =
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-        let (through, answers) =
-            exchange(format!("{early}\n{PING}\n{early}\n").as_bytes(), 1000).await;
-        assert_eq!((through.len(), answers.len()), (2, 0));
+        let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+        let input = format!("{early}\n{PING}\n{early}\n{list}\n{early}\n");
+        let (through, answers) = exchange(input.as_bytes(), 1000).await;
+        assert_eq!((through.len(), answers.len()), (3, 0));
     }
 }
