@@ -71,6 +71,7 @@ mod root;
 
 mod artifact;
 mod audit;
+mod describe;
 mod permission;
 mod pipeline;
 mod tool;
@@ -91,6 +92,7 @@ pub use budget::Budget;
 pub use call::{Call, CallMeta, Origin};
 pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{Config, Namespace, RootConfig};
+pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
     Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
@@ -119,5 +121,8 @@ pub use policy::{
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};
 pub use supervisor::{Revoked, SpawnError};
-pub use tool::{Prepared, ReadTool, RegistryError, ToolSet, ToolSpec, WriteTool};
-pub use worker::{Admission, Status, ToolInfo, Worker, WorkerSpec};
+pub use tool::{
+    Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,
+    WriteTool,
+};
+pub use worker::{Admission, Status, Worker, WorkerSpec};

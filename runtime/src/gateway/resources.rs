@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::handler::not_open;
 use super::meta::Extras;
-use super::{Gateway, convert, pages, uri};
+use super::{Gateway, convert, describe, pages, uri};
 use crate::call::{Call, CallMeta};
 use crate::effect::{ArtifactRef, Content, Outcome};
 use crate::error::{CallError, Code};
@@ -27,6 +27,7 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
     Resource::new(artifact.uri.clone(), artifact.name)
         .with_mime_type(artifact.mime)
         .with_annotations(convert::for_people())
+        .with_meta(describe::of_resource("artifact", false))
 }
 
 impl Gateway {
@@ -37,9 +38,14 @@ impl Gateway {
     ) -> Result<ListResourcesResult, ErrorData> {
         let worker = &self.served().await.map_err(not_open)?.worker;
         let mut resources: Vec<Resource> = Vec::new();
+        if self.desk.manual.is_some() {
+            resources.push(describe::help());
+        }
         if self.desk.files.is_some() {
             resources.extend(worker.mounts().iter().map(|mount| {
-                Resource::new(uri::of_file(mount), mount.as_str()).with_mime_type(DIRECTORY)
+                Resource::new(uri::of_file(mount), mount.as_str())
+                    .with_mime_type(DIRECTORY)
+                    .with_meta(describe::of_resource("directory", true))
             }));
         }
         resources.extend(worker.artifacts().iter().map(artifact));
@@ -79,7 +85,9 @@ impl Gateway {
         uri: &str,
         extras: Extras,
     ) -> Result<ReadResourceResult, ErrorData> {
-        let contents = if uri.starts_with("ui://") {
+        let contents = if uri == describe::HELP {
+            self.help().await?
+        } else if uri.starts_with("ui://") {
             let worker = &self.served().await.map_err(not_open)?.worker;
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
             match String::from_utf8(artifact.bytes.to_vec()) {
