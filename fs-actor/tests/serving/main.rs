@@ -9,5 +9,6 @@
 mod asking;
 mod calls;
 mod eras;
+mod help;
 mod lists;
 mod support;

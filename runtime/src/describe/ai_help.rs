@@ -60,9 +60,15 @@ const ANY_CALL: &[Failure] = &[
 
 /// Errors of the protocol.
 const PROTOCOL: &[(i64, &str)] = &[
-    (-32600, "Invalid Request: no JSON-RPC request, or one that cannot come now"),
+    (
+        -32600,
+        "Invalid Request: no JSON-RPC request, or one that cannot come now",
+    ),
     (-32601, "Method Not Found: there is no such method"),
-    (-32602, "Invalid Params: the parameters do not fit, the tool is unknown, or a policy cannot be used"),
+    (
+        -32602,
+        "Invalid Params: the parameters do not fit, the tool is unknown, or a policy cannot be used",
+    ),
     (-32603, "Internal Error: a fault of the server"),
 ];
 
@@ -142,10 +148,7 @@ pub(super) fn json(
     }))
 }
 
-fn wanted(
-    described: &Description,
-    section: Option<&str>,
-) -> Result<Vec<Section>, UnknownSection> {
+fn wanted(described: &Description, section: Option<&str>) -> Result<Vec<Section>, UnknownSection> {
     let mut sections = sections(described);
     let Some(name) = section else {
         return Ok(sections);
@@ -192,7 +195,8 @@ fn when_to_use(described: &Description) -> Section {
         bullets(manual.when),
         bullets(manual.when_not)
     );
-    Section::new("When to Use", body, manual.when.into()).and("whenNotToUse", manual.when_not.into())
+    Section::new("When to Use", body, manual.when.into())
+        .and("whenNotToUse", manual.when_not.into())
 }
 
 fn quick_reference(described: &Description) -> Section {
@@ -247,7 +251,10 @@ fn installation(described: &Description) -> Section {
             "### Claude Desktop Configuration\n\n```json\n{text}\n```\n"
         ));
     }
-    let ways = manual.install.iter().map(|way| (way.by.to_owned(), way.command.into()));
+    let ways = manual
+        .install
+        .iter()
+        .map(|way| (way.by.to_owned(), way.command.into()));
     let ways: Map<String, Value> = ways.collect();
     let json = json!({"commands": ways, "clientConfiguration": client});
     Section::new("Installation", body, json)
@@ -310,7 +317,9 @@ fn tool_reference(described: &Description) -> Section {
     let body = tools()
         .map(|tool| reference::markdown(described, tool))
         .collect();
-    let json = tools().map(|tool| reference::json(described, tool)).collect();
+    let json = tools()
+        .map(|tool| reference::json(described, tool))
+        .collect();
     Section::new("Tool Reference", body, json)
 }
 
@@ -344,9 +353,7 @@ fn troubleshooting(described: &Description) -> Section {
             trouble.sign, trouble.cause, trouble.solution
         )
     });
-    let entry = |trouble: &super::Trouble| {
-        json!({"sign": trouble.sign, "cause": trouble.cause, "solution": trouble.solution})
-    };
+    let entry = |trouble: &super::Trouble| json!({"sign": trouble.sign, "cause": trouble.cause, "solution": trouble.solution});
     let json = troubles.iter().map(entry).collect();
     Section::new("Troubleshooting", text.collect(), json)
 }

@@ -174,7 +174,10 @@ pub(crate) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     if !spec.command_line.is_empty() {
         fact("cliEquivalent", spec.command_line.into());
     }
-    fact("examples", spec.examples.iter().filter_map(example).collect());
+    fact(
+        "examples",
+        spec.examples.iter().filter_map(example).collect(),
+    );
     fact("errors", spec.failures.iter().map(failure).collect());
     Value::Object(facts)
 }

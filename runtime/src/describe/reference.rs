@@ -17,7 +17,9 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     text.push_str(&format!("\n**Side Effects:** {}\n", effects(tool)));
     text.push_str(&format!("\n**Scopes:** {}\n", codes(spec.scopes)));
     if tool.mutates {
-        text.push_str("\n**Preview:** with `_meta.preview: true` it shows the change and makes none\n");
+        text.push_str(
+            "\n**Preview:** with `_meta.preview: true` it shows the change and makes none\n",
+        );
     }
     let again = if spec.idempotent || !tool.mutates {
         "a repeated call changes nothing more"
@@ -50,7 +52,8 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
 
 /// The same for programs.
 pub(super) fn json(described: &Description, tool: &ToolInfo) -> Value {
-    let all = |schema: &Value| -> Value { schema::members(schema).iter().map(Member::json).collect() };
+    let all =
+        |schema: &Value| -> Value { schema::members(schema).iter().map(Member::json).collect() };
     json!({
         "name": tool.spec.name,
         "title": tool.spec.title,

@@ -46,7 +46,11 @@ impl Member {
 
     /// `- `path` (required, string): ...`
     pub(super) fn line(&self) -> String {
-        let need = if self.required { "required" } else { "optional" };
+        let need = if self.required {
+            "required"
+        } else {
+            "optional"
+        };
         let default = self.default.as_ref();
         let default = default.map_or_else(String::new, |value| format!(", default `{value}`"));
         let Self {

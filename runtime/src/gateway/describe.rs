@@ -1,6 +1,8 @@
 //! A server's manual and the worker it serves in, its description out: in the handshake, as `ai_help`, as a resource.
 
-use rmcp::model::{CustomResult, ErrorData, MetaObject, ProtocolVersion, Resource, ResourceContents};
+use rmcp::model::{
+    CustomResult, ErrorData, MetaObject, ProtocolVersion, Resource, ResourceContents,
+};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 

@@ -51,11 +51,9 @@ fn words(value: &Value) -> Option<String> {
 fn word(item: &Value) -> Option<String> {
     match item {
         Value::Array(_) => None,
-        Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Object(_) => words(item),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            words(item)
+        }
     }
 }
 
@@ -77,7 +75,11 @@ mod tests {
 
     #[test]
     fn each_value_is_one_word() {
-        check("rm {a}", json!({"a": "x; $(y) `z`"}), Some("rm 'x; $(y) `z`'"));
+        check(
+            "rm {a}",
+            json!({"a": "x; $(y) `z`"}),
+            Some("rm 'x; $(y) `z`'"),
+        );
         check("rm {a}", json!({"a": "'"}), Some(r"rm ''\'''"));
         check("rm {a}", json!({"a": ""}), Some("rm ''"));
         check("rm {a}", json!({"a": "{b} [\n"}), Some("rm '{b} [\n'"));

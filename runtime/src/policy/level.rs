@@ -12,7 +12,10 @@ impl Authority {
             && self.access() >= Access::Interact
             && self.has_verb(Verb::Write)
             && self.ceiling().iter().any(is_of_writing)
-            && self.layers().iter().all(|held| held.layer.0.scopes.may_write());
+            && self
+                .layers()
+                .iter()
+                .all(|held| held.layer.0.scopes.may_write());
         match (writes, self.allows_escape()) {
             (false, _) => Access::Read,
             (true, true) => Access::Full,
@@ -67,11 +70,7 @@ mod tests {
         check(&open, &Policy::new().read_only(true), Access::Read);
         check(&open, &Policy::new().allow("read:file"), Access::Read);
         check(&open, &Policy::new().deny("write:file"), Access::Read);
-        check(
-            &open,
-            &Policy::new().otherwise(Verdict::Deny),
-            Access::Read,
-        );
+        check(&open, &Policy::new().otherwise(Verdict::Deny), Access::Read);
         let escaping = Config::new()
             .root(RootConfig::new(mount()))
             .policy(Policy::new().allow_escape(true));
