@@ -20,22 +20,15 @@ pub const fn manual() -> Manual {
             "the history of a repository (use a Git tool)",
             "files outside the directories that `list_roots` names (ask the person to add one)",
         ],
-        install: &[
-            Install {
-                by: "cargo",
-                package: "bailiwick-fs",
-                command: concat!(
-                    "cargo install --git ",
-                    env!("CARGO_PKG_REPOSITORY"),
-                    " bailiwick-fs"
-                ),
-            },
-            Install {
-                by: "source",
-                package: "fs-actor",
-                command: "cargo install --path fs-actor",
-            },
-        ],
+        install: &[Install {
+            by: "cargo",
+            package: concat!("--git ", env!("CARGO_PKG_REPOSITORY"), " bailiwick-fs"),
+            command: concat!(
+                "cargo install --git ",
+                env!("CARGO_PKG_REPOSITORY"),
+                " bailiwick-fs"
+            ),
+        }],
         launch: &["bailiwick-fs", "/path/to/project"],
         authentication: "No key and no account: the server works for whoever starts it, on the directories named when \
                          it is started. What a call may do is decided by the policy, and where that says so by a person.",
@@ -46,6 +39,7 @@ pub const fn manual() -> Manual {
             web: None,
             notes: &[
                 "`bailiwick-fs --ai-help` prints this help on a command line; `--skill` prints a `SKILL.md`.",
+                "In a checkout of the repository, `cargo install --path fs-actor` installs the same program.",
                 "Rust programs link the crates `bailiwick` and `bailiwick-fs` and need no server.",
                 "For some tools there is a shell command with the same effect; the tool reference names it.",
             ],

@@ -27,7 +27,7 @@ pub struct Manual {
     pub when: &'static [&'static str],
     /// What it is not for, and what is.
     pub when_not: &'static [&'static str],
-    /// Ways to install it, the recommended one first.
+    /// Ways to install it, one for each installer, the recommended one first.
     pub install: &'static [Install],
     /// The program that a client starts, with arguments as a person would fill them in.
     pub launch: &'static [&'static str],

@@ -68,6 +68,9 @@ const LAYERS: &[(&str, Kind)] = &[
     ("supervisor/restart", Pure),
     ("supervisor", Actor),
     ("host", Io),
+    ("gateway/http", Io),
+    ("gateway/endpoint", Io),
+    ("gateway", Actor),
     ("lib", Pure),
 ];
 

@@ -103,7 +103,13 @@ fn the_server_says_what_skills_need() {
         .copied()
         .collect();
     assert_eq!(dashdash["requires"]["scopes"], json!(scopes));
-    assert!(dashdash["install"]["cargo"].is_string());
+    let package = dashdash["install"]["cargo"].as_str().unwrap();
+    let installation = bailiwick_fs::description().markdown(Some("installation"));
+    assert!(
+        installation
+            .unwrap()
+            .contains(&format!("cargo install {package}\n"))
+    );
 }
 
 const HEADINGS: [&str; 10] = [

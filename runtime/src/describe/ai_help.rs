@@ -69,6 +69,10 @@ const PROTOCOL: &[(i64, &str)] = &[
         -32602,
         "Invalid Params: the parameters do not fit, the tool is unknown, or a policy cannot be used",
     ),
+    (
+        -32002,
+        "Resource Not Found: there is no such resource; `-32602` from 2026-07-28 on",
+    ),
     (-32603, "Internal Error: a fault of the server"),
 ];
 

@@ -69,7 +69,7 @@ pub(super) fn scopes(tools: &[ToolInfo]) -> BTreeSet<&'static str> {
 }
 
 pub(super) fn install(described: &Description) -> Value {
-    let ways = described.manual.install.iter().rev();
+    let ways = described.manual.install.iter();
     let ways: Map<String, Value> = ways
         .map(|way| (way.by.to_owned(), way.package.into()))
         .collect();

@@ -10,30 +10,51 @@ pub(super) struct Member {
     pub(super) kind: String,
     pub(super) default: Option<Value>,
     pub(super) description: String,
+    /// Of the object that it is, or that its items are.
+    pub(super) members: Vec<Member>,
 }
 
 /// The deepest that references and arrays are followed.
 const MOST_DEPTH: usize = 8;
 
 pub(super) fn members(schema: &Value) -> Vec<Member> {
+    members_of(schema, schema, MOST_DEPTH)
+}
+
+fn members_of(whole: &Value, schema: &Value, depth: usize) -> Vec<Member> {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| {
         required.is_some_and(|names| names.iter().any(|other| other.as_str() == Some(name)))
     };
     let properties = schema.get("properties").and_then(Value::as_object);
-    let members = properties.into_iter().flatten();
+    let members = properties.into_iter().flatten().filter(|_| depth > 0);
     members
         .map(|(name, member)| Member {
             name: name.clone(),
             required: is_required(name),
-            kind: kind(schema, member, MOST_DEPTH),
+            kind: kind(whole, member, depth),
             default: member
                 .get("default")
                 .filter(|value| !value.is_null())
                 .cloned(),
             description: described(member),
+            members: inner(whole, member, depth - 1),
         })
         .collect()
+}
+
+/// The members of the object that `schema` or its items are.
+fn inner(whole: &Value, schema: &Value, depth: usize) -> Vec<Member> {
+    let schema = meant(whole, schema);
+    let items = schema.get("items").map(|items| meant(whole, items));
+    members_of(whole, items.unwrap_or(schema), depth)
+}
+
+/// What a reference refers to, or the schema itself.
+fn meant<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    let found = reference.and_then(|at| whole.pointer(at.trim_start_matches('#')));
+    found.unwrap_or(schema)
 }
 
 impl Member {
@@ -41,11 +62,16 @@ impl Member {
         json!({
             "name": self.name, "required": self.required, "type": self.kind, "default": self.default,
             "description": self.description,
+            "members": self.members.iter().map(Self::json).collect::<Value>(),
         })
     }
 
-    /// `- `path` (required, string): ...`
+    /// `- `path` (required, string): ...`, and a line for each member of its own.
     pub(super) fn line(&self) -> String {
+        self.indented("")
+    }
+
+    fn indented(&self, indent: &str) -> String {
         let need = if self.required {
             "required"
         } else {
@@ -59,11 +85,14 @@ impl Member {
             description,
             ..
         } = self;
-        format!("- `{name}` ({need}, {kind}{default}): {description}\n")
+        let inner = format!("{indent}  ");
+        let members = self.members.iter().map(|member| member.indented(&inner));
+        let members: String = members.collect();
+        format!("{indent}- `{name}` ({need}, {kind}{default}): {description}\n{members}")
     }
 }
 
-/// The first paragraph of a description, on one line.
+/// The description on one line.
 fn described(schema: &Value) -> String {
     let text = schema.get("description").and_then(Value::as_str);
     let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
@@ -74,10 +103,9 @@ fn kind(whole: &Value, schema: &Value, depth: usize) -> String {
     if depth == 0 {
         return "any".to_owned();
     }
-    let reference = schema.get("$ref").and_then(Value::as_str);
-    let meant = reference.and_then(|at| whole.pointer(at.trim_start_matches('#')));
-    if let Some(meant) = meant {
-        return kind(whole, meant, depth - 1);
+    let referred = meant(whole, schema);
+    if !std::ptr::eq(referred, schema) {
+        return kind(whole, referred, depth - 1);
     }
     let values = values(schema);
     if !values.is_empty() {
@@ -152,13 +180,14 @@ mod tests {
     fn members_are_told_in_words() {
         let schema = json!({
             "required": ["path"],
-            "$defs": {"Mode": {"oneOf": [{"const": "a"}, {"enum": ["b", "c"]}]}, "Loop": {"$ref": "#/$defs/Loop"}},
+            "$defs": {"Item": {"properties": {"old": {"type": "string"}}, "required": ["old"], "type": "object"}, "Mode": {"oneOf": [{"const": "a"}, {"enum": ["b", "c"]}]}, "Loop": {"$ref": "#/$defs/Loop"}},
             "properties": {
                 "path": {"type": "string", "description": "The file.\nA link is followed."},
                 "mode": {"$ref": "#/$defs/Mode", "default": "a", "description": "How."},
                 "count": {"type": ["integer", "null"], "default": null},
                 "lines": {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
                 "loop": {"$ref": "#/$defs/Loop"},
+                "edits": {"type": "array", "items": {"$ref": "#/$defs/Item"}},
             },
         });
         let lines: String = members(&schema).iter().map(Member::line).collect();
@@ -168,7 +197,8 @@ mod tests {
              - `mode` (optional, one of `a`, `b`, `c`, default `\"a\"`): How.\n\
              - `count` (optional, integer): \n\
              - `lines` (optional, array of integer): \n\
-             - `loop` (optional, any): \n"
+             - `loop` (optional, any): \n\
+             - `edits` (optional, array of object): \n  - `old` (required, string): \n"
         );
     }
 }
