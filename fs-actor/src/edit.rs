@@ -4,6 +4,7 @@ mod indent;
 mod locate;
 mod nearest;
 mod patch;
+mod sequence;
 
 use crate::text::Text;
 
@@ -99,6 +100,9 @@ pub(crate) enum EditError {
         lines: Vec<usize>,
         total: usize,
     },
+    /// The old text is in more places than can be held, or all edits together would change more.
+    #[error("the old_text of edit {0} stands in too many places; at most {max} can be changed at once, so take more of the text around them, or write the file anew", max = locate::MAX_PLACES)]
+    TooMany(usize),
     /// Two edits want to change the same text.
     #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
     Overlap {
@@ -135,6 +139,9 @@ pub(crate) fn apply<E: From<EditError>>(
     for (index, edit) in edits.iter().enumerate() {
         pause()?;
         let (done, found) = place(&source, index + 1, edit)?;
+        if replacements.len() + found.len() > locate::MAX_PLACES {
+            return Err(EditError::TooMany(index + 1).into());
+        }
         let gone: usize = found.iter().map(|found| found.end - found.start).sum();
         // Counted before it is built: many places times a long text must not fill the memory.
         let come = found.len().saturating_mul(edit.new.len());
@@ -196,7 +203,9 @@ fn place(
     if edit.old == edit.new {
         return Err(EditError::Same(number));
     }
-    let found = source.locate(&edit.old, &edit.new);
+    let found = source
+        .locate(&edit.old, &edit.new)
+        .map_err(|locate::TooMany| EditError::TooMany(number))?;
     let total = found.len();
     let first_lines = || -> Vec<usize> {
         let starts = found.iter().map(|found| found.start);
@@ -302,6 +311,36 @@ mod tests {
     #[track_caller]
     fn check_refused(text: &str, edits: &[Edit], expected: &EditError) {
         assert_eq!(made(text, edits).as_ref(), Err(expected));
+    }
+
+    #[test]
+    fn text_in_more_places_than_can_be_held_is_refused() {
+        let most = locate::MAX_PLACES;
+        let all = |old: &str, new: &str| Edit {
+            places: Places::All,
+            ..edit(old, new)
+        };
+        let full = "a".repeat(most);
+        assert_eq!(
+            made(&full, &[all("a", "b")]).unwrap().applied[0].count,
+            most
+        );
+        check_refused(&full.repeat(2), &[edit("a", "b")], &EditError::TooMany(1));
+        let half = "ab".repeat(most / 2);
+        let edits = [all("a", "x"), all("b", "y")];
+        assert_eq!(made(&half, &edits).unwrap().applied.len(), 2);
+        let more = [all("a", "x"), all("b", "y"), all("ab", "z")];
+        check_refused(&half, &more, &EditError::TooMany(3));
+    }
+
+    #[test]
+    fn long_text_for_many_places_is_refused_before_it_is_built() {
+        let many = " a\n".repeat(50_000);
+        let long = format!("  a\n{}", "  b\n".repeat(100_000));
+        check_refused(&many, &[edit("  a\n", &long)], &EditError::TooMany(1));
+        let few = " a\n".repeat(10);
+        let found = made(&few, &[edit("  a\n", &long)]).unwrap_err();
+        assert!(matches!(found, EditError::Ambiguous { total: 10, .. }));
     }
 
     #[test]

@@ -114,11 +114,12 @@ pub(crate) enum Skipped {
 pub(crate) struct Search {
     matcher: RegexMatcher,
     searcher: Searcher,
+    room: usize,
 }
 
 impl Search {
-    /// `context` lines are given around each match.
-    pub(crate) fn new(matcher: RegexMatcher, context: usize) -> Self {
+    /// `context` lines are given around each match; a file is searched no further once its lines have `room` bytes.
+    pub(crate) fn new(matcher: RegexMatcher, context: usize, room: usize) -> Self {
         let searcher = SearcherBuilder::new()
             .line_number(true)
             .before_context(context)
@@ -126,7 +127,11 @@ impl Search {
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_HELD))
             .build();
-        Self { matcher, searcher }
+        Self {
+            matcher,
+            searcher,
+            room,
+        }
     }
 
     /// Searches `opened` for up to `most` matches, of which the first `skip` are only counted.
@@ -146,6 +151,7 @@ impl Search {
         let mut gather = Gather {
             skip,
             most,
+            room: self.room,
             found: Lines::default(),
             binary: false,
             gap: false,
@@ -190,6 +196,8 @@ impl Read for Watched<'_> {
 struct Gather {
     skip: u64,
     most: u64,
+    /// What is left of the bytes that the lines may have.
+    room: usize,
     found: Lines,
     binary: bool,
     gap: bool,
@@ -199,9 +207,11 @@ impl Gather {
     fn add(&mut self, number: Option<u64>, bytes: &[u8], matches: bool) {
         let gap = std::mem::take(&mut self.gap) && !self.found.lines.is_empty();
         let number = number.unwrap_or(0);
+        let text = shown(bytes);
+        self.room = self.room.saturating_sub(text.len());
         self.found.lines.push(Line {
             number,
-            text: shown(bytes),
+            text,
             matches,
             gap,
         });
@@ -213,6 +223,10 @@ impl Sink for Gather {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.found.matches += 1;
+        // One line that matches is given however long it is, or the search could never go on behind it.
+        if self.room == 0 && self.found.matches.saturating_sub(1) > self.skip {
+            return Ok(false);
+        }
         if self.found.matches > self.skip
             && self.found.matches <= self.skip.saturating_add(self.most)
         {
@@ -273,7 +287,7 @@ mod tests {
         let lens = world.lens();
         let opened = resolve::file(&lens, &path("/r/f")).unwrap();
         let matcher = compile(pattern, false, Case::Sensitive).unwrap();
-        Search::new(matcher, context)
+        Search::new(matcher, context, usize::MAX)
             .file(&lens, opened, skip, most)
             .unwrap()
     }
@@ -321,7 +335,7 @@ mod tests {
             world.run(|view| {
                 let opened = resolve::file(view, &path("/r/f"))?;
                 let matcher = compile("yes", false, Case::Sensitive)?;
-                Search::new(matcher, 0).file(view, opened, 0, 9)
+                Search::new(matcher, 0, usize::MAX).file(view, opened, 0, 9)
             })
         };
         assert_eq!(search(&world), Ok(Ok(Lines::default())));
@@ -334,6 +348,23 @@ mod tests {
         let got = search("ab".repeat(5000).as_bytes(), "a", 0, 0, 9).unwrap();
         assert!(got.lines[0].text.ends_with("[cut, 10000 bytes]"));
         assert!(got.lines[0].text.len() < 5000);
+    }
+
+    #[test]
+    fn a_search_ends_once_its_lines_fill_the_room_and_tells_that_there_is_more() {
+        let found = |room| {
+            let world = World::new(&[]);
+            world.write("root/f", "x\n-\n".repeat(1_000).as_bytes());
+            let lens = world.lens();
+            let opened = resolve::file(&lens, &path("/r/f")).unwrap();
+            let matcher = compile("x", false, Case::Sensitive).unwrap();
+            let found = Search::new(matcher, 1, room).file(&lens, opened, 0, 900);
+            let found = found.unwrap().unwrap();
+            (found.lines.len(), found.matches)
+        };
+        assert_eq!(found(usize::MAX), (1_800, 901));
+        assert_eq!(found(10), (10, 6));
+        assert_eq!(found(0), (2, 2));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{Code, ContentHash, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{Code, ContentHash, Policy, Runtime, Worker, WorkerSpec, is_deceptive};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
@@ -185,4 +185,33 @@ async fn no_counted_change_is_lost_between_writers() {
     }
     let total = fs::read_to_string(temp.path().join("n")).unwrap();
     assert_eq!(total, (WRITERS * each).to_string());
+}
+
+#[tokio::test]
+async fn no_refusal_repeats_a_name_that_deceives() {
+    let temp = tempfile::tempdir().unwrap();
+    let name = "a\u{202e}b\u{200b}c";
+    fs::write(temp.path().join(name), "text").unwrap();
+    let (_runtime, worker) = worker(temp.path()).await;
+    let path = format!("/r/{name}");
+    for (tool, arguments) in [
+        ("write_file", json!({"path": path, "content": ""})),
+        (
+            "write_file",
+            json!({"path": format!("/r/.mcp.json/{name}"), "content": ""}),
+        ),
+        (
+            "edit_file",
+            json!({"path": path, "edits": [{"old_text": "absent", "new_text": ""}]}),
+        ),
+        ("make_directory", json!({"path": path})),
+        ("move", json!({"from": "/r", "to": path})),
+        ("list_directory", json!({"path": path})),
+        ("read_file", json!({name: path})),
+    ] {
+        let error = worker.call(tool, arguments).await.unwrap_err();
+        assert!(!error.to_string().contains(is_deceptive), "{tool}: {error}");
+    }
+    let read = worker.call("read_file", json!({"path": path})).await;
+    assert_eq!(read.unwrap().text(), "text");
 }

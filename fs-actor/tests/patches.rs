@@ -13,8 +13,8 @@ use std::process::Command;
 use bailiwick::{Policy, Runtime, WorkerSpec};
 use serde_json::{Value, json};
 
-/// What `patch` takes from the front of each name, run in the root: `a` or `b`, and the root's own name.
-const STRIP: &str = "-p2";
+/// What `patch` takes from the front of each name, run in the root: `a` or `b`.
+const STRIP: &str = "-p1";
 
 type Files = BTreeMap<String, String>;
 

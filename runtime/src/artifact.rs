@@ -3,6 +3,6 @@
 mod render;
 mod store;
 
-pub(crate) use render::{diff, json};
+pub(crate) use render::{base, diff, json};
 pub use store::Artifact;
 pub(crate) use store::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT, Kind, Reader};

@@ -223,6 +223,8 @@ pub struct ArtifactRef {
 /// What a call would do, shown before it is done.
 #[derive(Clone, Debug)]
 pub struct Preview {
+    /// The root that holds everything that would change, or the top of the namespace.
+    pub base: VirtualPath,
     /// One sentence for people, made from the tool's template. It quotes the agent's words.
     pub intent: String,
     /// What would change, in order.

@@ -1,11 +1,16 @@
 //! What went wrong in, one stable code and a message that says what to do next out.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::escape::escape_lines;
 use crate::scope::Scope;
+
+/// The longest message, in bytes; an argument that it quotes may be much longer.
+const MAX_MESSAGE: usize = 4096;
 
 /// Stable code of a refusal or failure; programs branch on it, never on the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -120,11 +125,13 @@ struct Facts {
 
 impl CallError {
     /// A refusal or failure with its stable code; `message` says what to do next.
+    ///
+    /// A message may quote names, files and arguments: what deceives in it is escaped, and a long one is cut.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Facts {
             code,
-            message: message.into(),
+            message: readable(message.into()),
             details: Map::new(),
             requested: Vec::new(),
         }))
@@ -166,5 +173,50 @@ impl CallError {
     #[must_use]
     pub fn requested_scopes(&self) -> &[Scope] {
         &self.0.requested
+    }
+}
+
+/// `message` with what deceives written out, and cut if it is long.
+fn readable(message: String) -> String {
+    let escaped = match escape_lines(&message) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
+    };
+    let mut text = escaped.unwrap_or(message);
+    if text.len() > MAX_MESSAGE {
+        let mut ends = (0..=MAX_MESSAGE).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push_str(" [cut]");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(message: &str, expected: &str) {
+        let error = CallError::new(Code::NotFound, message);
+        assert_eq!(error.message(), expected);
+        assert_eq!(error.to_string(), format!("NOT_FOUND: {expected}"));
+    }
+
+    #[test]
+    fn what_deceives_in_a_message_is_written_out() {
+        check(
+            "no `a\u{202e}b\u{200b}`\u{1b}[2J",
+            "no `a\\u{202e}b\\u{200b}`\\u{1b}[2J",
+        );
+        check("line 1\n\tline 2 é", "line 1\n\tline 2 é");
+    }
+
+    #[test]
+    fn a_message_is_cut_at_a_character() {
+        let long = "é".repeat(MAX_MESSAGE);
+        check(&long, &format!("{} [cut]", "é".repeat(MAX_MESSAGE / 2)));
+        let full = "x".repeat(MAX_MESSAGE);
+        check(&full, &full);
     }
 }

@@ -15,14 +15,17 @@ mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod lines;
+mod log;
 mod meta;
 mod pages;
 mod prompts;
 mod rate;
 mod resources;
+mod tasks;
 #[cfg(feature = "http")]
 mod token;
 mod uri;
+mod watch;
 
 use std::sync::Arc;
 
@@ -113,6 +116,7 @@ struct Desk {
     rate: Rate,
     files: Option<FileTools>,
     asking: Asking,
+    tasks: tasks::Tasks,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
@@ -199,6 +203,7 @@ impl GatewayBuilder {
                 rate: Rate::default(),
                 files: None,
                 asking: Asking::Replay,
+                tasks: tasks::Tasks::default(),
                 schema: None,
                 manual: None,
                 max_line: lines::MAX_LINE,

@@ -1,14 +1,22 @@
 //! A text and old text in, the places where it stands out: exactly, but for line endings, or but for indentation.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use super::indent::{BLANKS, Indent, indent, trimmed};
+use super::sequence::positions;
 use super::{Edit, Replacement, Strategy};
 use crate::text::{Ending, Text};
 
 /// Lines compared at most in the search for re-indented text, so that no input makes it slow.
 pub(super) const MAX_COMPARED: usize = 4_000_000;
+/// Places that one text may stand in, and all edits of a call may change.
+pub(super) const MAX_PLACES: usize = 100_000;
+/// Bytes of new text fitted at most to places that differ in indentation.
+const MAX_FITTED: usize = 64 << 20;
+
+/// Old text stands in so many places that to hold them would fill the memory.
+#[derive(Debug)]
+pub(super) struct TooMany;
 
 /// A text prepared for many searches.
 #[derive(Debug)]
@@ -72,38 +80,44 @@ impl<'t> Source<'t> {
     }
 
     /// Every place where `old` stands, in order; places may overlap. The first way that finds one counts.
-    pub(super) fn locate(&self, old: &str, new: &str) -> Vec<Found> {
+    ///
+    /// # Errors
+    /// [`TooMany`]
+    pub(super) fn locate(&self, old: &str, new: &str) -> Result<Vec<Found>, TooMany> {
         let explicit = old.contains('\r');
         if explicit {
-            let found = self.literally(old);
+            let found = self.literally(old)?;
             if !found.is_empty() {
-                return found;
+                return Ok(found);
             }
         }
         let plain = old.replace("\r\n", "\n");
-        let found = self.but_for_endings(&plain, old, !explicit);
+        let found = self.but_for_endings(&plain, old, !explicit)?;
         if !found.is_empty() {
-            return found;
+            return Ok(found);
         }
         self.but_for_blanks(&plain, &new.replace("\r\n", "\n"))
     }
 
     /// Every place where the lines of `old` stand as whole lines, whatever ends them.
-    pub(super) fn locate_lines(&self, old: &str) -> Vec<Found> {
+    ///
+    /// # Errors
+    /// [`TooMany`]
+    pub(super) fn locate_lines(&self, old: &str) -> Result<Vec<Found>, TooMany> {
         let mut found = if old.contains('\r') {
-            self.literally(old)
+            self.literally(old)?
         } else {
             Vec::new()
         };
         if found.is_empty() {
             let explicit = !old.contains('\r');
-            found = self.but_for_endings(&old.replace("\r\n", "\n"), old, explicit);
+            found = self.but_for_endings(&old.replace("\r\n", "\n"), old, explicit)?;
         }
         found.retain(|found| found.is_whole_lines(self.text));
-        found
+        Ok(found)
     }
 
-    fn literally(&self, old: &str) -> Vec<Found> {
+    fn literally(&self, old: &str) -> Result<Vec<Found>, TooMany> {
         let source = self.text.as_str();
         let bytes = source.as_bytes();
         // Half of a `\r\n` is never matched: to take it away would leave the other half.
@@ -111,18 +125,23 @@ impl<'t> Source<'t> {
             at > 0 && bytes.get(at - 1) == Some(&b'\r') && bytes.get(at) == Some(&b'\n')
         };
         let whole = |found: &Found| !splits(found.start) && !splits(found.end);
-        let found = occurrences(source, old).into_iter().map(|start| Found {
+        let found = occurrences(source, old)?.into_iter().map(|start| Found {
             start,
             end: start + old.len(),
             strategy: Strategy::Exact,
             way: Way::Literal,
         });
-        found.filter(whole).collect()
+        Ok(found.filter(whole).collect())
     }
 
     /// Line endings cannot be seen by who writes the edit, so a place counts whatever they are.
-    fn but_for_endings(&self, plain: &str, old: &str, explicit: bool) -> Vec<Found> {
-        let found = occurrences(&self.plain, plain).into_iter().map(|at| {
+    fn but_for_endings(
+        &self,
+        plain: &str,
+        old: &str,
+        explicit: bool,
+    ) -> Result<Vec<Found>, TooMany> {
+        let found = occurrences(&self.plain, plain)?.into_iter().map(|at| {
             let (start, end) = (self.original(at), self.original(at + plain.len()));
             let exact = self.text.as_str().get(start..end) == Some(old);
             Found {
@@ -136,7 +155,7 @@ impl<'t> Source<'t> {
                 way: Way::Endings { explicit },
             }
         });
-        found.collect()
+        Ok(found.collect())
     }
 
     /// The offset in the text of an offset in `plain`.
@@ -145,11 +164,12 @@ impl<'t> Source<'t> {
     }
 
     /// Whole lines that differ in indentation and trailing blanks alone, all indented by the same rule.
-    fn but_for_blanks(&self, old: &str, new: &str) -> Vec<Found> {
+    fn but_for_blanks(&self, old: &str, new: &str) -> Result<Vec<Found>, TooMany> {
         let (old_ends, old) = whole_lines(old);
+        let size = new.len();
         let (new_ends, new) = whole_lines(new);
         if old.iter().all(|line| trimmed(line).is_empty()) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let lines = self.text.lines();
         let contents: Vec<&str> = lines.iter().map(|line| self.text.content(*line)).collect();
@@ -157,8 +177,11 @@ impl<'t> Source<'t> {
         let mut found = Vec::new();
         for first in positions(&contents, &old) {
             compared += old.len();
-            if compared > MAX_COMPARED {
-                break;
+            if compared > MAX_COMPARED
+                || found.len() >= MAX_PLACES
+                || found.len().saturating_mul(size) > MAX_FITTED
+            {
+                return Err(TooMany);
             }
             let here = contents.get(first..first + old.len()).unwrap_or_default();
             let rule = Indent::between(&old, here);
@@ -182,7 +205,7 @@ impl<'t> Source<'t> {
                 way: Way::Lines(fitted),
             });
         }
-        found
+        Ok(found)
     }
 }
 
@@ -246,17 +269,20 @@ pub(super) fn weakest(found: &[Found]) -> Strategy {
 }
 
 /// Where `needle` stands in `text`, overlapping places included when they begin in the one before.
-fn occurrences(text: &str, needle: &str) -> Vec<usize> {
-    let apart: Vec<usize> = text.match_indices(needle).map(|(at, _)| at).collect();
+fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooMany> {
+    let all = text.match_indices(needle).map(|(at, _)| at);
+    let apart: Vec<usize> = all.take(MAX_PLACES + 1).collect();
+    if apart.len() > MAX_PLACES {
+        return Err(TooMany);
+    }
     // `aa` stands twice in `aaa`: whoever wants the only place must hear of the second.
     let [only] = apart.as_slice() else {
-        return apart;
+        return Ok(apart);
     };
     let step = needle.chars().next().map_or(1, char::len_utf8);
     let again = text.get(only + step..).and_then(|rest| rest.find(needle));
-    std::iter::once(*only)
-        .chain(again.map(|at| only + step + at))
-        .collect()
+    let second = again.map(|at| only + step + at);
+    Ok(std::iter::once(*only).chain(second).collect())
 }
 
 /// `new` with the line endings of `matched`, the place of `old` in the file: lines that old and new
@@ -313,41 +339,6 @@ fn whole_lines(text: &str) -> (bool, Vec<&str>) {
         return (false, Vec::new());
     }
     (ends, body.split('\n').collect())
-}
-
-/// Where the lines of `old`, trimmed, stand one after the other in `lines`, trimmed (Knuth, Morris and Pratt).
-fn positions(lines: &[&str], old: &[&str]) -> Vec<usize> {
-    let mut numbers: HashMap<&str, usize> = HashMap::new();
-    let mut wanted = Vec::with_capacity(old.len());
-    for line in old {
-        let next = numbers.len();
-        wanted.push(*numbers.entry(trimmed(line)).or_insert(next));
-    }
-    let mut fall_back: Vec<usize> = vec![0];
-    let step = |mut matched: usize, number: Option<usize>, fall_back: &[usize]| loop {
-        if number.is_some() && wanted.get(matched).copied() == number {
-            return matched + 1;
-        }
-        if matched == 0 {
-            return 0;
-        }
-        matched = fall_back.get(matched - 1).copied().unwrap_or(0);
-    };
-    let mut matched = 0;
-    for number in wanted.iter().skip(1) {
-        matched = step(matched, Some(*number), &fall_back);
-        fall_back.push(matched);
-    }
-    let mut matched = 0;
-    let mut found = Vec::new();
-    for (index, line) in lines.iter().enumerate() {
-        matched = step(matched, numbers.get(trimmed(line)).copied(), &fall_back);
-        if matched == wanted.len() {
-            found.push(index + 1 - matched);
-            matched = fall_back.get(matched - 1).copied().unwrap_or(0);
-        }
-    }
-    found
 }
 
 /// The lines of `new` as they are to stand in the file from line `first` on; none if the rule does not fit one.

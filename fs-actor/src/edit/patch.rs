@@ -1,6 +1,6 @@
 //! A unified patch in, its hunks and the place of each out; a patch with a fault in it is refused whole.
 
-use super::locate::{Found, Source};
+use super::locate::{self, Found, Source};
 use super::nearest::{self, Nearest};
 use super::{Edit, EditError, Places, SHOWN, listed};
 
@@ -39,6 +39,9 @@ pub(crate) enum PatchError {
         lines: Vec<usize>,
         total: usize,
     },
+    /// Context and removed lines are in more places than can be held.
+    #[error("the old lines of hunk {0} stand in too many places; add context")]
+    TooMany(usize),
     /// The hunks cannot be made together.
     #[error(transparent)]
     Edit(#[from] EditError),
@@ -103,7 +106,9 @@ pub(super) fn place(
         let found = empty.then(|| Found::at_the_end(source.text));
         return found.ok_or(PatchError::NoContext(number));
     }
-    let mut found = source.locate_lines(old);
+    let mut found = source
+        .locate_lines(old)
+        .map_err(|locate::TooMany| PatchError::TooMany(number))?;
     let number_of = |found: &Found| source.text.number_of(found.start);
     if let Some(index) = found
         .iter()

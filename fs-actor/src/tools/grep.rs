@@ -221,6 +221,10 @@ fn grep(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     Ok(answer.finish())
 }
 
+fn room(lens: &dyn Lens) -> usize {
+    usize::try_from(lens.max_bytes()).unwrap_or(usize::MAX)
+}
+
 /// An answer being gathered.
 struct Answer<'a> {
     lens: &'a dyn Lens,
@@ -246,7 +250,7 @@ impl<'a> Answer<'a> {
         Self {
             lens,
             job,
-            search: Search::new(job.matcher.clone(), context),
+            search: Search::new(job.matcher.clone(), context, room(lens)),
             text: String::new(),
             counted: 0,
             end: job.offset.saturating_add(limit),

@@ -9,6 +9,8 @@
 mod asking;
 mod calls;
 mod eras;
+mod golden;
 mod help;
 mod lists;
 mod support;
+mod watching;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bailiwick::{
     About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
@@ -35,12 +34,7 @@ impl Opener for Root {
             let worker = runtime
                 .spawn(WorkerSpec::new("client").policy(Policy::new()))
                 .await?;
-            Ok(Served {
-                runtime: Some(runtime),
-                worker,
-                grants: Some(Arc::new(grants)),
-                own: false,
-            })
+            Ok(Served::new(runtime, worker, Some(grants)))
         })
     }
 }

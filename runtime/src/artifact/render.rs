@@ -8,17 +8,33 @@ use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview};
 use crate::escape::{escape, is_deceptive};
 use crate::path::VirtualPath;
 
-/// Returns the changes as text that `patch -p1`, run at the top of the namespace, carries out.
+/// Returns the changes as text that `patch -p1`, run in the directory `base`, carries out; every change is beneath it.
 ///
 /// What a patch cannot say (binary content, directories) stands in it as a `#` line, which `patch` passes over.
-pub(crate) fn diff(changes: &[Change]) -> String {
+pub(crate) fn diff(changes: &[Change], base: &VirtualPath) -> String {
     changes.iter().fold(String::new(), |mut out, change| {
-        render(&mut out, change);
+        render(&mut out, change, base);
         out
     })
 }
 
-fn render(out: &mut String, change: &Change) {
+/// The root that holds every change, or the top of the namespace.
+pub(crate) fn base<'m>(
+    changes: &[Change],
+    mut mounts: impl Iterator<Item = &'m VirtualPath>,
+) -> VirtualPath {
+    let within = |mount: &VirtualPath| {
+        let paths = changes
+            .iter()
+            .flat_map(|change| std::iter::once(&change.path).chain(change.to.as_ref()));
+        paths.into_iter().all(|path| path.beneath(mount).is_some())
+    };
+    mounts
+        .find(|mount| within(mount))
+        .map_or_else(VirtualPath::top, VirtualPath::clone)
+}
+
+fn render(out: &mut String, change: &Change, base: &VirtualPath) {
     let FileDiff {
         hunks,
         binary,
@@ -58,14 +74,15 @@ fn render(out: &mut String, change: &Change) {
     if (*binary || *hidden) && hunks.is_empty() && !matches!(change.op, Op::Move | Op::Copy) {
         return;
     }
-    header(out, change, to);
+    header(out, change, to, base);
     hunks.iter().for_each(|hunk| render_hunk(out, hunk));
 }
 
 /// The lines that say which file becomes which.
-fn header(out: &mut String, change: &Change, to: &VirtualPath) {
-    let old = side('a', &change.path);
-    let new = side('b', to);
+fn header(out: &mut String, change: &Change, to: &VirtualPath, base: &VirtualPath) {
+    let (from, to) = (name(&change.path, base), name(to, base));
+    let old = quoted(&format!("a/{from}"));
+    let new = quoted(&format!("b/{to}"));
     // Writing to a String does not fail, here and below.
     let _ = writeln!(out, "diff --git {old} {new}");
     match change.op {
@@ -77,7 +94,7 @@ fn header(out: &mut String, change: &Change, to: &VirtualPath) {
             } else {
                 "copy"
             };
-            let (from, to) = (bare(&change.path), bare(to));
+            let (from, to) = (quoted(from), quoted(to));
             let _ = writeln!(out, "{verb} from {from}\n{verb} to {to}");
         }
         Op::Modify | Op::MakeDirectory => {}
@@ -121,12 +138,10 @@ fn note(out: &mut String, path: &VirtualPath, text: &str) {
     let _ = writeln!(out, "# {} {text}", escape(path.as_str()));
 }
 
-fn side(side: char, path: &VirtualPath) -> String {
-    quoted(&format!("{side}{}", path.as_str()))
-}
-
-fn bare(path: &VirtualPath) -> String {
-    quoted(path.as_str().trim_start_matches('/'))
+/// A path as it is called in `base`.
+fn name<'p>(path: &'p VirtualPath, base: &VirtualPath) -> &'p str {
+    path.beneath(base)
+        .unwrap_or_else(|| path.as_str().trim_start_matches('/'))
 }
 
 /// The name as it is if it is plain, else in the quotes that git and GNU patch understand.
@@ -189,10 +204,10 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
 }
 
 impl Preview {
-    /// What would change, as a unified diff that `patch -p1` takes at the top of the namespace.
+    /// What would change, as a unified diff that `patch -p1` takes in [`Preview::base`].
     #[must_use]
     pub fn diff(&self) -> String {
-        diff(&self.changes)
+        diff(&self.changes, &self.base)
     }
 }
 
@@ -326,7 +341,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, old: Option<&str>, new: Option<&str>) {
-        let text = diff(&[change(name, old, new)]);
+        let text = diff(&[change(name, old, new)], &VirtualPath::top());
         let after = patched(&tree(&[(name, old)]), &text);
         assert_eq!(after, Ok(tree(&[(name, new)])), "{text}");
     }
@@ -382,7 +397,10 @@ mod tests {
 
     #[test]
     fn no_name_is_deceptive_in_the_header() {
-        let text = diff(&[change("/r/\u{202e}a\u{200b}", Some("1\n"), Some("2\n"))]);
+        let text = diff(
+            &[change("/r/\u{202e}a\u{200b}", Some("1\n"), Some("2\n"))],
+            &VirtualPath::top(),
+        );
         assert!(
             !text.chars().any(|c| is_deceptive(c) && c != '\n'),
             "{text}"
@@ -405,10 +423,10 @@ mod tests {
             ..change("/r/a", Some("1\n2\n3\n"), Some(new))
         };
         let before = tree(&[("/r/a", Some("1\n2\n3\n"))]);
-        let moved = diff(&[to(Op::Move, "1\n2\n3\n")]);
+        let moved = diff(&[to(Op::Move, "1\n2\n3\n")], &VirtualPath::top());
         let expected = tree(&[("/r/sub/new name", Some("1\n2\n3\n"))]);
         assert_eq!(patched(&before, &moved), Ok(expected), "{moved}");
-        let copied = diff(&[to(Op::Copy, "1\n2b\n3\n")]);
+        let copied = diff(&[to(Op::Copy, "1\n2b\n3\n")], &VirtualPath::top());
         let expected = tree(&[
             ("/r/a", Some("1\n2\n3\n")),
             ("/r/sub/new name", Some("1\n2b\n3\n")),
@@ -437,12 +455,15 @@ mod tests {
             after: Entry::Directory { entries: 0 },
             ..change("/r/dir", None, Some(""))
         };
-        let text = diff(&[
-            binary,
-            hidden,
-            directory,
-            change("/r/a", Some("1\n"), Some("2\n")),
-        ]);
+        let text = diff(
+            &[
+                binary,
+                hidden,
+                directory,
+                change("/r/a", Some("1\n"), Some("2\n")),
+            ],
+            &VirtualPath::top(),
+        );
         let notes: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
         assert_eq!(
             notes,
@@ -506,7 +527,7 @@ mod tests {
             };
             let (old, new) = (text(old, cut.0), text(new, cut.1));
             prop_assume!(old != new && !new.is_empty());
-            let diff = diff(&[change("/r/a", Some(&old), Some(&new))]);
+            let diff = diff(&[change("/r/a", Some(&old), Some(&new))], &VirtualPath::top());
             let after = patched(&tree(&[("/r/a", Some(&old))]), &diff);
             prop_assert_eq!(after, Ok(tree(&[("/r/a", Some(&new))])), "{}", diff);
         }

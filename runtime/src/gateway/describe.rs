@@ -47,9 +47,9 @@ impl Gateway {
     }
 
     async fn described(&self) -> Result<Description, ErrorData> {
-        let worker = &self.served().await.map_err(not_open)?.worker;
+        let served = self.served().await.map_err(not_open)?;
         let none = || ErrorData::resource_not_found("there is no manual", None);
-        self.description(worker).ok_or_else(none)
+        self.description(served.worker()).ok_or_else(none)
     }
 
     pub(super) async fn help(&self) -> Result<ResourceContents, ErrorData> {

@@ -5,13 +5,17 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
+use super::log::Level;
 use super::rate::{Bucket, Rate};
-use super::{Desk, Gateway};
+use super::watch::Watches;
+use super::{Desk, Gateway, Trust};
+use crate::audit::AuditFileError;
+use crate::call::Origin;
 use crate::host::{BuildError, Runtime};
 use crate::permission::GrantAuthority;
-use crate::policy::PolicyError;
+use crate::policy::{Policy, PolicyError};
 use crate::supervisor::SpawnError;
 use crate::worker::{Worker, WorkerSpec};
 
@@ -22,9 +26,9 @@ pub enum OpenError {
     /// What the client configures cannot be used.
     #[error(transparent)]
     Configuration(#[from] PolicyError),
-    /// The client may not configure.
-    #[error("this connection may not configure the server")]
-    NotTrusted,
+    /// The audit cannot be written.
+    #[error("the audit cannot be written")]
+    Audit(#[source] AuditFileError),
     /// The runtime was not built.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -37,16 +41,26 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Served {
     /// Ends its workers when it goes.
-    pub runtime: Option<Runtime>,
-    /// Carries out the calls.
-    pub worker: Worker,
-    /// Carries out calls that a trusted client says people allowed.
-    pub grants: Option<Arc<GrantAuthority>>,
+    runtime: Option<Runtime>,
+    worker: Worker,
+    grants: Option<Arc<GrantAuthority>>,
     /// The worker is this connection's alone and ends with it.
-    pub own: bool,
+    own: bool,
+    /// Told whenever the worker has made an artifact.
+    artifacts: watch::Sender<()>,
 }
 
 impl Served {
+    /// Serves `worker` of `runtime`; `grants` carries out calls that a trusted client says people allowed.
+    #[must_use]
+    pub fn new(runtime: Runtime, worker: Worker, grants: Option<GrantAuthority>) -> Self {
+        Self {
+            runtime: Some(runtime),
+            grants: grants.map(Arc::new),
+            ..Self::of(&worker)
+        }
+    }
+
     /// A worker that somebody else owns.
     fn of(worker: &Worker) -> Self {
         Self {
@@ -54,6 +68,35 @@ impl Served {
             worker: worker.clone(),
             grants: None,
             own: false,
+            artifacts: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    pub(super) fn grants(&self) -> Option<&GrantAuthority> {
+        self.grants.as_deref()
+    }
+
+    /// Tells those who listen that there are new artifacts.
+    pub(super) fn made_artifacts(&self) {
+        self.artifacts.send_replace(());
+    }
+
+    pub(super) fn artifacts(&self) -> watch::Receiver<()> {
+        self.artifacts.subscribe()
+    }
+
+    /// Another worker under the same runtime, for one connection alone.
+    fn another(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
+        Self {
+            runtime: self.runtime.clone(),
+            worker,
+            grants,
+            own: true,
+            artifacts: watch::Sender::default(),
         }
     }
 }
@@ -112,6 +155,8 @@ impl fmt::Debug for Door {
 pub(super) struct Session {
     served: OnceLock<Arc<Served>>,
     pub(super) bucket: Arc<Bucket>,
+    pub(super) watches: Watches,
+    pub(super) level: Level,
 }
 
 impl Session {
@@ -119,6 +164,8 @@ impl Session {
         Self {
             served: OnceLock::new(),
             bucket: Arc::new(Bucket::new(rate)),
+            watches: Watches::default(),
+            level: Level::default(),
         }
     }
 
@@ -128,6 +175,8 @@ impl Session {
         Self {
             served: OnceLock::new(),
             bucket: Arc::clone(&self.bucket),
+            watches: Watches::default(),
+            level: Level::default(),
         }
     }
 }
@@ -160,16 +209,18 @@ impl Gateway {
         client: &str,
         configuration: Option<Value>,
     ) -> Result<(), OpenError> {
-        let served = match (&self.desk.door, configuration) {
-            (_, Some(_)) if self.desk.trust != super::Trust::Host => {
-                return Err(OpenError::NotTrusted);
-            }
-            (Door::Worker(_), Some(_)) => return Err(OpenError::NotTrusted),
-            (Door::Worker(_), None) => return Ok(()),
-            (Door::Opening { opener, .. }, Some(configuration)) => {
+        let served = match (&self.desk.door, self.desk.trust, configuration) {
+            (Door::Opening { opener, .. }, Trust::Host, Some(configuration)) => {
                 opener.open(Some(configuration)).await?
             }
-            (Door::Opening { .. }, None) => own(&*self.desk.shared().await?, client).await?,
+            // Whoever is not trusted can only restrict, by configuration as by anything else.
+            (_, _, Some(configuration)) => {
+                let policy = Policy::parse(&configuration)?;
+                let spec = WorkerSpec::new(visible(client)).policy(policy);
+                narrowed(&*self.desk.shared().await?, spec).await?
+            }
+            (Door::Worker(_), _, None) => return Ok(()),
+            (Door::Opening { .. }, _, None) => own(&*self.desk.shared().await?, client).await?,
         };
         // A second handshake on one connection is refused before it comes here.
         let _ = self.session.served.set(Arc::new(served));
@@ -191,23 +242,20 @@ impl Gateway {
     }
 }
 
+/// A worker beneath the one that is shared.
+async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, OpenError> {
+    let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
+    Ok(shared.another(worker, None))
+}
+
 /// A worker for one connection, under the configuration that is shared.
 async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
-    let Some(runtime) = &shared.runtime else {
-        return Ok(Served {
-            runtime: None,
-            worker: shared.worker.clone(),
-            grants: shared.grants.clone(),
-            own: false,
-        });
+    let spec = WorkerSpec::new(visible(client)).policy(Policy::new());
+    let worker = match &shared.runtime {
+        Some(runtime) => runtime.spawn(spec).await?,
+        None => shared.worker.spawn(spec).await?,
     };
-    let spec = WorkerSpec::new(visible(client)).policy(crate::policy::Policy::new());
-    Ok(Served {
-        runtime: Some(runtime.clone()),
-        worker: runtime.spawn(spec).await?,
-        grants: shared.grants.clone(),
-        own: true,
-    })
+    Ok(shared.another(worker, shared.grants.clone()))
 }
 
 /// A name for a worker out of what a client calls itself.

@@ -1,23 +1,30 @@
 //! MCP's requests in, each handed to the part of the gateway that answers it.
+#![expect(
+    deprecated,
+    reason = "MCP deprecates logging, and clients of every revision may still ask for it"
+)]
 
 use std::collections::BTreeMap;
+use std::error::Error;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value, json};
 
 use super::door::OpenError;
 use super::meta::{Extras, PREFIX};
 use super::{Gateway, convert, describe, pages, prompts};
-use crate::policy::PolicyError;
+use crate::supervisor::SpawnError;
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
 const METHODS: &[&str] = &[
@@ -53,7 +60,7 @@ impl ServerHandler for Gateway {
             meta.insert("configSchema".into(), schema.clone());
         }
         let served = self.served_now();
-        let described = served.and_then(|served| self.description(&served.worker));
+        let described = served.and_then(|served| self.description(served.worker()));
         if let Some(described) = described {
             meta.insert("dashdash".into(), described.dashdash());
         }
@@ -107,7 +114,8 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
-        let worker = &self.served().await.map_err(not_open)?.worker;
+        let served = self.served().await.map_err(not_open)?;
+        let worker = served.worker();
         let tools = match extras.policy {
             None => worker.tools(),
             Some(policy) => worker
@@ -125,7 +133,7 @@ impl ServerHandler for Gateway {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let served = self.served_now()?;
-        let tools = served.worker.tools();
+        let tools = served.worker().tools();
         let tool = tools.iter().find(|tool| tool.spec.name == name);
         tool.map(|tool| convert::tool(tool, &tools))
     }
@@ -161,6 +169,75 @@ impl ServerHandler for Gateway {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
         self.resource(&request.uri, extras).await.map(Into::into)
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscribed(&request.uri, context.peer).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.unsubscribed(&request.uri);
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.tell_of_artifacts(context.peer).await;
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(self.listenable(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.told(context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let asker = self.served().await.map_err(not_open)?.worker().id();
+        let task = self.desk.tasks.get(&request.task_id, asker)?;
+        Ok(GetTaskResult::new(task))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asker = self.served().await.map_err(not_open)?.worker().id();
+        self.desk.tasks.update(&request.task_id, asker)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asker = self.served().await.map_err(not_open)?.worker().id();
+        self.desk.tasks.cancel(&request.task_id, asker)
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.session.level.set(request.level);
+        Ok(())
     }
 
     async fn list_prompts(
@@ -235,37 +312,33 @@ impl Gateway {
             .enable_experimental_with(experimental)
             .enable_extensions_with(extensions.collect())
             .enable_completions()
+            .enable_logging()
             .enable_prompts()
             .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
             .enable_tools()
+            .enable_tasks()
             .build()
     }
 }
 
-/// Why a connection gets nothing, as an error of the protocol.
+/// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
+/// told which member is to blame.
 pub(super) fn not_open(error: OpenError) -> ErrorData {
-    match error {
-        OpenError::Configuration(error) => configuration(&error),
-        OpenError::NotTrusted => {
-            let data = json!({
-                "kind": "policy_scope", "code": "PERMISSION_DENIED",
-                "field": "/capabilities/experimental/configuration",
-            });
-            ErrorData::invalid_params(OpenError::NotTrusted.to_string(), Some(data))
+    const LAYER: &str = "initialize";
+    let data = match &error {
+        OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
+            Some(error.data(LAYER))
         }
-        // The client chose the directories, so it is told which of them cannot be served.
-        error @ (OpenError::Build(_) | OpenError::Spawn(_)) => {
-            let data = json!({"kind": "policy_invalid", "code": "POLICY_INVALID"});
-            ErrorData::invalid_params(error.to_string(), Some(data))
-        }
+        OpenError::Build(error) => error.data(LAYER),
+        OpenError::Spawn(_) | OpenError::Audit(_) => None,
+    };
+    let causes = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
+    let told: Vec<String> = causes.map(ToString::to_string).collect();
+    let told = crate::escape(&told.join(": ")).into_owned();
+    match data {
+        Some(data) => ErrorData::invalid_params(told, Some(data)),
+        None => ErrorData::internal_error(told, None),
     }
-}
-
-fn configuration(error: &PolicyError) -> ErrorData {
-    let error = crate::error::CallError::from(error.clone());
-    let mut error = convert::request_error(&error);
-    if let Some(Value::Object(data)) = &mut error.data {
-        data.insert("layer".into(), "initialize".into());
-    }
-    error
 }

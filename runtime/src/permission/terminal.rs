@@ -384,6 +384,7 @@ mod tests {
         request.intent = text.to_owned();
         request.tool = ToolName::new(text);
         request.preview = Some(Preview {
+            base: VirtualPath::top(),
             intent: text.to_owned(),
             changes: vec![change],
             reply: Reply {

@@ -7,9 +7,10 @@ use crate::effect::{ContentHash, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::tool::AnyPlan;
 
-/// The same tool, arguments and present state give the same token.
+/// The same worker, tool, arguments and present state give the same token.
 pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
     let whole = serde_json::to_vec(&(
+        facts.worker.0,
         facts.tool.as_str(),
         canonical(&facts.arguments),
         &plan.changes,

@@ -18,7 +18,9 @@ pub(crate) const MAX_GLOB: usize = 512;
 /// The most brace groups in one glob.
 const MAX_BRACES: usize = 4;
 /// The most globs in one list.
-const MAX_LIST: usize = 1024;
+pub(crate) const MAX_LIST: usize = 1024;
+/// The most bytes of globs in one list that must be compiled together: what it costs grows with them.
+const MAX_COMPILED: usize = 64 * 1024;
 /// The most compiled lists kept for policies to come.
 const MAX_INTERNED: usize = 4096;
 
@@ -84,11 +86,20 @@ impl Globs {
         }
         let mut set = GlobSetBuilder::new();
         let mut names = Names::default();
+        let mut compiled = 0;
         for (index, text) in texts.iter().enumerate() {
             let refuse = |reason| PolicyError::invalid(format!("{at}/{index}"), reason);
             for glob in variants(reading, text).map_err(refuse)? {
+                if reading == Reading::Deny && names.take(&glob) {
+                    continue;
+                }
+                compiled += glob.len();
+                if compiled > MAX_COMPILED {
+                    let reason =
+                        format!("has more than {MAX_COMPILED} bytes of globs with wildcards");
+                    return Err(PolicyError::invalid(at, reason));
+                }
                 match reading {
-                    Reading::Deny if names.take(&glob) => {}
                     Reading::Deny => {
                         set.add(compile(&format!("{glob}/**")).map_err(refuse)?);
                         set.add(compile(&glob).map_err(refuse)?);
@@ -270,6 +281,18 @@ mod tests {
         let cuts = path.match_indices('/').map(|(at, _)| at);
         let mut folders = cuts.chain([path.len()]).map(|at| path.get(..at).unwrap());
         folders.any(|folder| glob.is_match(folder))
+    }
+
+    #[test]
+    fn a_list_that_would_cost_too_much_to_compile_is_refused() {
+        let list = |glob: &dyn Fn(usize) -> String| {
+            let texts: Vec<_> = (0..MAX_LIST).map(glob).collect();
+            Globs::build(Reading::Deny, &texts, "/deny")
+        };
+        let costly = list(&|index| format!("{index}{}", "*a".repeat(240)));
+        assert_eq!(costly.unwrap_err().field(), "/deny");
+        assert!(list(&|index| format!("**/{index}{}", "a".repeat(480))).is_ok());
+        assert!(list(&|index| format!("a*/{index}/*")).is_ok());
     }
 
     proptest! {

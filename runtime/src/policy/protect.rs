@@ -5,12 +5,12 @@
 /// They are covered in every root, at any depth, in any spelling, and while they do not exist yet.
 pub(crate) const PROTECTED: &[&str] = &[
     "**/.git/config",
-    "**/.git/config.worktree",
-    "**/.git/commondir",
-    "**/.git/info/attributes",
+    "**/.git/**/config.worktree",
+    "**/.git/**/commondir",
+    "**/.git/**/info/attributes",
     "**/.git/modules/**/config",
     "**/.git/modules/**/hooks/**",
-    "**/.git/worktrees/**/config.worktree",
+    "**/.hg/hgrc",
     "**/.cargo/config*",
     "**/.gitmodules",
     "**/.gitattributes",

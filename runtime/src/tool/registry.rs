@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -130,6 +132,15 @@ pub struct ToolSet {
     faults: Vec<RegistryError>,
 }
 
+/// What a type looks like when it is written, which may leave out what reading would demand.
+fn output_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
 impl ToolSet {
     /// An empty set.
     #[must_use]
@@ -155,7 +166,7 @@ impl ToolSet {
             spec,
             intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
-            output_schema: schemars::schema_for!(T::Output).to_value(),
+            output_schema: output_schema::<T::Output>(),
             mutates: false,
             prepare: Box::new(prepare),
         })
@@ -179,7 +190,7 @@ impl ToolSet {
             spec,
             intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
-            output_schema: schemars::schema_for!(T::Output).to_value(),
+            output_schema: output_schema::<T::Output>(),
             mutates: true,
             prepare: Box::new(prepare),
         })
@@ -261,8 +272,13 @@ fn understand<A: DeserializeOwned + 'static>(arguments: Arguments<'_>) -> Result
     }
 }
 
+/// Reads arguments by name. A list would be read by position, which no schema promises.
 fn read_json<A: DeserializeOwned>(value: &Value) -> Result<A, CallError> {
-    A::deserialize(value).map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+    let refuse = |why: String| CallError::new(Code::InvalidArguments, why);
+    if !value.is_object() {
+        return Err(refuse("the arguments must be an object".to_owned()));
+    }
+    A::deserialize(value).map_err(|error| refuse(error.to_string()))
 }
 
 struct Reading<T: ReadTool> {

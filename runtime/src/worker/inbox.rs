@@ -21,6 +21,9 @@ use crate::id::CallId;
 use crate::pipeline::{Facts, Mode};
 use crate::scope::ScopePattern;
 
+/// The deepest arguments, as deep as JSON text is read: what goes through them level by level must not end the stack.
+const MAX_NESTING: usize = 128;
+
 /// How much one worker may have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
@@ -152,7 +155,7 @@ pub(super) async fn submit(
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
-        Admitted::new(shared, weight(&call.arguments))
+        measured(&call).and_then(|bytes| Admitted::new(shared, bytes))
     };
     let stop = Arc::new(StopFlag::default());
     let id = shared.core.next_call();
@@ -169,6 +172,7 @@ pub(super) async fn submit(
     } = call;
     let facts = Facts {
         id,
+        worker: shared.id,
         tool,
         origin,
         mode,
@@ -221,17 +225,33 @@ pub(super) fn busy(retry_after_ms: u64) -> CallError {
         .with("retry_after_ms", retry_after_ms)
 }
 
-/// About how many bytes a value holds.
-fn weight(value: &Value) -> u64 {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() as u64 + 8,
-        Value::Array(items) => items.iter().map(weight).sum::<u64>() + 8,
-        Value::Object(map) => {
-            map.iter()
-                .map(|(key, value)| key.len() as u64 + weight(value))
-                .sum::<u64>()
-                + 8
-        }
-    }
+/// About how many bytes a call holds.
+fn measured(call: &Call) -> Result<u64, CallError> {
+    let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);
+    let arguments = weight(&call.arguments, MAX_NESTING);
+    let both = arguments.zip(weight(policy, MAX_NESTING));
+    let nested = || {
+        let message = format!("the call nests deeper than {MAX_NESTING} levels");
+        CallError::new(Code::InvalidArguments, message)
+    };
+    both.map(|(arguments, policy)| arguments + policy)
+        .ok_or_else(nested)
+}
+
+/// About how many bytes a value holds; none if it nests deeper than `levels`.
+fn weight(value: &Value, levels: usize) -> Option<u64> {
+    let within = levels.checked_sub(1)?;
+    let held = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items
+            .iter()
+            .map(|item| weight(item, within))
+            .sum::<Option<u64>>()?,
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| Some(key.len() as u64 + weight(value, within)?))
+            .sum::<Option<u64>>()?,
+    };
+    Some(held + 8)
 }

@@ -130,6 +130,7 @@ fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) ->
     let artifacts = artifacts(shared, facts, plan);
     Preview {
         intent: shared.intent(facts, &[]),
+        base: shared.base(&plan.changes),
         changes: plan.changes.clone(),
         reply: plan.reply.clone(),
         token,
@@ -170,7 +171,10 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan) -> Vec<ArtifactRef>
     if plan.changes.is_empty() {
         return Vec::new();
     }
-    let diff = (Kind::Diff, artifact::diff(&plan.changes).into());
+    let diff = (
+        Kind::Diff,
+        artifact::diff(&plan.changes, &shared.base(&plan.changes)).into(),
+    );
     let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
     let parts = std::iter::once(diff).chain(json).collect();
     let kept =

@@ -12,12 +12,14 @@ use super::inbox::{Done, Load, Port};
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::{Call, Origin};
 use crate::capability::{Gate, Meter, revoked};
+use crate::effect::Change;
 use crate::error::CallError;
 use crate::id::WorkerId;
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
 use crate::pipeline::{Facts, Holder, Judged, Parsed, Step};
 use crate::policy::Authority;
+use crate::root::Root;
 use crate::scope::Scope;
 use crate::supervisor::Core;
 
@@ -213,6 +215,11 @@ impl Shared {
     /// Audits a step of the worker's life that happens in any case; the log counts what it missed.
     pub(crate) fn note(&self, step: AuditStep) {
         let _ = self.record(step);
+    }
+
+    /// The root that holds all of a call's changes, or the top of the namespace.
+    pub(super) fn base(&self, changes: &[Change]) -> VirtualPath {
+        crate::artifact::base(changes, self.holder.roots.iter().map(Root::mount))
     }
 
     /// The root that most of a call's work is on.

@@ -203,7 +203,15 @@ async fn a_protected_name_needs_a_grant_that_names_it() {
         descendants: false,
     };
     stage.grants.grant(broad).await.unwrap();
-    for path in [".git/hooks/pre-commit", ".GIT/config", "sub/.mcp.json"] {
+    for path in [
+        ".git/hooks/pre-commit",
+        ".GIT/config",
+        ".git/commondir",
+        ".git/worktrees/w/commondir",
+        ".git/modules/m/commondir",
+        ".git/modules/m/info/attributes",
+        "sub/.mcp.json",
+    ] {
         worker.call("post", at(path)).await.unwrap();
         let question = asked.lock().unwrap().pop().unwrap();
         assert!(

@@ -188,6 +188,11 @@ async fn a_preview_changes_nothing_and_ties_the_call_to_what_it_showed() {
         worker.submit(approved("y")).await.unwrap_err().code(),
         Code::StalePreview
     );
+    let other = stage.open().await;
+    assert_eq!(
+        other.submit(approved("x")).await.unwrap_err().code(),
+        Code::StalePreview
+    );
     let outcome = worker.submit(approved("x")).await.unwrap();
     assert_eq!(
         outcome.structured().unwrap(),
@@ -312,4 +317,36 @@ async fn what_a_link_leads_to_is_judged_even_if_no_need_names_the_link() {
     assert_eq!(stage.board.posted(), [""; 0]);
     stage.open().await.call("strays", at("x")).await.unwrap();
     assert_eq!(stage.board.posted(), ["/r/secret"]);
+}
+
+#[tokio::test]
+async fn arguments_are_read_by_name_and_never_by_position() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    for arguments in [json!(["x"]), json!([]), json!("x"), json!(1)] {
+        let error = worker.call("post", arguments.clone()).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArguments, "{arguments}");
+    }
+    assert_eq!(stage.board.posted(), [""; 0]);
+    worker.call("post", at("x")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_nests_deeper_than_json_is_read_is_refused() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let nested = |levels| (0..levels).fold(json!("x"), |inner, _| json!([inner]));
+    for (levels, message) in [(126, "invalid type"), (2_000, "128 levels")] {
+        let deep = worker.call("post", json!({ "path": nested(levels) })).await;
+        let error = deep.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArguments);
+        assert!(error.message().contains(message), "{error}");
+        let meta = CallMeta {
+            policy: Some(json!({ "deny": nested(levels) })),
+            ..CallMeta::default()
+        };
+        let limited = worker.submit(Call::new("post", at("x")).meta(meta)).await;
+        assert!(limited.is_err());
+    }
+    worker.call("post", at("x")).await.unwrap();
 }

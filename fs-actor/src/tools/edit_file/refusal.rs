@@ -40,6 +40,7 @@ pub(super) fn refused(path: &VirtualPath, error: &EditError) -> CallError {
         } => answer(Code::InvalidArguments)
             .with("edits", vec![*first, *second])
             .with("line", *line),
+        EditError::TooMany(edit) => answer(Code::TooLarge).with("edit", *edit),
         EditError::TooLarge { .. } => answer(Code::TooLarge),
     }
 }
@@ -51,6 +52,7 @@ pub(super) fn patch_refused(path: &VirtualPath, error: &PatchError) -> CallError
         | PatchError::Syntax { .. }
         | PatchError::Counts { .. }
         | PatchError::NoContext(_) => answer(Code::InvalidArguments),
+        PatchError::TooMany(hunk) => answer(Code::TooLarge).with("hunk", *hunk),
         PatchError::NoMatch { hunk, nearest } => {
             with_nearest(answer(Code::NoMatch).with("hunk", *hunk), nearest.as_ref())
         }
