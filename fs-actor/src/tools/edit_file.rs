@@ -1,11 +1,11 @@
 //! A file and edits in, the file with exactly those places changed out.
 
+mod notes;
 mod refusal;
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Example, Failure, Halt, Namespace, Op, Plan,
-    Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool,
-    escape, not_yours,
+    CallError, Change, Code, ContentHash, Cost, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
+    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -119,39 +119,6 @@ enum What {
     Patch(String),
 }
 
-const EXAMPLES: &[Example] = &[Example {
-    description: "Change a word that occurs once",
-    input: r#"{"path": "src/main.rs", "edits": [{"old_text": "hi", "new_text": "hello"}]}"#,
-    output: r#"{"added": 1, "removed": 1, "edits": [{"strategy": "exact", "count": 1, "lines": [2]}]}"#,
-}];
-const FAILURES: &[Failure] = &[
-    Failure {
-        code: Code::NoMatch,
-        when: "the old text does not occur",
-        resolution: "Copy it from a fresh read, or take the nearest lines that the message shows",
-    },
-    Failure {
-        code: Code::AmbiguousMatch,
-        when: "the old text occurs more than once",
-        resolution: "Give more of the lines around it, or `occurrence`, `expected_count` or `replace_all`",
-    },
-    Failure {
-        code: Code::Conflict,
-        when: "the file is not what `expected_hash` says",
-        resolution: "Read it again",
-    },
-    Failure {
-        code: Code::NotText,
-        when: "the file is not UTF-8",
-        resolution: "Replace it as a whole",
-    },
-    Failure {
-        code: Code::NotFound,
-        when: "there is no such file",
-        resolution: "Create it with `write_file`",
-    },
-];
-
 impl WriteTool for EditFile {
     type Args = EditFileArgs;
     type Output = FileEdited;
@@ -169,8 +136,8 @@ impl WriteTool for EditFile {
         .destructive()
         .group("files", 0.9)
 .side_effects(&["changes the content of the file"])
-.examples(EXAMPLES)
-.failures(FAILURES)
+.examples(notes::EXAMPLES)
+.failures(notes::FAILURES)
     }
 
     fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
