@@ -4,6 +4,7 @@ mod change;
 mod diff;
 mod edit;
 mod lens;
+mod manual;
 mod page;
 mod replace;
 mod resolve;
@@ -15,6 +16,7 @@ mod tools;
 mod walk;
 
 pub use edit::Strategy;
+pub use manual::{description, manual};
 pub use replace::{Durability, Reached};
 pub use resolve::Kind;
 pub use tools::tools;

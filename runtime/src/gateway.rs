@@ -7,6 +7,7 @@ mod ask;
 mod call;
 mod convert;
 mod decorate;
+mod describe;
 mod door;
 #[cfg(feature = "http")]
 mod endpoint;
@@ -34,6 +35,7 @@ use rmcp::service::ServerInitializeError;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::describe::Manual;
 use crate::worker::Worker;
 
 use door::{Door, Session};
@@ -117,6 +119,7 @@ struct Desk {
     tasks: tasks::Tasks,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
+    manual: Option<Manual>,
     max_line: usize,
 }
 
@@ -202,6 +205,7 @@ impl GatewayBuilder {
                 asking: Asking::Replay,
                 tasks: tasks::Tasks::default(),
                 schema: None,
+                manual: None,
                 max_line: lines::MAX_LINE,
             },
         }
@@ -225,6 +229,13 @@ impl GatewayBuilder {
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
         self.desk.schema = Some(schema);
+        self
+    }
+
+    /// Describes the server: in the handshake, by the method `ai_help`, and by the resource `bailiwick://help`.
+    #[must_use]
+    pub fn manual(mut self, manual: Manual) -> Self {
+        self.desk.manual = Some(manual);
         self
     }
 

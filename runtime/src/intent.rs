@@ -27,6 +27,7 @@ mod line;
 mod lint;
 mod parse;
 mod render;
+mod shell;
 mod value;
 
 use std::fmt;
@@ -98,6 +99,24 @@ impl IntentTemplate {
     pub(crate) fn render_filled(&self, arguments: &Value) -> Option<String> {
         let sentence = render::sentence(&self.segments, arguments);
         sentence.filled.then_some(sentence.text)
+    }
+
+    /// Returns the template as a line for a POSIX shell: values are quoted, so each is one word whatever it holds, and an
+    /// array is one word for each element. `None` if a value outside groups is missing, or one cannot be a word: an
+    /// object, or text with a NUL.
+    ///
+    /// ```
+    /// use bailiwick::IntentTemplate;
+    /// use serde_json::json;
+    ///
+    /// let template = IntentTemplate::parse("ls -A -- [{path}]")?;
+    /// let line = template.shell(&json!({ "path": "it's; here" }));
+    /// assert_eq!(line.as_deref(), Some(r"ls -A -- 'it'\''s; here'"));
+    /// # Ok::<(), bailiwick::IntentError>(())
+    /// ```
+    #[must_use]
+    pub fn shell(&self, arguments: &Value) -> Option<String> {
+        shell::line(&self.segments, arguments)
     }
 
     /// Returns what is discouraged about the template for a tool with this JSON Schema of its arguments.

@@ -71,6 +71,7 @@ mod root;
 
 mod artifact;
 mod audit;
+mod describe;
 mod permission;
 mod pipeline;
 mod tool;
@@ -94,6 +95,7 @@ pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,
     config_schema, policy_schema,
 };
+pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
     Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
@@ -123,5 +125,8 @@ pub use policy::{
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};
 pub use supervisor::{Revoked, SpawnError};
-pub use tool::{Prepared, ReadTool, RegistryError, ToolSet, ToolSpec, WriteTool};
-pub use worker::{Admission, Status, ToolInfo, Worker, WorkerSpec};
+pub use tool::{
+    Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,
+    WriteTool,
+};
+pub use worker::{Admission, Status, Worker, WorkerSpec};

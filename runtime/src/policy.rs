@@ -11,6 +11,7 @@ mod fields;
 mod flags;
 mod fold;
 mod globs;
+mod level;
 mod limits;
 mod names;
 mod need;

@@ -1,11 +1,13 @@
 //! Arguments in, needs and a job out; the job reads, or plans and then applies.
 
+mod notes;
 mod registry;
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
@@ -13,6 +15,7 @@ use crate::effect::{Output, Plan, Reply};
 use crate::error::CallError;
 use crate::scope::Scope;
 
+pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
 
@@ -37,6 +40,37 @@ pub struct ToolSpec {
     pub open_world: bool,
     /// What kinds of scope its calls need, such as `read:file`.
     pub scopes: &'static [&'static str],
+    /// The family of tools that it belongs to, such as `search`; empty for none.
+    pub group: &'static str,
+    /// How much it matters beside its siblings, from 0 to 1.
+    pub priority: Option<f64>,
+    /// All it does is to take something away.
+    pub deletes: bool,
+    /// What a call changes beside its answer, one short phrase each.
+    pub side_effects: &'static [&'static str],
+    /// What takes a call back.
+    pub reverse: Option<Reverse>,
+    /// A line for a POSIX shell with the same effect as a call with just the arguments it names: an
+    /// [`IntentTemplate`](crate::IntentTemplate), rendered by [`shell`](crate::IntentTemplate::shell). Empty where
+    /// there is none.
+    pub command_line: &'static str,
+    /// Calls and their answers.
+    pub examples: &'static [Example],
+    /// The codes that are its own, apart from those that any call may be answered with.
+    pub failures: &'static [Failure],
+}
+
+/// A tool as it is handed to a model.
+#[derive(Clone, Debug)]
+pub struct ToolInfo {
+    /// What the tool says of itself.
+    pub spec: ToolSpec,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
+    /// JSON Schema of the structured output.
+    pub output_schema: Value,
+    /// It changes something, so it can be previewed.
+    pub mutates: bool,
 }
 
 impl ToolSpec {
@@ -52,6 +86,14 @@ impl ToolSpec {
             idempotent: false,
             open_world: false,
             scopes: &[],
+            group: "",
+            priority: None,
+            deletes: false,
+            side_effects: &[],
+            reverse: None,
+            command_line: "",
+            examples: &[],
+            failures: &[],
         }
     }
 
@@ -80,6 +122,56 @@ impl ToolSpec {
     #[must_use]
     pub const fn idempotent(mut self) -> Self {
         self.idempotent = true;
+        self
+    }
+
+    /// Names its family, and how much it matters there, from 0 to 1.
+    #[must_use]
+    pub const fn group(mut self, group: &'static str, priority: f64) -> Self {
+        self.group = group;
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Says that all it does is to take something away.
+    #[must_use]
+    pub const fn deletes(mut self) -> Self {
+        self.deletes = true;
+        self
+    }
+
+    /// Names what a call changes beside its answer.
+    #[must_use]
+    pub const fn side_effects(mut self, effects: &'static [&'static str]) -> Self {
+        self.side_effects = effects;
+        self
+    }
+
+    /// Names what takes a call back.
+    #[must_use]
+    pub const fn reverse(mut self, reverse: Reverse) -> Self {
+        self.reverse = Some(reverse);
+        self
+    }
+
+    /// Sets the line for a shell that has the same effect.
+    #[must_use]
+    pub const fn command_line(mut self, template: &'static str) -> Self {
+        self.command_line = template;
+        self
+    }
+
+    /// Shows calls and their answers.
+    #[must_use]
+    pub const fn examples(mut self, examples: &'static [Example]) -> Self {
+        self.examples = examples;
+        self
+    }
+
+    /// Names the codes that are its own.
+    #[must_use]
+    pub const fn failures(mut self, failures: &'static [Failure]) -> Self {
+        self.failures = failures;
         self
     }
 }

@@ -27,9 +27,9 @@ use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::pipeline::Mode;
-use crate::policy::{Explanation, Policy};
+use crate::policy::{Access, Explanation, Policy};
 use crate::supervisor::{Revoked, SpawnError};
-use crate::tool::ToolSpec;
+use crate::tool::ToolInfo;
 
 pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
@@ -102,19 +102,6 @@ pub struct Status {
     pub lost_threads: u32,
     /// It was revoked or stopped.
     pub revoked: bool,
-}
-
-/// A tool as it is handed to a model.
-#[derive(Clone, Debug)]
-pub struct ToolInfo {
-    /// What the tool says of itself.
-    pub spec: ToolSpec,
-    /// JSON Schema of the arguments.
-    pub input_schema: Value,
-    /// JSON Schema of the structured output.
-    pub output_schema: Value,
-    /// It changes something, so it can be previewed.
-    pub mutates: bool,
 }
 
 /// A handle on a worker; cloning it is cheap, and dropping it does not end the worker.
@@ -231,13 +218,7 @@ impl Worker {
         let entries = self.shared.core.tools.entries();
         let allowed =
             entries.filter(|entry| self.shared.authority.allows_tool(entry.name.as_str()));
-        let info = |entry: &crate::tool::Entry| ToolInfo {
-            spec: entry.spec.clone(),
-            input_schema: entry.input_schema.clone(),
-            output_schema: entry.output_schema.clone(),
-            mutates: entry.mutates,
-        };
-        allowed.map(info).collect()
+        allowed.map(crate::tool::Entry::info).collect()
     }
 
     /// Like [`Worker::tools`], for calls that come with a policy of their own.
@@ -249,6 +230,13 @@ impl Worker {
         let mut tools = self.tools();
         tools.retain(|tool| authority.allows_tool(tool.spec.name));
         Ok(tools)
+    }
+
+    /// How far its authority goes, in one word for descriptions: `read` if nothing can be changed, `full` if people may
+    /// grant what lies outside every root, else `interact`. It decides nothing.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.shared.authority.level()
     }
 
     /// Where the directories stand that this worker was given.

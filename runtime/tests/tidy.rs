@@ -43,6 +43,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("capability/gate", Actor),
     ("capability", Pure),
     ("tool", Pure),
+    ("describe", Pure),
     ("artifact/render", Pure),
     ("artifact", Actor),
     ("permission/ladder", Pure),

@@ -1,8 +1,9 @@
 //! Two paths in, what stands at the first standing at the second too out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, FileDiff, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
-    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
+    CallError, Change, Code, Cost, Example, Failure, FileDiff, Halt, Namespace, Op, Plan, Prepared,
+    ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+    not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,29 @@ pub(crate) struct Job {
     create_parents: bool,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "Copy a directory",
+    input: r#"{"from": "src", "to": "backup"}"#,
+    output: r#"{"entries": 2}"#,
+}];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "nothing is there to copy, or the directory above the copy is missing",
+        resolution: "Correct `from`, or set `create_parents`",
+    },
+    Failure {
+        code: Code::AlreadyExists,
+        when: "something is at the path of the copy",
+        resolution: "Choose another, or set `overwrite` to replace a file",
+    },
+    Failure {
+        code: Code::InvalidArguments,
+        when: "the copy would lie inside what is copied",
+        resolution: "Choose a path elsewhere",
+    },
+];
+
 impl WriteTool for Copy {
     type Args = CopyArgs;
     type Output = Copied;
@@ -82,6 +106,12 @@ impl WriteTool for Copy {
         .intent("Copy {from} to {to}")
         .scopes(&["read:file", "write:file"])
         .destructive()
+        .group("files", 0.5)
+.side_effects(&["makes the copy", "replaces a file if `overwrite` is set", "makes missing directories if `create_parents` is set"])
+.reverse(Reverse { tool: "delete", how: "delete `to`, with `recursive` if it is a directory", unless: "`overwrite` replaced a file, or directories were made for it" })
+.command_line("cp -RnT -- {from} {to}")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: CopyArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -1,9 +1,9 @@
 //! A path in, nothing there any more out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan, Prepared,
-    ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
-    not_yours,
+    CallError, Change, Code, Cost, Entry, Example, Failure, FileDiff, Halt, Namespace, Op, Plan,
+    Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool,
+    escape, not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,31 @@ pub(crate) struct Job {
     recursive: bool,
 }
 
+const EXAMPLES: &[Example] = &[
+    Example {
+        description: "Remove a file",
+        input: r#"{"path": "notes.txt"}"#,
+        output: r#"{"files": 1, "directories": 0}"#,
+    },
+    Example {
+        description: "Remove a directory with what it holds",
+        input: r#"{"path": "src", "recursive": true}"#,
+        output: r#"{"files": 1, "directories": 1}"#,
+    },
+];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "nothing is there",
+        resolution: "Take it as done, or list the directory",
+    },
+    Failure {
+        code: Code::InvalidArguments,
+        when: "the directory holds something",
+        resolution: "Set `recursive` if all of it shall go",
+    },
+];
+
 impl WriteTool for Delete {
     type Args = DeleteArgs;
     type Output = Deleted;
@@ -75,6 +100,12 @@ impl WriteTool for Delete {
         .intent("Delete {path}")
         .scopes(&["write:file"])
         .destructive()
+        .group("files", 0.4)
+.side_effects(&["removes the entry", "removes all it holds if `recursive` is set"])
+.deletes()
+.command_line("rm -d -- {path}")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -1,5 +1,6 @@
 //! A file and edits in, the file with exactly those places changed out.
 
+mod notes;
 mod refusal;
 
 use bailiwick::{
@@ -133,6 +134,10 @@ impl WriteTool for EditFile {
         .intent("Edit {path}")
         .scopes(&["read:file", "write:file"])
         .destructive()
+        .group("files", 0.9)
+.side_effects(&["changes the content of the file"])
+.examples(notes::EXAMPLES)
+.failures(notes::FAILURES)
     }
 
     fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

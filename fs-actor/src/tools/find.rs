@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
-    VirtualPath, escape,
+    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
+    Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use globset::GlobMatcher;
 use schemars::JsonSchema;
@@ -85,6 +85,24 @@ pub(crate) struct Job {
     cursor: Option<Cursor>,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "Find files by their names",
+    input: r#"{"pattern": "*.rs"}"#,
+    output: r#"{"total": 1}"#,
+}];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::InvalidArguments,
+        when: "the pattern is no glob",
+        resolution: "Correct it; `*.rs` is one",
+    },
+    Failure {
+        code: Code::NotFound,
+        when: "the directory to look in is missing",
+        resolution: "List the directory above it",
+    },
+];
+
 impl ReadTool for Find {
     type Args = FindArgs;
     type Output = PathsFound;
@@ -99,6 +117,9 @@ impl ReadTool for Find {
         .intent("Find {pattern} [in {path}]")
         .scopes(&["read:file"])
         .idempotent()
+        .group("search", 0.9)
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: FindArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Code, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
-    VirtualPath, escape,
+    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
+    Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use globset::GlobMatcher;
 use grep_regex::RegexMatcher;
@@ -141,6 +141,24 @@ pub(crate) struct Job {
     include_ignored: bool,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "Search some files",
+    input: r#"{"pattern": "fn main", "glob": "*.rs"}"#,
+    output: r#"{"files": [{"matches": 1}]}"#,
+}];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::InvalidArguments,
+        when: "the pattern is no regular expression",
+        resolution: "Correct it, or set `literal`",
+    },
+    Failure {
+        code: Code::NotFound,
+        when: "the place to search is missing",
+        resolution: "List the directory above it",
+    },
+];
+
 impl ReadTool for Grep {
     type Args = GrepArgs;
     type Output = Matches;
@@ -155,6 +173,9 @@ impl ReadTool for Grep {
         .intent("Search for {pattern} [in {path}] [with glob {glob}]")
         .scopes(&["read:file"])
         .idempotent()
+        .group("search", 1.0)
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: GrepArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
-    VirtualPath, escape,
+    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
+    Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -104,6 +104,31 @@ pub(crate) struct Job {
     cursor: Option<Cursor>,
 }
 
+const EXAMPLES: &[Example] = &[
+    Example {
+        description: "List one directory",
+        input: r#"{"path": "src"}"#,
+        output: r#"{"entries": [{"name": "main.rs", "kind": "file"}], "total": 1}"#,
+    },
+    Example {
+        description: "List a tree, one entry a page",
+        input: r#"{"depth": 9, "limit": 1}"#,
+        output: r#"{"total": 6, "entries": [{"name": "README.md"}]}"#,
+    },
+];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "there is no such directory",
+        resolution: "List the directory above it",
+    },
+    Failure {
+        code: Code::NotDirectory,
+        when: "the path is a file",
+        resolution: "Read it with `read_file`",
+    },
+];
+
 impl ReadTool for ListDirectory {
     type Args = ListDirectoryArgs;
     type Output = Listing;
@@ -118,6 +143,10 @@ impl ReadTool for ListDirectory {
         .intent("List the directory [{path}]")
         .scopes(&["read:file"])
         .idempotent()
+        .group("directories", 0.8)
+.command_line("ls -A -- [{path}]")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(

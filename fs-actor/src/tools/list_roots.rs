@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec, Verdict, escape,
+    CallError, Example, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec, Verdict,
+    escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,12 @@ pub struct Roots {
     pub default_root: Option<String>,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "List what may be worked in",
+    input: "{}",
+    output: r#"{"roots": ["/repo"], "default_root": "/repo"}"#,
+}];
+
 impl ReadTool for ListRoots {
     type Args = ListRootsArgs;
     type Output = Roots;
@@ -41,6 +48,8 @@ impl ReadTool for ListRoots {
         )
         .intent("List the directories it may use")
         .idempotent()
+        .group("directories", 1.0)
+.examples(EXAMPLES)
     }
 
     fn prepare(

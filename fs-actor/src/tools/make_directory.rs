@@ -1,8 +1,8 @@
 //! A path in, a directory there out.
 
 use bailiwick::{
-    CallError, Code, Cost, Halt, Namespace, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec,
-    Verb, VirtualPath, WritePermit, WriteTool, escape,
+    CallError, Code, Cost, Example, Failure, Halt, Namespace, Plan, Prepared, ReadPermit, Reply,
+    Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,24 @@ pub(crate) struct Job {
     create_parents: bool,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "Make a directory and the one above it",
+    input: r#"{"path": "docs/guide", "create_parents": true}"#,
+    output: r#"{"made": 2}"#,
+}];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::AlreadyExists,
+        when: "something is there already",
+        resolution: "Use it as it is, or choose another name",
+    },
+    Failure {
+        code: Code::NotFound,
+        when: "the directory above is missing",
+        resolution: "Set `create_parents`",
+    },
+];
+
 impl WriteTool for MakeDirectory {
     type Args = MakeDirectoryArgs;
     type Output = DirectoriesMade;
@@ -65,6 +83,16 @@ impl WriteTool for MakeDirectory {
         )
         .intent("Make the directory {path}")
         .scopes(&["write:file"])
+        .group("directories", 0.6)
+        .side_effects(&["makes directories"])
+        .reverse(Reverse {
+            tool: "delete",
+            how: "call it for each directory that was made, the innermost first",
+            unless: "",
+        })
+        .command_line("mkdir -- {path}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(

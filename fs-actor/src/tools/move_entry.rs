@@ -1,8 +1,9 @@
 //! Two paths in, what stood at the first now standing at the second out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, FileDiff, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
-    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
+    CallError, Change, Code, Cost, Example, Failure, FileDiff, Halt, Namespace, Op, Plan, Prepared,
+    ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+    not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,29 @@ pub(crate) struct Job {
     create_parents: bool,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "Rename a file",
+    input: r#"{"from": "notes.txt", "to": "todo.txt"}"#,
+    output: r#"{"entries": 1}"#,
+}];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "nothing is there to move, or the directory above the new path is missing",
+        resolution: "Correct `from`, or set `create_parents`",
+    },
+    Failure {
+        code: Code::AlreadyExists,
+        when: "something is at the new path",
+        resolution: "Choose another, or set `overwrite` to replace a file",
+    },
+    Failure {
+        code: Code::InvalidArguments,
+        when: "the new path lies inside the old one",
+        resolution: "Choose a path elsewhere",
+    },
+];
+
 impl WriteTool for Move {
     type Args = MoveArgs;
     type Output = Moved;
@@ -78,6 +102,12 @@ impl WriteTool for Move {
         .intent("Move {from} to {to}")
         .scopes(&["write:file"])
         .destructive()
+        .group("files", 0.6)
+.side_effects(&["moves the entry", "replaces a file if `overwrite` is set", "makes missing directories if `create_parents` is set"])
+.reverse(Reverse { tool: "move", how: "swap `from` and `to`", unless: "`overwrite` replaced a file, or directories were made for it" })
+.command_line("mv -nT -- {from} {to}")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: MoveArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -8,8 +8,8 @@ mod through;
 use std::io::IoSliceMut;
 
 use bailiwick::{
-    CallError, Code, Content, ContentHash, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
-    Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
+    CallError, Code, Content, ContentHash, Example, Failure, Halt, Namespace, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
 };
 use bytes::Bytes;
 use rustix::io::{ReadWriteFlags, preadv2};
@@ -118,6 +118,41 @@ pub(crate) struct Job {
     binary: bool,
 }
 
+const EXAMPLES: &[Example] = &[
+    Example {
+        description: "Read a whole file",
+        input: r#"{"path": "notes.txt"}"#,
+        output: r#"{"files": [{"bytes": 14, "lines": 3, "first_line": 1, "last_line": 3}]}"#,
+    },
+    Example {
+        description: "Read the last line",
+        input: r#"{"path": "notes.txt", "offset": -1}"#,
+        output: r#"{"files": [{"first_line": 3, "last_line": 3}]}"#,
+    },
+    Example {
+        description: "Read several files",
+        input: r#"{"paths": ["notes.txt", "README.md"]}"#,
+        output: r#"{"files": [{"bytes": 14}, {"bytes": 7}]}"#,
+    },
+];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "there is no such file",
+        resolution: "Take one of the names that the message suggests, or list the directory",
+    },
+    Failure {
+        code: Code::NotRegular,
+        when: "the path is a directory or device",
+        resolution: "List a directory with `list_directory`",
+    },
+    Failure {
+        code: Code::NotText,
+        when: "the file is no text, image or sound",
+        resolution: "Set `binary` to get its bytes",
+    },
+];
+
 impl ReadTool for ReadFile {
     type Args = ReadFileArgs;
     type Output = FilesRead;
@@ -132,6 +167,10 @@ impl ReadTool for ReadFile {
         .intent("Read [{path}] [{paths}] [from line {offset}]")
         .scopes(&["read:file"])
         .idempotent()
+        .group("files", 1.0)
+.command_line("cat -- [{path}][{paths}]")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: ReadFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -1,8 +1,8 @@
 //! A path in, what stands there and its size and times out.
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
-    VirtualPath, escape, not_yours,
+    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
+    Scope, ToolSpec, Verb, VirtualPath, escape, not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,17 @@ pub struct FactsFound {
     pub hard_links: u64,
 }
 
+const EXAMPLES: &[Example] = &[Example {
+    description: "Look at a file",
+    input: r#"{"path": "notes.txt"}"#,
+    output: r#"{"kind": "file", "bytes": 14}"#,
+}];
+const FAILURES: &[Failure] = &[Failure {
+    code: Code::NotFound,
+    when: "nothing is there",
+    resolution: "List the directory above it",
+}];
+
 impl ReadTool for Stat {
     type Args = StatArgs;
     type Output = FactsFound;
@@ -54,6 +65,10 @@ impl ReadTool for Stat {
         .intent("Look at the size and times of {path}")
         .scopes(&["read:file"])
         .idempotent()
+        .group("directories", 0.5)
+.command_line("stat -L -- {path}")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(

@@ -1,8 +1,9 @@
 //! A path and content in, a file with that content out: new, replaced or longer, as was asked.
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, FileDiff, Halt, Namespace, Op, Plan, Prepared,
-    ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+    CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Halt, Namespace, Op,
+    Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool,
+    escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -85,6 +86,36 @@ pub(crate) struct Job {
     durability: Durability,
 }
 
+const EXAMPLES: &[Example] = &[
+    Example {
+        description: "Create a file",
+        input: r#"{"path": "new.txt", "content": "hello\n"}"#,
+        output: r#"{"done": "created", "bytes": 6}"#,
+    },
+    Example {
+        description: "Add to the end of a file",
+        input: r#"{"path": "notes.txt", "content": "four\n", "mode": "append"}"#,
+        output: r#"{"done": "appended", "bytes": 19}"#,
+    },
+];
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::AlreadyExists,
+        when: "there is a file already",
+        resolution: "Change it with `edit_file`, or set `mode`",
+    },
+    Failure {
+        code: Code::NotFound,
+        when: "the directory above is missing",
+        resolution: "Set `create_parents`",
+    },
+    Failure {
+        code: Code::Conflict,
+        when: "the file is not what `expected_hash` says",
+        resolution: "Read it again",
+    },
+];
+
 impl WriteTool for WriteFile {
     type Args = WriteFileArgs;
     type Output = Written;
@@ -100,6 +131,11 @@ impl WriteTool for WriteFile {
         .intent("Write {path} [({mode})]")
         .scopes(&["write:file", "read:file"])
         .destructive()
+        .group("files", 0.8)
+.side_effects(&["creates the file", "replaces or extends the file if `mode` says so", "makes missing directories if `create_parents` is set"])
+.command_line("set -C; printf %s {content} > {path}")
+.examples(EXAMPLES)
+.failures(FAILURES)
     }
 
     fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -11,6 +11,7 @@ mod asking;
 mod calls;
 mod eras;
 mod golden;
+mod help;
 mod lists;
 mod support;
 mod watching;

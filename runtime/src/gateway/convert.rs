@@ -9,9 +9,10 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::describe;
 use crate::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
 use crate::error::{CallError, Code};
-use crate::worker::ToolInfo;
+use crate::tool::ToolInfo;
 
 /// What a failed call's structured content looks like; part of every tool's output schema.
 fn failure_schema() -> Value {
@@ -26,8 +27,8 @@ fn failure_schema() -> Value {
     })
 }
 
-/// A tool as clients list it.
-pub(super) fn tool(info: &ToolInfo) -> Tool {
+/// A tool as clients list it, beside those that are `offered`.
+pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let spec = &info.spec;
     let mut tool = Tool::new(spec.name, spec.description, object(input_schema(info)));
     tool.title = Some(spec.title.to_owned());
@@ -47,6 +48,13 @@ pub(super) fn tool(info: &ToolInfo) -> Tool {
         meta.insert("intentTemplate".into(), spec.intent.into());
     }
     meta.insert("scopes".into(), spec.scopes.into());
+    if !spec.group.is_empty() {
+        meta.insert("group".into(), spec.group.into());
+    }
+    if let Some(priority) = spec.priority {
+        meta.insert("priority".into(), priority.into());
+    }
+    meta.insert("dashdash".into(), describe::tool(info, offered));
     tool.with_meta(MetaObject(meta))
 }
 
@@ -158,6 +166,7 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
     Resource::new(artifact.uri.clone(), artifact.name)
         .with_mime_type(artifact.mime)
         .with_annotations(for_people)
+        .with_meta(super::describe::of_resource("artifact", false))
 }
 
 /// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.

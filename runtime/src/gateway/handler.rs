@@ -10,19 +10,20 @@ use std::error::Error;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
-    InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value, json};
 
 use super::door::OpenError;
 use super::meta::{Extras, PREFIX};
-use super::{Gateway, convert, pages, prompts};
+use super::{Gateway, convert, describe, pages, prompts};
 use crate::supervisor::SpawnError;
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
@@ -58,6 +59,11 @@ impl ServerHandler for Gateway {
         if let Some(schema) = &self.desk.schema {
             meta.insert("configSchema".into(), schema.clone());
         }
+        let served = self.served_now();
+        let described = served.and_then(|served| self.description(served.worker()));
+        if let Some(described) = described {
+            meta.insert("dashdash".into(), described.dashdash());
+        }
         info.meta = (!meta.is_empty()).then_some(MetaObject(meta));
         info
     }
@@ -81,11 +87,25 @@ impl ServerHandler for Gateway {
         self.begin(&request.client_info.name, configuration)
             .await
             .map_err(not_open)?;
+        // What it is described by is open only now.
+        info.meta = self.get_info().meta;
         // The version is the one agreed on, so that what follows does not take the client at its wish.
         let mut peer = request;
         peer.protocol_version = info.protocol_version.clone();
         context.peer.set_peer_info(peer);
         Ok(info)
+    }
+
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        // A server that cannot be opened still says which revisions it speaks; the first call says why.
+        let _ = self.served().await;
+        Ok(DiscoverResult::from_server_info(
+            self.supported_protocol_versions().into_owned(),
+            self.get_info(),
+        ))
     }
 
     async fn list_tools(
@@ -102,8 +122,8 @@ impl ServerHandler for Gateway {
                 .tools_under(&policy, extras.origin)
                 .map_err(|error| convert::request_error(&error))?,
         };
-        let (tools, next) =
-            pages::page(tools.iter().map(convert::tool).collect(), request.as_ref())?;
+        let listed = tools.iter().map(|tool| convert::tool(tool, &tools));
+        let (tools, next) = pages::page(listed.collect(), request.as_ref())?;
         let mut result = ListToolsResult::with_all_items(tools)
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
@@ -114,10 +134,8 @@ impl ServerHandler for Gateway {
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let served = self.served_now()?;
         let tools = served.worker().tools();
-        tools
-            .iter()
-            .find(|tool| tool.spec.name == name)
-            .map(convert::tool)
+        let tool = tools.iter().find(|tool| tool.spec.name == name);
+        tool.map(|tool| convert::tool(tool, &tools))
     }
 
     async fn call_tool(
@@ -254,9 +272,12 @@ impl ServerHandler for Gateway {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
+        if method == describe::METHOD && self.desk.manual.is_some() {
+            return self.ai_help(request.params.as_ref(), &context).await;
+        }
         if METHODS.contains(&method.as_str()) {
             let reason = format!("the parameters do not fit `{method}`");
             return Err(ErrorData::invalid_params(reason, None));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::handler::not_open;
 use super::meta::Extras;
-use super::{Gateway, convert, pages, uri};
+use super::{Gateway, convert, describe, pages, uri};
 use crate::call::{Call, CallMeta};
 use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
@@ -31,9 +31,14 @@ impl Gateway {
         let served = self.served().await.map_err(not_open)?;
         let worker = served.worker();
         let mut resources: Vec<Resource> = Vec::new();
+        if self.desk.manual.is_some() {
+            resources.push(describe::help());
+        }
         if self.desk.files.is_some() {
             resources.extend(worker.mounts().iter().map(|mount| {
-                Resource::new(uri::of_file(mount), mount.as_str()).with_mime_type(DIRECTORY)
+                Resource::new(uri::of_file(mount), mount.as_str())
+                    .with_mime_type(DIRECTORY)
+                    .with_meta(describe::of_resource("directory", true))
             }));
         }
         resources.extend(worker.artifacts().iter().map(convert::artifact));
@@ -73,7 +78,9 @@ impl Gateway {
         uri: &str,
         extras: Extras,
     ) -> Result<ReadResourceResult, ErrorData> {
-        let contents = if uri.starts_with("ui://") {
+        let contents = if uri == describe::HELP {
+            self.help().await?
+        } else if uri.starts_with("ui://") {
             let served = self.served().await.map_err(not_open)?;
             let worker = served.worker();
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::fold::{beneath, fold};
+use super::level::is_of_writing;
 use super::need::Need;
 use super::roots::touch;
 use super::verdict::{Rule, Ruling, Verdict};
@@ -151,6 +152,14 @@ impl Scopes {
                 .chain(&*self.ask)
                 .chain(handed)
                 .any(speaks)
+    }
+
+    /// Whether any file could be written, now or by a grant; true when in doubt.
+    pub(crate) fn may_write(&self) -> bool {
+        let lists = [&self.allow, &self.ask, &self.delegate_only];
+        let all = |denied: &Denied| denied.folded.is_none() && is_of_writing(&denied.pattern);
+        !self.deny.iter().any(all)
+            && (self.otherwise != Verdict::Deny || lists.into_iter().flatten().any(is_of_writing))
     }
 
     /// The pattern behind a ruling of this field.

@@ -10,7 +10,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ReadTool, ToolSpec, WriteTool};
+use super::{ReadTool, ToolInfo, ToolSpec, WriteTool};
 use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
 use crate::effect::{Plan, Reply};
@@ -72,6 +72,16 @@ impl Entry {
     ) -> Result<(Vec<Scope>, Job), CallError> {
         (self.prepare)(arguments, names)
     }
+
+    /// The tool as it is handed to a model.
+    pub(crate) fn info(&self) -> ToolInfo {
+        ToolInfo {
+            spec: self.spec.clone(),
+            input_schema: self.input_schema.clone(),
+            output_schema: self.output_schema.clone(),
+            mutates: self.mutates,
+        }
+    }
 }
 
 impl fmt::Debug for Entry {
@@ -95,6 +105,14 @@ pub enum RegistryError {
     /// The sentence for people is no template.
     #[error("the intent of `{tool}` is no template: {source}")]
     Intent {
+        /// The tool.
+        tool: String,
+        /// Where, and why.
+        source: IntentError,
+    },
+    /// The line for a shell is no template.
+    #[error("the command line of `{tool}` is no template: {source}")]
+    CommandLine {
         /// The tool.
         tool: String,
         /// Where, and why.
@@ -190,6 +208,12 @@ impl ToolSet {
         self.tools.keys().map(ToolName::as_str)
     }
 
+    /// The tools with their schemas, sorted by name.
+    #[must_use]
+    pub fn infos(&self) -> Vec<ToolInfo> {
+        self.entries().map(Entry::info).collect()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
         self.tools.get(name)
     }
@@ -219,6 +243,12 @@ impl ToolSet {
                     source,
                 }),
             }
+        }
+        if let Err(source) = IntentTemplate::parse(entry.spec.command_line) {
+            self.faults.push(RegistryError::CommandLine {
+                tool: name.to_owned(),
+                source,
+            });
         }
         if self.tools.insert(entry.name.clone(), entry).is_some() {
             self.faults.push(RegistryError::Duplicate(name.to_owned()));

@@ -1,0 +1,36 @@
+//! A call of `edit_file` and what it answers, and the codes that are its own.
+
+use bailiwick::{Code, Example, Failure};
+
+pub(super) const EXAMPLES: &[Example] = &[Example {
+    description: "Change a word that occurs once",
+    input: r#"{"path": "src/main.rs", "edits": [{"old_text": "hi", "new_text": "hello"}]}"#,
+    output: r#"{"added": 1, "removed": 1, "edits": [{"strategy": "exact", "count": 1, "lines": [2]}]}"#,
+}];
+pub(super) const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NoMatch,
+        when: "the old text does not occur",
+        resolution: "Copy it from a fresh read, or take the nearest lines that the message shows",
+    },
+    Failure {
+        code: Code::AmbiguousMatch,
+        when: "the old text occurs more than once",
+        resolution: "Give more of the lines around it, or `occurrence`, `expected_count` or `replace_all`",
+    },
+    Failure {
+        code: Code::Conflict,
+        when: "the file is not what `expected_hash` says",
+        resolution: "Read it again",
+    },
+    Failure {
+        code: Code::NotText,
+        when: "the file is not UTF-8",
+        resolution: "Replace it as a whole",
+    },
+    Failure {
+        code: Code::NotFound,
+        when: "there is no such file",
+        resolution: "Create it with `write_file`",
+    },
+];

@@ -1,0 +1,86 @@
+//! A directory like the one that the examples speak of, served as `/repo`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bailiwick::{CallError, Outcome, Policy, Runtime, ToolInfo, Worker, WorkerSpec};
+use serde_json::Value;
+
+pub(crate) struct Repo {
+    _runtime: Runtime,
+    worker: Worker,
+    temp: tempfile::TempDir,
+}
+
+impl Repo {
+    pub(crate) async fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        for (name, content) in [
+            ("README.md", b"# Demo\n".as_slice()),
+            ("notes.txt", b"one\ntwo\nthree\n"),
+            ("src/main.rs", b"fn main() {\n    println!(\"hi\");\n}\n"),
+            ("twice", b"same\nsame\n"),
+            ("bytes", b"\xff\0\xfe"),
+        ] {
+            let path = temp.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let builder = Runtime::builder().root("repo", temp.path());
+        let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
+        let spec = WorkerSpec::new("main").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        Self {
+            _runtime: runtime,
+            worker,
+            temp,
+        }
+    }
+
+    pub(crate) fn host(&self) -> &Path {
+        self.temp.path()
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, CallError> {
+        self.worker.call(tool, arguments).await
+    }
+
+    /// Calls, and returns the structured answer.
+    pub(crate) async fn ask(&self, tool: &str, arguments: Value) -> Value {
+        let outcome = self.call(tool, arguments.clone()).await;
+        let outcome = outcome.unwrap_or_else(|error| panic!("{tool} {arguments}: {error}"));
+        outcome.structured().unwrap()
+    }
+
+    /// Every file and directory, with what the files hold.
+    pub(crate) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        gather(self.host(), self.host(), &mut found);
+        found
+    }
+}
+
+fn gather(top: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(top).unwrap().to_owned();
+        if path.is_dir() {
+            gather(top, &path, found);
+            found.insert(name, b"directory".to_vec());
+        } else {
+            found.insert(name, fs::read(&path).unwrap());
+        }
+    }
+}
+
+pub(crate) fn tools() -> Vec<ToolInfo> {
+    bailiwick_fs::tools().infos()
+}
+
+pub(crate) fn tool(name: &str) -> ToolInfo {
+    tools()
+        .into_iter()
+        .find(|tool| tool.spec.name == name)
+        .unwrap()
+}

@@ -1,0 +1,375 @@
+//! A description in, its help out: sections that are markdown for models and JSON for programs.
+
+use serde_json::{Map, Value, json};
+
+use super::{Description, UnknownSection, dashdash, reference, yaml};
+use crate::error::Code;
+use crate::tool::Failure;
+
+/// A part of the help under one heading.
+pub(super) struct Section {
+    pub(super) heading: &'static str,
+    body: String,
+    /// What it is in JSON. A section can be asked for by any of its keys.
+    json: Map<String, Value>,
+}
+
+/// What any call may be answered with.
+const ANY_CALL: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "nothing is there, or nothing that may be known of",
+        resolution: "List the directory, or correct the path",
+    },
+    Failure {
+        code: Code::PermissionDenied,
+        when: "the policy, or a person, refused",
+        resolution: "Do not try it another way; say what is needed",
+    },
+    Failure {
+        code: Code::ScopeRequired,
+        when: "a person may allow it; `_meta.requested_scopes` says what",
+        resolution: "Have a person grant exactly these scopes, then send the same call again",
+    },
+    Failure {
+        code: Code::InvalidArguments,
+        when: "the arguments do not fit the schema, or make no sense",
+        resolution: "Correct what the message names",
+    },
+    Failure {
+        code: Code::StalePreview,
+        when: "the files changed since the preview that the call carries out",
+        resolution: "Preview again",
+    },
+    Failure {
+        code: Code::RateLimited,
+        when: "calls come too fast",
+        resolution: "Wait as many seconds as `retryAfter` says",
+    },
+    Failure {
+        code: Code::Busy,
+        when: "too much is in flight",
+        resolution: "Wait for other calls, or as long as `retry_after_ms` says",
+    },
+    Failure {
+        code: Code::Deadline,
+        when: "the call did not end in time",
+        resolution: "Ask for less at once",
+    },
+];
+
+/// Errors of the protocol.
+const PROTOCOL: &[(i64, &str)] = &[
+    (
+        -32600,
+        "Invalid Request: no JSON-RPC request, or one that cannot come now",
+    ),
+    (-32601, "Method Not Found: there is no such method"),
+    (
+        -32602,
+        "Invalid Params: the parameters do not fit, the tool is unknown, or a policy cannot be used",
+    ),
+    (
+        -32002,
+        "Resource Not Found: there is no such resource; `-32602` from 2026-07-28 on",
+    ),
+    (-32603, "Internal Error: a fault of the server"),
+];
+
+impl Section {
+    fn new(heading: &'static str, body: String, json: Value) -> Self {
+        let mut members = Map::new();
+        members.insert(camel(heading), json);
+        Self {
+            heading,
+            body,
+            json: members,
+        }
+    }
+
+    fn and(mut self, key: &str, json: Value) -> Self {
+        self.json.insert(key.to_owned(), json);
+        self
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        format!("## {}\n\n{}\n\n", self.heading, self.body.trim_end())
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        name == kebab(self.heading) || self.json.contains_key(name)
+    }
+}
+
+/// `When to Use` becomes `whenToUse`.
+fn camel(heading: &str) -> String {
+    let mut key = String::new();
+    for word in heading.split(' ') {
+        let word = word.to_ascii_lowercase();
+        let mut letters = word.chars();
+        match letters.next() {
+            Some(first) if !key.is_empty() => {
+                key.push(first.to_ascii_uppercase());
+                key.push_str(letters.as_str());
+            }
+            _ => key.push_str(&word),
+        }
+    }
+    key
+}
+
+/// `When to Use` becomes `when-to-use`.
+fn kebab(heading: &str) -> String {
+    heading.to_ascii_lowercase().replace(' ', "-")
+}
+
+pub(super) fn markdown(
+    described: &Description,
+    section: Option<&str>,
+) -> Result<String, UnknownSection> {
+    let sections = wanted(described, section)?;
+    let sections: String = sections.iter().map(Section::markdown).collect();
+    Ok(match section {
+        Some(_) => sections,
+        None => {
+            let front = yaml::front_matter(&dashdash::metadata(described));
+            format!("{front}{}{sections}", opening(described))
+        }
+    })
+}
+
+pub(super) fn json(
+    described: &Description,
+    section: Option<&str>,
+) -> Result<Value, UnknownSection> {
+    let sections = wanted(described, section)?;
+    let members: Map<String, Value> = sections
+        .into_iter()
+        .flat_map(|section| section.json)
+        .collect();
+    Ok(json!({
+        "metadata": dashdash::metadata(described), "sections": members, "contentType": "application/json",
+    }))
+}
+
+fn wanted(described: &Description, section: Option<&str>) -> Result<Vec<Section>, UnknownSection> {
+    let mut sections = sections(described);
+    let Some(name) = section else {
+        return Ok(sections);
+    };
+    let known = sections.iter().map(|section| kebab(section.heading));
+    let known = known.collect();
+    sections.retain(|section| section.is_called(name));
+    if sections.is_empty() {
+        return Err(UnknownSection { known });
+    }
+    Ok(sections)
+}
+
+/// The title and the one sentence beneath it.
+pub(super) fn opening(described: &Description) -> String {
+    let summary = described.manual.summary;
+    format!("\n# {}\n\n> {summary}\n\n", described.title)
+}
+
+/// Every section, in the order of the proposal.
+pub(super) fn sections(described: &Description) -> Vec<Section> {
+    vec![
+        when_to_use(described),
+        quick_reference(described),
+        installation(described),
+        authentication(described),
+        rate_limits(described),
+        error_handling(),
+        tool_reference(described),
+        alternatives(described),
+        best_practices(described),
+        troubleshooting(described),
+    ]
+}
+
+fn bullets(items: &[&str]) -> String {
+    items.iter().map(|item| format!("- {item}\n")).collect()
+}
+
+fn when_to_use(described: &Description) -> Section {
+    let manual = &described.manual;
+    let body = format!(
+        "Use this MCP server when the user asks to:\n{}\nDo NOT use this MCP server for:\n{}",
+        bullets(manual.when),
+        bullets(manual.when_not)
+    );
+    Section::new("When to Use", body, manual.when.into())
+        .and("whenNotToUse", manual.when_not.into())
+}
+
+fn quick_reference(described: &Description) -> Section {
+    let mut groups: Vec<&str> = Vec::new();
+    for tool in &described.tools {
+        if !groups.contains(&tool.spec.group) {
+            groups.push(tool.spec.group);
+        }
+    }
+    let mut body = String::new();
+    for group in groups {
+        let name = if group.is_empty() { "other" } else { group };
+        body.push_str(&format!("**Tools for {name}:**\n"));
+        let members = described.tools.iter();
+        for tool in members.filter(|tool| tool.spec.group == group) {
+            let what = tool.spec.description.split_inclusive(". ").next();
+            let what = what.unwrap_or_default().trim_end();
+            body.push_str(&format!("- `{}`: {what}\n", tool.spec.name));
+        }
+        body.push('\n');
+    }
+    let entry = |tool: &crate::tool::ToolInfo| {
+        json!({
+            "name": tool.spec.name, "title": tool.spec.title, "category": tool.spec.group,
+            "operationType": dashdash::operation(tool),
+        })
+    };
+    Section::new(
+        "Quick Reference",
+        body,
+        described.tools.iter().map(entry).collect(),
+    )
+}
+
+fn installation(described: &Description) -> Section {
+    let manual = &described.manual;
+    let mut body = String::new();
+    let mut recommended = " (RECOMMENDED)";
+    for way in manual.install {
+        body.push_str(&format!(
+            "### {}{recommended}\n\n```bash\n{}\n```\n\n",
+            way.by, way.command
+        ));
+        recommended = "";
+    }
+    let mut client = Value::Null;
+    if let [command, arguments @ ..] = manual.launch {
+        let server = json!({"command": command, "args": arguments});
+        client = json!({"mcpServers": {dashdash::name(described): server}});
+        let text = format!("{client:#}");
+        body.push_str(&format!(
+            "### Claude Desktop Configuration\n\n```json\n{text}\n```\n"
+        ));
+    }
+    let ways = manual
+        .install
+        .iter()
+        .map(|way| (way.by.to_owned(), way.command.into()));
+    let ways: Map<String, Value> = ways.collect();
+    let json = json!({"commands": ways, "clientConfiguration": client});
+    Section::new("Installation", body, json)
+}
+
+fn authentication(described: &Description) -> Section {
+    let scopes = dashdash::scopes(&described.tools);
+    let list: String = scopes
+        .iter()
+        .map(|scope| {
+            let tools = described.tools.iter();
+            let users = tools.filter(|tool| tool.spec.scopes.contains(scope));
+            let users: Vec<_> = users.map(|tool| format!("`{}`", tool.spec.name)).collect();
+            format!("- `{scope}`: {}\n", users.join(", "))
+        })
+        .collect();
+    let text = described.manual.authentication;
+    let body = format!("{text}\n\n### Required Scopes\n\n{list}");
+    Section::new("Authentication", body, text.into())
+}
+
+fn rate_limits(described: &Description) -> Section {
+    let rate = described.rate.as_deref().unwrap_or("none");
+    let error = json!({
+        "isError": true,
+        "structuredContent": {"code": "RATE_LIMITED", "message": "...", "retry_after_ms": 60, "retryAfter": 1},
+    });
+    let body = format!(
+        "- **Default:** {rate}, tool calls of one connection\n\n\
+         A call that comes too soon is answered with the result below; `retryAfter` is in whole seconds.\n\n\
+         ```json\n{error:#}\n```\n"
+    );
+    let json = json!({"default": described.rate, "code": "RATE_LIMITED", "retryAfter": "seconds"});
+    Section::new("Rate Limits", body, json)
+}
+
+fn error_handling() -> Section {
+    let mut body = String::from(
+        "A request that is at fault gets an error of JSON-RPC. A call that fails gets a result with `isError` and \
+         `structuredContent.code`: branch on the code, never on the message.\n\n### Common Errors\n\n",
+    );
+    for (code, what) in PROTOCOL {
+        body.push_str(&format!("- `{code}` {what}\n"));
+    }
+    body.push('\n');
+    for failure in ANY_CALL {
+        let (code, when, what) = (failure.code, failure.when, failure.resolution);
+        body.push_str(&format!("- `{code}`: {when}. {what}.\n"));
+    }
+    let protocol = PROTOCOL
+        .iter()
+        .map(|(code, what)| json!({"code": code, "description": what}));
+    let codes = ANY_CALL.iter().map(dashdash::failure);
+    let all = protocol.chain(codes).collect();
+    Section::new("Error Handling", body, all)
+}
+
+fn tool_reference(described: &Description) -> Section {
+    let tools = || described.tools.iter();
+    let body = tools()
+        .map(|tool| reference::markdown(described, tool))
+        .collect();
+    let json = tools()
+        .map(|tool| reference::json(described, tool))
+        .collect();
+    Section::new("Tool Reference", body, json)
+}
+
+fn alternatives(described: &Description) -> Section {
+    let elsewhere = described.manual.elsewhere;
+    let address = |address: Option<&str>| address.unwrap_or("none").to_owned();
+    let body = format!(
+        "- **CLI:** {}\n- **REST API:** {}\n- **Web interface:** {}\n\n{}",
+        address(elsewhere.cli),
+        address(elsewhere.api),
+        address(elsewhere.web),
+        bullets(elsewhere.notes)
+    );
+    let mut json = dashdash::alternatives(described);
+    if let Value::Object(members) = &mut json {
+        members.insert("notes".into(), elsewhere.notes.into());
+    }
+    Section::new("Alternative Access Methods", body, json)
+}
+
+fn best_practices(described: &Description) -> Section {
+    let practices = described.manual.best_practices;
+    Section::new("Best Practices", bullets(practices), practices.into())
+}
+
+fn troubleshooting(described: &Description) -> Section {
+    let troubles = described.manual.troubleshooting;
+    let text = troubles.iter().map(|trouble| {
+        format!(
+            "### {}\n\n**Cause:** {}\n\n**Solution:** {}\n\n",
+            trouble.sign, trouble.cause, trouble.solution
+        )
+    });
+    let entry = |trouble: &super::Trouble| json!({"sign": trouble.sign, "cause": trouble.cause, "solution": trouble.solution});
+    let json = troubles.iter().map(entry).collect();
+    Section::new("Troubleshooting", text.collect(), json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heading_has_two_names() {
+        assert_eq!(camel("When to Use"), "whenToUse");
+        assert_eq!(kebab("When to Use"), "when-to-use");
+        assert_eq!(camel("Installation"), "installation");
+    }
+}

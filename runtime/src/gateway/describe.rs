@@ -1,0 +1,107 @@
+//! A server's manual and the worker it serves in, its description out: in the handshake, as `ai_help`, as a resource.
+
+use rmcp::model::{
+    CustomResult, ErrorData, MetaObject, ProtocolVersion, Resource, ResourceContents,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
+
+use super::Gateway;
+use super::handler::not_open;
+use crate::describe::{self, Description};
+use crate::worker::Worker;
+
+/// The method that dashdash names.
+pub(super) const METHOD: &str = "ai_help";
+/// Where the same help is a resource.
+pub(super) const HELP: &str = "bailiwick://help";
+const MARKDOWN: &str = "text/markdown";
+
+/// The help, as it is listed.
+pub(super) fn help() -> Resource {
+    Resource::new(HELP, "help")
+        .with_title("How to use this server")
+        .with_description("Tools, errors, installation and best practices of this server")
+        .with_mime_type(MARKDOWN)
+        .with_meta(of_resource("documentation", true))
+}
+
+/// What is said of a resource of that kind.
+pub(super) fn of_resource(kind: &str, refreshable: bool) -> MetaObject {
+    let mut meta = Map::new();
+    meta.insert("dashdash".into(), describe::resource(kind, refreshable));
+    MetaObject(meta)
+}
+
+impl Gateway {
+    /// The server as whoever speaks to `worker` finds it; none if nobody wrote a manual.
+    pub(super) fn description(&self, worker: &Worker) -> Option<Description> {
+        let about = &self.desk.about;
+        let manual = self.desk.manual?;
+        let described = Description::new(manual, &about.name, &about.version)
+            .title(&about.title)
+            .tools(worker.tools())
+            .access(worker.access())
+            .rate(self.desk.rate.to_string());
+        Some(described)
+    }
+
+    async fn described(&self) -> Result<Description, ErrorData> {
+        let served = self.served().await.map_err(not_open)?;
+        let none = || ErrorData::resource_not_found("there is no manual", None);
+        self.description(served.worker()).ok_or_else(none)
+    }
+
+    pub(super) async fn help(&self) -> Result<ResourceContents, ErrorData> {
+        let text = self.described().await?.markdown(None);
+        let text = text.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(ResourceContents::text(text, HELP).with_mime_type(MARKDOWN))
+    }
+
+    /// Answers `ai_help`.
+    pub(super) async fn ai_help(
+        &self,
+        params: Option<&Value>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let format = text(params, "format")?.unwrap_or("markdown");
+        let section = text(params, "section")?;
+        let described = self.described().await?;
+        let answer = match format {
+            "markdown" => described
+                .markdown(section)
+                .map(|content| json!({"content": content, "contentType": MARKDOWN})),
+            "json" => described.json(section),
+            _ => {
+                let reason = "`format` must be `markdown` or `json`";
+                let data = json!({"field": "/format", "known": ["markdown", "json"]});
+                return Err(ErrorData::invalid_params(reason, Some(data)));
+            }
+        };
+        let mut answer = answer.map_err(|error| {
+            let data = json!({"field": "/section", "known": error.known});
+            ErrorData::invalid_params(error.to_string(), Some(data))
+        })?;
+        let stateless = context
+            .protocol_version()
+            .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        if let (true, Value::Object(members)) = (stateless, &mut answer) {
+            members.insert("resultType".into(), "complete".into());
+        }
+        Ok(CustomResult::new(answer))
+    }
+}
+
+/// A parameter that is text; `null` is absence.
+fn text<'p>(params: Option<&'p Value>, key: &str) -> Result<Option<&'p str>, ErrorData> {
+    let value = params.and_then(|params| params.get(key));
+    match value.filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => {
+            let reason = format!("`{key}` must be a string or null");
+            let data = json!({"field": format!("/{key}")});
+            Err(ErrorData::invalid_params(reason, Some(data)))
+        }
+    }
+}

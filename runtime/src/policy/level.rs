@@ -1,0 +1,82 @@
+//! An authority in, the one word that a description says of it out.
+
+use super::access::Access;
+use super::authority::Authority;
+use crate::scope::{Resource, ScopePattern, Verb};
+
+impl Authority {
+    /// `Read` if nothing can be written whatever people grant, `Full` if they may grant what lies outside every root,
+    /// else `Interact`; the wider word when in doubt.
+    pub(crate) fn level(&self) -> Access {
+        let writes = !self.read_only()
+            && self.access() >= Access::Interact
+            && self.has_verb(Verb::Write)
+            && self.ceiling().iter().any(is_of_writing)
+            && self
+                .layers()
+                .iter()
+                .all(|held| held.layer.0.scopes.may_write());
+        match (writes, self.allows_escape()) {
+            (false, _) => Access::Read,
+            (true, true) => Access::Full,
+            (true, false) => Access::Interact,
+        }
+    }
+}
+
+/// Whether a pattern speaks of the writing of files.
+pub(crate) fn is_of_writing(pattern: &ScopePattern) -> bool {
+    pattern.verb().is_none_or(|verb| verb == Verb::Write)
+        && pattern
+            .resource()
+            .is_none_or(|resource| *resource == Resource::File)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Origin;
+    use crate::config::{Config, RootConfig};
+    use crate::path::VirtualPath;
+    use crate::policy::Policy;
+    use crate::policy::verdict::Verdict;
+
+    fn mount() -> VirtualPath {
+        VirtualPath::parse("/r", None).unwrap()
+    }
+
+    #[track_caller]
+    fn check(config: &Config, policy: &Policy, level: Access) {
+        let held = Authority::configured(config).unwrap();
+        let layer = held.admit(policy, Origin::Human).unwrap();
+        assert_eq!(held.narrow(&layer).level(), level);
+    }
+
+    #[test]
+    fn what_cannot_write_is_described_as_reading() {
+        let open = Config::new().root(RootConfig::new(mount()));
+        check(&open, &Policy::new(), Access::Interact);
+        check(
+            &open,
+            &Policy::new().allow("write:file:/r/src"),
+            Access::Interact,
+        );
+        check(&open, &Policy::new().ask("write:file"), Access::Interact);
+        check(
+            &open,
+            &Policy::new().deny("write:file:/r/src"),
+            Access::Interact,
+        );
+        check(&open, &Policy::new().read_only(true), Access::Read);
+        check(&open, &Policy::new().allow("read:file"), Access::Read);
+        check(&open, &Policy::new().deny("write:file"), Access::Read);
+        check(&open, &Policy::new().otherwise(Verdict::Deny), Access::Read);
+        let escaping = Config::new()
+            .root(RootConfig::new(mount()))
+            .policy(Policy::new().allow_escape(true));
+        check(&escaping, &Policy::new(), Access::Full);
+        check(&escaping, &Policy::new().read_only(true), Access::Read);
+        let closed = Config::new().root(RootConfig::read_only(mount()));
+        check(&closed, &Policy::new(), Access::Read);
+    }
+}
