@@ -11,7 +11,9 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use bailiwick::{ConfigError, ConfigSource, ConfigSources, Field, Rate, Trust, VirtualPath};
+use bailiwick::{
+    ConfigError, ConfigSource, ConfigSources, Field, Rate, Trust, UnknownSection, VirtualPath,
+};
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 use tracing::level_filters::LevelFilter;
@@ -84,6 +86,8 @@ pub(crate) enum CliError {
     #[error("the configuration file `{}` is larger than {most} bytes", .path.display())]
     Large { path: PathBuf, most: u64 },
     #[error(transparent)]
+    Section(#[from] UnknownSection),
+    #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
@@ -101,7 +105,7 @@ pub(crate) fn parse(
         .iter()
         .find(|shown| matches.get_flag(shown.flag));
     if let Some(shown) = asked {
-        return Ok(Wanted::Text((shown.text)()));
+        return (shown.text)(&matches).map(Wanted::Text);
     }
     let config_file = matches.get_one::<PathBuf>("config").cloned();
     let mut sources = ConfigSources::new();

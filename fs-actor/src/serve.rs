@@ -131,6 +131,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
             list: "list_directory",
         })
         .config_schema(config_schema())
+        .manual(bailiwick_fs::manual())
         .rate(options.rate);
     if options.ask == Ask::Client {
         gateway = gateway.ask_client()?;

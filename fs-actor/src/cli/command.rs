@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bailiwick::{Field, Rate, Trust, ValueKind, config_schema};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::Ask;
+use super::{Ask, CliError};
 
 /// The id of the directories that are named without a flag.
 pub(super) const ROOT: &str = "ROOT";
@@ -18,15 +18,63 @@ pub(super) const ROOT: &str = "ROOT";
 pub(super) struct Shown {
     pub(super) flag: &'static str,
     about: &'static str,
-    pub(super) text: fn() -> String,
+    pub(super) text: fn(&ArgMatches) -> Result<String, CliError>,
 }
 
 /// The flags that show a text, one line a flag.
-pub(super) const SHOWN: &[Shown] = &[Shown {
-    flag: "print-config-schema",
-    about: "Print the JSON Schema of the configuration",
-    text: || format!("{:#}", config_schema()),
-}];
+pub(super) const SHOWN: &[Shown] = &[
+    Shown {
+        flag: "print-config-schema",
+        about: "Print the JSON Schema of the configuration",
+        text: |_| Ok(format!("{:#}", config_schema())),
+    },
+    Shown {
+        flag: "ai-help",
+        about: "Print what an agent should know of this server; --format and --section choose form and part",
+        text: ai_help,
+    },
+    Shown {
+        flag: "skill",
+        about: "Print a SKILL.md for agents that use skills",
+        text: |_| Ok(bailiwick_fs::description().skill()),
+    },
+    Shown {
+        flag: "registry-entry",
+        about: "Print the entry of this server for a registry, as JSON",
+        text: |_| {
+            Ok(format!(
+                "{:#}",
+                bailiwick_fs::description().registry_entry()
+            ))
+        },
+    },
+];
+
+fn ai_help(matches: &ArgMatches) -> Result<String, CliError> {
+    let description = bailiwick_fs::description();
+    let section = matches.get_one::<String>("section").map(String::as_str);
+    match matches.get_one::<String>("format").map(String::as_str) {
+        Some("json") => Ok(format!("{:#}", description.json(section)?)),
+        _ => Ok(description.markdown(section)?),
+    }
+}
+
+/// The flags that choose what `--ai-help` prints.
+fn of_help() -> [Arg; 2] {
+    [
+        Arg::new("format")
+            .long("format")
+            .value_name("FORMAT")
+            .requires("ai-help")
+            .value_parser(PossibleValuesParser::new(["markdown", "json"]))
+            .help("The form of --ai-help [default: markdown]"),
+        Arg::new("section")
+            .long("section")
+            .value_name("SECTION")
+            .requires("ai-help")
+            .help("The one section of --ai-help to print, such as when-to-use"),
+    ]
+}
 
 const ABOUT: &str = "Serves file tools over MCP, confined to the directories named.
 
@@ -54,6 +102,7 @@ pub(super) fn command() -> Command {
         )
         .args(server())
         .args(shown)
+        .args(of_help())
         .next_help_heading("Fields of the configuration")
         .args(fields)
 }
