@@ -8,6 +8,9 @@
 
 mod asking;
 mod calls;
+mod conformance;
 mod eras;
+mod http;
 mod lists;
+mod node;
 mod support;

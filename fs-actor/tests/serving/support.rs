@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bailiwick::{
-    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
-    WorkerSpec,
+    About, FileTools, Gateway, GatewayBuilder, GrantAuthority, OpenError, Opener, Policy, Runtime,
+    Served, Trust, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -24,17 +24,7 @@ impl Opener for Root {
     ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
         Box::pin(async move {
             let policy = Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
-            let (runtime, grants) = Runtime::builder()
-                .root("r", &self.0)
-                .grantable("read:file")
-                .grantable("write:file")
-                .tools(bailiwick_fs::tools())
-                .policy(policy.deny_glob("**/secret/**"))
-                .build()
-                .await?;
-            let worker = runtime
-                .spawn(WorkerSpec::new("client").policy(Policy::new()))
-                .await?;
+            let (runtime, worker, grants) = self.worker(policy).await?;
             Ok(Served {
                 runtime: Some(runtime),
                 worker,
@@ -42,6 +32,22 @@ impl Opener for Root {
                 own: false,
             })
         })
+    }
+}
+
+impl Root {
+    async fn worker(&self, policy: Policy) -> Result<(Runtime, Worker, GrantAuthority), OpenError> {
+        let (runtime, grants) = Runtime::builder()
+            .root("r", &self.0)
+            .grantable("read:file")
+            .grantable("write:file")
+            .tools(bailiwick_fs::tools())
+            .policy(policy.deny_glob("**/secret/**"))
+            .build()
+            .await?;
+        let spec = WorkerSpec::new("client").policy(Policy::new());
+        let worker = runtime.spawn(spec).await?;
+        Ok((runtime, worker, grants))
     }
 }
 
@@ -88,6 +94,13 @@ impl World {
         Gateway::opening(Root(self.host("r")), trust, about)
             .files(files)
             .config_schema(json!({"type": "object"}))
+    }
+
+    /// A worker on the same root, and the runtime that keeps it.
+    pub(crate) async fn worker(&self) -> (Runtime, Worker) {
+        let root = Root(self.host("r"));
+        let (runtime, worker, _) = root.worker(Policy::new()).await.unwrap();
+        (runtime, worker)
     }
 
     pub(crate) fn client(&self, trust: Trust) -> Client {
