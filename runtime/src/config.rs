@@ -1,11 +1,20 @@
 //! What a person configures in, the namespace and the outermost policy layer out.
 
 mod parse;
+mod schema;
+mod sources;
+mod text;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Access, Policy};
-use crate::scope::ScopePattern;
+use crate::scope::{ScopePattern, Verb};
+
+pub use schema::{config_schema, policy_schema};
+pub use sources::{ConfigError, ConfigSource, ConfigSources, Effective};
 
 /// How the paths that models write become virtual paths.
 #[derive(Clone, Debug, Default)]
@@ -35,19 +44,23 @@ impl Namespace {
 }
 
 /// A directory that a person opened to workers, by the name under which they see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RootConfig {
     /// Where it stands in the namespace.
+    #[serde(rename = "path")]
     pub mount: VirtualPath,
     /// Whether relative paths begin here.
     pub default: bool,
     /// `Read` to look only; anything above to change files, too.
     pub access: Access,
     /// What of it is open; everything if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
     /// What nobody may touch, whatever is granted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// What nobody may change, whatever is granted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub immutable: Vec<String>,
     /// Whether the whole subtree is closed.
     pub blocked: bool,
@@ -131,5 +144,52 @@ impl Config {
         let default = self.roots.iter().find(|root| root.default);
         let only = self.roots.first().filter(|_| self.roots.len() == 1);
         Namespace::new(default.or(only).map(|root| root.mount.clone()))
+    }
+
+    /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if links may
+    /// lead out of the roots, else `Interact`.
+    #[must_use]
+    pub fn access_level(&self) -> Access {
+        let root = |root: &RootConfig| !root.blocked && root.access != Access::Read;
+        let granted = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
+        let given = self.grantable.iter().chain(&self.allow).any(granted);
+        self.policy.level(given || self.roots.iter().any(root))
+    }
+
+    /// The configuration as [`Config::parse`] reads it.
+    ///
+    /// What the policy says of roots has no place beside the roots themselves, and is left out.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Self {
+            roots,
+            grantable,
+            allow,
+            protect,
+            strict,
+            otel_endpoint,
+            policy,
+        } = self;
+        let mut members = match json!(policy) {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        members.insert("roots".to_owned(), json!(roots));
+        if let Some(budget) = members.get_mut("budget").and_then(Value::as_object_mut) {
+            budget.retain(|_, figure| !figure.is_null());
+        }
+        let lists = [
+            ("grantable", json!(grantable)),
+            ("allow", json!(allow)),
+            ("protect", json!(protect)),
+        ];
+        for (key, list) in lists {
+            members.insert(key.to_owned(), list);
+        }
+        members.insert("strict".to_owned(), json!(strict));
+        if let Some(endpoint) = otel_endpoint {
+            members.insert("otel_endpoint".to_owned(), json!(endpoint));
+        }
+        Value::Object(members)
     }
 }

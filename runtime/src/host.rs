@@ -1,6 +1,7 @@
 //! Directories, tools, an approver and a log in, one runtime that spawns workers out: the one door.
 
 mod builder;
+mod roots;
 
 use std::sync::Arc;
 

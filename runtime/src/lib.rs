@@ -90,7 +90,10 @@ pub use audit::{
 pub use budget::Budget;
 pub use call::{Call, CallMeta, Origin};
 pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
-pub use config::{Config, Namespace, RootConfig};
+pub use config::{
+    Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,
+    config_schema, policy_schema,
+};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
     Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
@@ -114,7 +117,8 @@ pub use permission::{
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,
-    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, Verdict, WriteMode, glob_builds,
+    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, ValueKind, Verdict, Words,
+    WriteMode, glob_builds,
 };
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};

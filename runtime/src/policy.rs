@@ -35,14 +35,14 @@ pub use access::Access;
 pub use authority::Authority;
 pub use error::{PolicyError, PolicyErrorKind};
 pub use explain::{Explanation, LayerName};
-pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict};
+pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict, ValueKind, Words};
 pub use globs::glob_builds;
 pub use limits::Limits;
 pub use roots::PolicyRoot;
 pub use sets::WriteMode;
 pub use verdict::Verdict;
 
-pub(crate) use globs::Reading;
+pub(crate) use globs::{MAX_GLOB, MAX_LIST, Reading};
 pub(crate) use parse::At;
 
 /// What a worker or a call shall be kept to: data that can only restrict what its issuer holds.
@@ -151,6 +151,19 @@ impl Policy {
         access::admit(*access, issuer)?;
         flags.admit(&issuer.flags())?;
         limits.admit(issuer.limits())
+    }
+
+    /// The access level of a server that this policy is the configuration of; `writable` says whether its roots let
+    /// anything be changed.
+    pub(crate) fn level(&self, writable: bool) -> Access {
+        let changes = self.flags.read_only != Some(true)
+            && self.access != Some(Access::Read)
+            && self.sets.has_verb(crate::scope::Verb::Write);
+        match self.flags.allow_escape {
+            _ if !(writable && changes) => Access::Read,
+            Some(true) => Access::Full,
+            Some(false) | None => Access::Interact,
+        }
     }
 
     /// This policy with what an unset field means in configuration.

@@ -36,6 +36,16 @@ pub enum RootError {
     },
 }
 
+impl RootError {
+    /// Where the root was to be mounted.
+    #[must_use]
+    pub fn mount(&self) -> &VirtualPath {
+        match self {
+            Self::Open { mount, .. } | Self::Unsafe { mount, .. } => mount,
+        }
+    }
+}
+
 /// A directory opened once, and where it stands in the namespace.
 #[derive(Debug)]
 pub struct Root {
@@ -156,9 +166,14 @@ impl Root {
         Ok(())
     }
 
-    /// Where a file that workers must not reach is, whatever links lead to it.
-    pub(crate) fn place_of(host: &Path) -> std::io::Result<PathBuf> {
-        host.canonicalize()
+    /// Where a file that workers must not reach stands, and where a link of that name does.
+    pub(crate) fn places_of(host: &Path) -> std::io::Result<[PathBuf; 2]> {
+        let folder = host.parent().filter(|path| !path.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
+        let name = host
+            .file_name()
+            .map_or(folder.clone(), |name| folder.join(name));
+        Ok([host.canonicalize()?, name])
     }
 
     /// Where it stands in the namespace.

@@ -168,6 +168,127 @@ async fn names_and_patterns_that_are_none_are_refused_by_name() {
     ));
 }
 
+/// Builds from a configuration whose roots stand at their own host paths.
+async fn configured(
+    config: serde_json::Value,
+) -> Result<(Runtime, bailiwick::GrantAuthority), BuildError> {
+    let sources = bailiwick::ConfigSources::new();
+    let sources = sources.with(bailiwick::ConfigSource::Initialize, config)?;
+    let config = sources.effective()?.config;
+    let tools = bailiwick::ToolSet::new().reader(Look);
+    let builder = Runtime::builder().configured(config).tools(tools);
+    builder.build().await
+}
+
+#[track_caller]
+fn pointed(result: Result<(Runtime, bailiwick::GrantAuthority), BuildError>, field: &str) {
+    let data = result.unwrap_err().data("initialize").unwrap();
+    assert_eq!(
+        data,
+        serde_json::json!({
+            "kind": "policy_invalid", "code": "POLICY_INVALID", "field": field, "layer": "initialize",
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_configured_root_is_the_directory_that_its_path_leads_to() {
+    let world = tempfile::tempdir().unwrap();
+    let (real, link) = (world.path().join("real"), world.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let dotted = format!("{}/../link/.", link.to_str().unwrap());
+    let config = serde_json::json!({ "roots": [{ "path": dotted }] });
+    let (runtime, _grants) = configured(config).await.unwrap();
+    let spec = bailiwick::WorkerSpec::new("main").policy(bailiwick::Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    for (path, allowed) in [(link.join("x"), true), (real.join("x"), false)] {
+        let answer = worker
+            .call("look", serde_json::json!({ "path": path }))
+            .await;
+        assert_eq!(answer.is_ok(), allowed, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_configured_root_that_cannot_be_served_is_named_by_its_pointer() {
+    let world = tempfile::tempdir().unwrap();
+    let (real, link) = (world.path().join("real"), world.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    std::fs::write(world.path().join("file"), "").unwrap();
+    let roots = |second: &std::path::Path| serde_json::json!({ "roots": [{ "path": real }, { "path": second }] });
+    for second in [
+        world.path().join("absent"),
+        world.path().join("file"),
+        link,
+        real.clone(),
+        "/".into(),
+        "/proc".into(),
+    ] {
+        pointed(configured(roots(&second)).await, "/roots/1/path");
+    }
+    let misread = serde_json::json!({ "roots": [{ "path": real, "access": "all" }] });
+    let error = configured(misread).await.unwrap_err();
+    assert_eq!(error.data("-").unwrap()["field"], "/roots/0/access");
+    let beside = world.path().join("beside");
+    std::fs::create_dir(&beside).unwrap();
+    assert!(configured(roots(&beside)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_root_that_holds_what_steers_the_runtime_is_refused_even_by_a_link() {
+    let world = tempfile::tempdir().unwrap();
+    let (root, beside) = (world.path().join("root"), world.path().join("beside.json"));
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(&beside, "{}").unwrap();
+    std::fs::write(root.join("within.json"), "{}").unwrap();
+    std::os::unix::fs::symlink(&beside, root.join("link.json")).unwrap();
+    let build = async |file: &std::path::Path| {
+        Runtime::builder()
+            .root("r", &root)
+            .keep_out(file)
+            .build()
+            .await
+    };
+    refused(
+        build(&root.join("within.json")).await,
+        "keep that elsewhere",
+    );
+    refused(build(&root.join("link.json")).await, "keep that elsewhere");
+    assert!(build(&beside).await.is_ok());
+}
+
+#[test]
+fn an_access_level_is_what_can_be_changed() {
+    let level =
+        |config: serde_json::Value| bailiwick::Config::parse(&config).unwrap().access_level();
+    use bailiwick::Access::{Full, Interact, Read};
+    let with = |more: serde_json::Value| {
+        let mut config = serde_json::json!({ "roots": [{ "path": "/r" }] });
+        let members = config.as_object_mut().unwrap();
+        members.extend(more.as_object().unwrap().clone());
+        config
+    };
+    let json = |text: &str| serde_json::from_str(text).unwrap();
+    assert_eq!(level(with(json("{}"))), Interact);
+    assert_eq!(level(with(json(r#"{"allow_escape":true}"#))), Full);
+    for closed in [
+        r#"{"read_only":true,"allow_escape":true}"#,
+        r#"{"access":"read"}"#,
+        r#"{"verbs":["read","execute"]}"#,
+        r#"{"roots":[]}"#,
+        r#"{"roots":[{"path":"/r","access":"read"},{"path":"/s","blocked":true}]}"#,
+        r#"{"roots":[],"grantable":["read:file"]}"#,
+    ] {
+        assert_eq!(level(with(json(closed))), Read, "{closed}");
+    }
+    assert_eq!(
+        level(with(json(r#"{"roots":[],"grantable":["write:file"]}"#))),
+        Interact
+    );
+}
+
 #[tokio::test]
 async fn no_order_of_configuring_loses_a_restriction() {
     let world = tempfile::tempdir().unwrap();

@@ -120,8 +120,20 @@ async fn what_a_client_configures_holds_for_it_alone() {
     );
 
     let mut agent = world.client(Trust::Agent);
-    let answer = agent.greet("2025-11-25", configuration).await;
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    agent.greet("2025-11-25", configuration).await;
+    let write = json!({"path": "/r/other", "content": "x"});
+    let refused = agent.call("write_file", write, json!({})).await;
+    assert_eq!(
+        refused["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
+        "{refused}"
+    );
+    let mut greedy = world.client(Trust::Agent);
+    let wider = json!({"experimental": {"configuration": {"roots": [{"path": "/etc"}]}}});
+    let answer = greedy.greet("2025-11-25", wider).await;
+    assert_eq!(
+        answer["error"]["data"]["kind"], "policy_expansion",
+        "{answer}"
+    );
     let mut bad = world.client(Trust::Host);
     let wrong = json!({"experimental": {"configuration": {"read_only": 7}}});
     let answer = bad.greet("2025-11-25", wrong).await;

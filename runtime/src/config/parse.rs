@@ -16,12 +16,7 @@ impl Config {
         for (key, at) in At::top(value).members()? {
             Field::check(key, FieldScope::Configuration, at.pointer())?;
             match key {
-                "roots" => {
-                    config.roots = at
-                        .items()?
-                        .map(|item| root(&item))
-                        .collect::<Result<_, _>>()?
-                }
+                "roots" => config.roots = roots(&at)?,
                 "grantable" => config.grantable = at.patterns()?,
                 "allow" => config.allow = at.patterns()?,
                 "protect" => config.protect = at.globs(Reading::Deny)?,
@@ -32,6 +27,18 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+fn roots(at: &At<'_>) -> Result<Vec<RootConfig>, PolicyError> {
+    let mut read: Vec<RootConfig> = Vec::new();
+    for item in at.items()? {
+        let root = root(&item)?;
+        if root.default && read.iter().any(|other| other.default) {
+            return Err(item.invalid("is a second default root"));
+        }
+        read.push(root);
+    }
+    Ok(read)
 }
 
 fn root(at: &At<'_>) -> Result<RootConfig, PolicyError> {

@@ -8,10 +8,12 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::rate::{Bucket, Rate};
-use super::{Desk, Gateway};
+use super::{Desk, Gateway, Trust};
+use crate::audit::AuditFileError;
+use crate::call::Origin;
 use crate::host::{BuildError, Runtime};
 use crate::permission::GrantAuthority;
-use crate::policy::PolicyError;
+use crate::policy::{Policy, PolicyError};
 use crate::supervisor::SpawnError;
 use crate::worker::{Worker, WorkerSpec};
 
@@ -22,9 +24,9 @@ pub enum OpenError {
     /// What the client configures cannot be used.
     #[error(transparent)]
     Configuration(#[from] PolicyError),
-    /// The client may not configure.
-    #[error("this connection may not configure the server")]
-    NotTrusted,
+    /// The audit cannot be written.
+    #[error("the audit cannot be written")]
+    Audit(#[source] AuditFileError),
     /// The runtime was not built.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -160,16 +162,18 @@ impl Gateway {
         client: &str,
         configuration: Option<Value>,
     ) -> Result<(), OpenError> {
-        let served = match (&self.desk.door, configuration) {
-            (_, Some(_)) if self.desk.trust != super::Trust::Host => {
-                return Err(OpenError::NotTrusted);
-            }
-            (Door::Worker(_), Some(_)) => return Err(OpenError::NotTrusted),
-            (Door::Worker(_), None) => return Ok(()),
-            (Door::Opening { opener, .. }, Some(configuration)) => {
+        let served = match (&self.desk.door, self.desk.trust, configuration) {
+            (Door::Opening { opener, .. }, Trust::Host, Some(configuration)) => {
                 opener.open(Some(configuration)).await?
             }
-            (Door::Opening { .. }, None) => own(&*self.desk.shared().await?, client).await?,
+            // Whoever is not trusted can only restrict, by configuration as by anything else.
+            (_, _, Some(configuration)) => {
+                let policy = Policy::parse(&configuration)?;
+                let spec = WorkerSpec::new(visible(client)).policy(policy);
+                narrowed(&*self.desk.shared().await?, spec).await?
+            }
+            (Door::Worker(_), _, None) => return Ok(()),
+            (Door::Opening { .. }, _, None) => own(&*self.desk.shared().await?, client).await?,
         };
         // A second handshake on one connection is refused before it comes here.
         let _ = self.session.served.set(Arc::new(served));
@@ -191,6 +195,16 @@ impl Gateway {
     }
 }
 
+/// A worker beneath the one that is shared.
+async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, OpenError> {
+    Ok(Served {
+        runtime: shared.runtime.clone(),
+        worker: shared.worker.spawn(spec.written_by(Origin::Model)).await?,
+        grants: None,
+        own: true,
+    })
+}
+
 /// A worker for one connection, under the configuration that is shared.
 async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
     let Some(runtime) = &shared.runtime else {
@@ -201,7 +215,7 @@ async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
             own: false,
         });
     };
-    let spec = WorkerSpec::new(visible(client)).policy(crate::policy::Policy::new());
+    let spec = WorkerSpec::new(visible(client)).policy(Policy::new());
     Ok(Served {
         runtime: Some(runtime.clone()),
         worker: runtime.spawn(spec).await?,

@@ -1,6 +1,7 @@
 //! MCP's requests in, each handed to the part of the gateway that answers it.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::door::OpenError;
 use super::meta::{Extras, PREFIX};
 use super::{Gateway, convert, pages, prompts};
-use crate::policy::PolicyError;
+use crate::supervisor::SpawnError;
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
 const METHODS: &[&str] = &[
@@ -222,30 +223,22 @@ impl Gateway {
     }
 }
 
-/// Why a connection gets nothing, as an error of the protocol.
+/// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
+/// told which member is to blame.
 pub(super) fn not_open(error: OpenError) -> ErrorData {
-    match error {
-        OpenError::Configuration(error) => configuration(&error),
-        OpenError::NotTrusted => {
-            let data = json!({
-                "kind": "policy_scope", "code": "PERMISSION_DENIED",
-                "field": "/capabilities/experimental/configuration",
-            });
-            ErrorData::invalid_params(OpenError::NotTrusted.to_string(), Some(data))
+    const LAYER: &str = "initialize";
+    let data = match &error {
+        OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
+            Some(error.data(LAYER))
         }
-        // The client chose the directories, so it is told which of them cannot be served.
-        error @ (OpenError::Build(_) | OpenError::Spawn(_)) => {
-            let data = json!({"kind": "policy_invalid", "code": "POLICY_INVALID"});
-            ErrorData::invalid_params(error.to_string(), Some(data))
-        }
+        OpenError::Build(error) => error.data(LAYER),
+        OpenError::Spawn(_) | OpenError::Audit(_) => None,
+    };
+    let causes = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
+    let told: Vec<String> = causes.map(ToString::to_string).collect();
+    let told = crate::escape(&told.join(": ")).into_owned();
+    match data {
+        Some(data) => ErrorData::invalid_params(told, Some(data)),
+        None => ErrorData::internal_error(told, None),
     }
-}
-
-fn configuration(error: &PolicyError) -> ErrorData {
-    let error = crate::error::CallError::from(error.clone());
-    let mut error = convert::request_error(&error);
-    if let Some(Value::Object(data)) = &mut error.data {
-        data.insert("layer".into(), "initialize".into());
-    }
-    error
 }

@@ -10,16 +10,17 @@ use ractor::Actor;
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::call::Origin;
-use crate::config::{Config, RootConfig};
+use crate::config::{Config, ConfigError, RootConfig};
 use crate::path::{PathError, VirtualPath};
 use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
 use crate::policy::{Authority, Policy, PolicyError};
-use crate::root::{Root, RootError, RootTable};
+use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::{Core, Supervisor, TreeLock};
 use crate::tool::{RegistryError, ToolSet};
 use crate::worker::{Admission, Deadlines, Pool, PoolSize, Turns};
 
+use super::roots::{Place, opened, pointed};
 use super::{House, Runtime};
 
 /// Why a runtime was not built.
@@ -38,6 +39,17 @@ pub enum BuildError {
     /// A file to be kept out of every root is not there.
     #[error("a file to be kept out of every root cannot be found")]
     KeptOut(#[source] std::io::Error),
+    /// A root of [`RuntimeBuilder::configured`] cannot be served.
+    #[error("{field} is refused")]
+    Configured {
+        /// The JSON pointer of its path.
+        field: String,
+        /// Why.
+        source: RootError,
+    },
+    /// A source of the configuration says what none says.
+    #[error(transparent)]
+    Source(#[from] ConfigError),
     /// The configuration contradicts itself.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -52,17 +64,11 @@ pub enum BuildError {
     Start(#[from] ractor::SpawnErr),
 }
 
-/// A root as it was configured: what workers see, and where it is.
-#[derive(Debug)]
-struct Place {
-    config: RootConfig,
-    host: PathBuf,
-    cross_mounts: bool,
-}
-
 /// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
 pub struct RuntimeBuilder {
     places: Vec<Result<Place, BuildError>>,
+    /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
+    configured: Vec<VirtualPath>,
     config: Config,
     kept_out: Vec<PathBuf>,
     policies: Vec<Policy>,
@@ -94,6 +100,7 @@ impl RuntimeBuilder {
     pub(super) fn new() -> Self {
         Self {
             places: Vec::new(),
+            configured: Vec::new(),
             config: Config::new(),
             kept_out: Vec::new(),
             policies: Vec::new(),
@@ -174,6 +181,18 @@ impl RuntimeBuilder {
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
+    }
+
+    /// Like [`RuntimeBuilder::config`], and opens each root at its own path on the host: what workers see as `/home/me/repo`
+    /// is the directory that `/home/me/repo` leads to when the runtime is built.
+    #[must_use]
+    pub fn configured(mut self, mut config: Config) -> Self {
+        for root in std::mem::take(&mut config.roots) {
+            let host = PathBuf::from(root.mount.as_str());
+            self.configured.push(root.mount.clone());
+            self = self.root_with(root, host, false);
+        }
+        self.config(config)
     }
 
     /// Keeps every worker to `policy`, too, whatever its own allows and whatever else is configured.
@@ -274,11 +293,12 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let log = self.sink.place().map(Path::to_path_buf);
-        let kept_out = self.kept_out.iter().map(|host| Root::place_of(host));
-        let kept_out = kept_out.chain(log.map(Ok)).collect::<Result<Vec<_>, _>>();
-        let kept_out = kept_out.map_err(BuildError::KeptOut)?;
-        let (mut config, roots) = opened(self.config, self.places, &kept_out)?;
+        let log = self.sink.place();
+        let kept_out = self.kept_out.iter().map(PathBuf::as_path).chain(log);
+        let kept_out = kept_out.map(Root::places_of).collect::<Result<Vec<_>, _>>();
+        let kept_out = kept_out.map_err(BuildError::KeptOut)?.concat();
+        let (mut config, roots) = opened(self.config, self.places, &kept_out)
+            .map_err(|error| pointed(error, &self.configured))?;
         config.grantable.extend(self.grantable);
         let mut authority = Authority::configured(&config)?;
         for policy in &self.policies {
@@ -325,32 +345,6 @@ impl RuntimeBuilder {
         let house = Arc::new(House { core });
         Ok((Runtime { house }, GrantAuthority::new(broker)))
     }
-}
-
-/// Opens every root; ambient authority is used here and nowhere else.
-fn opened(
-    mut config: Config,
-    places: Vec<Result<Place, BuildError>>,
-    kept_out: &[PathBuf],
-) -> Result<(Config, RootTable), BuildError> {
-    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
-    for place in places {
-        let Place {
-            config: root,
-            host,
-            cross_mounts,
-        } = place?;
-        let opened = Root::open(root.mount.clone(), &host, cross_mounts)?;
-        for other in &roots {
-            opened.beside(other)?;
-        }
-        for file in kept_out {
-            opened.without(file)?;
-        }
-        roots.push(Arc::new(opened));
-        config = config.root(root);
-    }
-    Ok((config, RootTable::new(roots)))
 }
 
 /// Starts one supervisor a core.

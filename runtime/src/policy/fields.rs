@@ -1,10 +1,18 @@
-//! A key in, where it may stand, who may write it and how it restricts out.
+//! A key in, where it may stand, who may write it, what values it takes and how it restricts out.
+
+mod table;
 
 use serde::Serialize;
 
 use super::Policy;
+use super::access::Access;
 use super::error::{PolicyError, PolicyErrorKind};
+use super::sets::WriteMode;
+use super::verdict::Verdict;
 use crate::call::Origin;
+use crate::scope::Verb;
+
+pub use table::FIELDS;
 
 /// Where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -52,11 +60,68 @@ pub enum Restrict {
     Identity,
 }
 
+/// The words that a key knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Words {
+    /// Access levels.
+    Access,
+    /// Verdicts.
+    Verdicts,
+    /// Verbs.
+    Verbs,
+    /// Ways of writing a file.
+    WriteModes,
+}
+
+impl Words {
+    /// Each of them, as it is written.
+    #[must_use]
+    pub fn all(self) -> Vec<&'static str> {
+        match self {
+            Self::Access => Access::ALL.map(Access::as_str).into(),
+            Self::Verdicts => Verdict::ALL.map(Verdict::as_str).into(),
+            Self::Verbs => Verb::ALL.map(Verb::as_str).into(),
+            Self::WriteModes => WriteMode::ALL.map(WriteMode::as_str).into(),
+        }
+    }
+}
+
+/// What values a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueKind {
+    /// True or false.
+    Flag,
+    /// A whole number, 0 or more.
+    Count,
+    /// A text.
+    Text,
+    /// An absolute path.
+    Path,
+    /// One of the words.
+    OneOf(Words),
+    /// A list of the words.
+    ListOf(Words),
+    /// A list of names.
+    Names,
+    /// A list of globs.
+    Globs,
+    /// A list of scope patterns.
+    Patterns,
+    /// An object of the keys behind this one.
+    Object,
+    /// A list of objects of the keys behind this one.
+    Objects,
+}
+
 /// One key of configuration and policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
     /// The key; members of `roots` and `budget` stand behind a `/`.
     pub key: &'static str,
+    /// What values it takes.
+    pub kind: ValueKind,
     /// Where it may stand.
     pub scope: FieldScope,
     /// Who may write it.
@@ -65,206 +130,33 @@ pub struct Field {
     pub restrict: Restrict,
     /// What it does, for people.
     pub about: &'static str,
+    /// A value that could be written, as JSON.
+    pub example: &'static str,
 }
-
-const fn any(key: &'static str, restrict: Restrict, about: &'static str) -> Field {
-    Field {
-        key,
-        scope: FieldScope::Any,
-        audience: Audience::Any,
-        restrict,
-        about,
-    }
-}
-
-const fn configuration(key: &'static str, restrict: Restrict, about: &'static str) -> Field {
-    Field {
-        scope: FieldScope::Configuration,
-        ..any(key, restrict, about)
-    }
-}
-
-/// Every key, in the order in which people read them.
-pub const FIELDS: &[Field] = &[
-    any("roots", Restrict::Roots, "The directories that may be used"),
-    any(
-        "roots/path",
-        Restrict::Roots,
-        "Where the directory stands in the namespace",
-    ),
-    configuration(
-        "roots/default",
-        Restrict::Identity,
-        "Relative paths begin here",
-    ),
-    configuration(
-        "roots/access",
-        Restrict::Min,
-        "`read` to look only, else files may be changed",
-    ),
-    any("roots/blocked", Restrict::Or, "The subtree is closed"),
-    any(
-        "roots/allow",
-        Restrict::Intersection,
-        "Globs of what is open in it",
-    ),
-    any(
-        "roots/deny",
-        Restrict::Union,
-        "Globs of what nobody may touch in it",
-    ),
-    any(
-        "roots/immutable",
-        Restrict::Union,
-        "Globs of what nobody may change in it",
-    ),
-    any(
-        "deny",
-        Restrict::Union,
-        "Globs of what nobody may touch in any root",
-    ),
-    any(
-        "immutable",
-        Restrict::Union,
-        "Globs of what nobody may change in any root",
-    ),
-    any(
-        "allow_scopes",
-        Restrict::Intersection,
-        "Scopes that are allowed; what no scope list names is then denied",
-    ),
-    any(
-        "ask_scopes",
-        Restrict::Intersection,
-        "Scopes that a person is asked about",
-    ),
-    any("deny_scopes", Restrict::Union, "Scopes that are denied"),
-    any(
-        "delegate_only",
-        Restrict::Intersection,
-        "Scopes that may be handed to children and not used",
-    ),
-    any(
-        "otherwise",
-        Restrict::Max,
-        "The verdict on what no scope list names",
-    ),
-    any(
-        "tools",
-        Restrict::Intersection,
-        "The tools that may be called",
-    ),
-    any(
-        "verbs",
-        Restrict::Intersection,
-        "The verbs that may be used",
-    ),
-    any(
-        "write_modes",
-        Restrict::Intersection,
-        "The ways in which files may be written",
-    ),
-    any(
-        "access",
-        Restrict::Min,
-        "How far a worker may go: `read`, `interact` or `full`",
-    ),
-    any(
-        "allow_escape",
-        Restrict::And,
-        "What lies outside every root may be asked for, as far as it is grantable",
-    ),
-    any("follow_symlinks", Restrict::And, "Links are followed"),
-    any("network", Restrict::And, "The network may be used"),
-    any("read_only", Restrict::Or, "Nothing may be changed"),
-    any(
-        "require_preview",
-        Restrict::Or,
-        "A change must have been previewed",
-    ),
-    Field {
-        audience: Audience::Human,
-        ..any(
-            "require_approval",
-            Restrict::Or,
-            "Every change needs a person",
-        )
-    },
-    any(
-        "read_max_bytes",
-        Restrict::Min,
-        "The largest file or piece of a file returned; 0 is without limit",
-    ),
-    any(
-        "write_max_bytes",
-        Restrict::Min,
-        "The largest file written; 0 is without limit",
-    ),
-    any(
-        "max_results",
-        Restrict::Min,
-        "The most entries in one answer; 0 is without limit",
-    ),
-    any(
-        "max_calls",
-        Restrict::Min,
-        "The most calls of a worker; 0 is without limit",
-    ),
-    any(
-        "ttl_ms",
-        Restrict::Min,
-        "How long a worker may live; 0 is without limit",
-    ),
-    any(
-        "min_interval_ms",
-        Restrict::Max,
-        "The least time between two calls",
-    ),
-    any(
-        "budget",
-        Restrict::Min,
-        "What a worker and all beneath it may spend",
-    ),
-    any("budget/calls", Restrict::Min, "Tool calls"),
-    any("budget/bytes_written", Restrict::Min, "Bytes written"),
-    any(
-        "budget/files_touched",
-        Restrict::Min,
-        "Files and directories changed",
-    ),
-    any(
-        "budget/children",
-        Restrict::Min,
-        "Child workers, at any depth",
-    ),
-    configuration(
-        "grantable",
-        Restrict::Identity,
-        "Scopes that a person may grant beyond the roots",
-    ),
-    configuration(
-        "allow",
-        Restrict::Identity,
-        "Scopes other than of files that are allowed",
-    ),
-    configuration(
-        "protect",
-        Restrict::Union,
-        "Globs of files that only a grant naming them lets change",
-    ),
-    configuration(
-        "strict",
-        Restrict::Identity,
-        "Refuse policies whose allow globs name more than their issuer's",
-    ),
-    configuration("otel_endpoint", Restrict::Identity, "Where traces are sent"),
-];
 
 impl Field {
     /// The field of that key.
     #[must_use]
     pub fn find(key: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| field.key == key)
+    }
+
+    /// The key of the object that this one is a member of, if it is one.
+    #[must_use]
+    pub fn parent(&self) -> Option<&'static str> {
+        self.key.split_once('/').map(|(parent, _)| parent)
+    }
+
+    /// The key as it stands in its object.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.key.split_once('/').map_or(self.key, |(_, name)| name)
+    }
+
+    /// Whether it may stand `here`.
+    #[must_use]
+    pub fn stands_in(&self, here: FieldScope) -> bool {
+        self.scope == FieldScope::Any || self.scope == here
     }
 
     /// Refuses a key that is unknown, or does not belong `here`; `at` is its JSON pointer.

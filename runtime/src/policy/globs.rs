@@ -18,7 +18,7 @@ pub(crate) const MAX_GLOB: usize = 512;
 /// The most brace groups in one glob.
 const MAX_BRACES: usize = 4;
 /// The most globs in one list.
-const MAX_LIST: usize = 1024;
+pub(crate) const MAX_LIST: usize = 1024;
 /// The most bytes of globs in one list that must be compiled together: what it costs grows with them.
 const MAX_COMPILED: usize = 64 * 1024;
 /// The most compiled lists kept for policies to come.

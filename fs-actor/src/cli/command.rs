@@ -1,0 +1,184 @@
+//! The table of fields in, the command line that sets them out.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bailiwick::{Field, Rate, Trust, ValueKind, config_schema};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Arg, ArgAction, Command, value_parser};
+use tracing::level_filters::LevelFilter;
+
+use super::Ask;
+
+/// The id of the directories that are named without a flag.
+pub(super) const ROOT: &str = "ROOT";
+
+/// A flag that shows a text and serves nothing.
+pub(super) struct Shown {
+    pub(super) flag: &'static str,
+    about: &'static str,
+    pub(super) text: fn() -> String,
+}
+
+/// The flags that show a text, one line a flag.
+pub(super) const SHOWN: &[Shown] = &[Shown {
+    flag: "print-config-schema",
+    about: "Print the JSON Schema of the configuration",
+    text: || format!("{:#}", config_schema()),
+}];
+
+const ABOUT: &str = "Serves file tools over MCP, confined to the directories named.
+
+Each field of the configuration is set by its flag, by its variable, in the configuration file or by the client at \
+initialize: initialize prevails over flags, flags over variables, variables over the file, key by key.
+A list is given by repeating its flag, or with commas or line breaks between its items, or as JSON.";
+
+/// The whole command line.
+pub(super) fn command() -> Command {
+    let fields = Field::settable().map(field);
+    let shown = SHOWN.iter().map(|shown| {
+        Arg::new(shown.flag)
+            .long(shown.flag)
+            .help(shown.about)
+            .action(ArgAction::SetTrue)
+    });
+    Command::new("bailiwick-fs")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Serves file tools over MCP, confined to the directories named")
+        .long_about(ABOUT)
+        .arg(
+            Arg::new(ROOT)
+                .help("A directory to serve, or JSON of a root; relative paths of tools begin in the first")
+                .action(ArgAction::Append),
+        )
+        .args(server())
+        .args(shown)
+        .next_help_heading("Fields of the configuration")
+        .args(fields)
+}
+
+/// The flags that are no fields.
+fn server() -> [Arg; 8] {
+    let trust = PossibleValuesParser::new(["host", "agent"]).map(|text| match text.as_str() {
+        "host" => Trust::Host,
+        _ => Trust::Agent,
+    });
+    let ask = PossibleValuesParser::new(["replay", "client"]).map(|text| match text.as_str() {
+        "client" => Ask::Client,
+        _ => Ask::Replay,
+    });
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let level = PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>());
+    [
+        Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Read the configuration from a JSON file; no root may hold it"),
+        Arg::new("http")
+            .long("http")
+            .value_name("ADDR:PORT")
+            .value_parser(loopback)
+            .help("Serve Streamable HTTP on an address of this machine, such as 127.0.0.1:8080, instead of stdio"),
+        Arg::new("trust")
+            .long("trust")
+            .value_name("WHO")
+            .value_parser(trust)
+            .help("Who connects: a host may configure and grant, an agent can only restrict [default: host; with --http agent]"),
+        Arg::new("audit")
+            .long("audit")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Append the audit to a file of JSON lines; no root may hold it"),
+        Arg::new("attach")
+            .long("attach")
+            .value_name("SOCKET")
+            .value_parser(value_parser!(PathBuf))
+            .help("Join stdio to the socket of a worker's endpoint, and serve nothing else"),
+        Arg::new("ask")
+            .long("ask")
+            .value_name("HOW")
+            .value_parser(ask)
+            .help("What becomes of a call that a person must allow: the client replays it with scopes, or its person is asked [default: replay]"),
+        Arg::new("rate")
+            .long("rate")
+            .value_name("N/UNIT")
+            .value_parser(rate)
+            .help("How many calls one connection may make a second, minute or hour [default: 1000/second]"),
+        Arg::new("log")
+            .long("log")
+            .value_name("LEVEL")
+            .value_parser(level)
+            .help("What is logged to standard error [default: warn]"),
+    ]
+}
+
+/// The flag of a field.
+fn field(field: &'static Field) -> Arg {
+    let arg = Arg::new(field.flag()).long(field.flag()).help(format!(
+        "{} [env: {}]",
+        field.about,
+        field.variable()
+    ));
+    match field.kind {
+        // Its value is joined by `=`, so that a root after it is not taken for one.
+        ValueKind::Flag => arg
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        ValueKind::Count => arg.value_name("N"),
+        ValueKind::Text => arg.value_name("TEXT"),
+        ValueKind::Path => arg.value_name("PATH"),
+        ValueKind::OneOf(words) => arg.value_name(words.all().join("|")),
+        ValueKind::ListOf(words) => repeated(arg, &words.all().join("|")),
+        ValueKind::Names => repeated(arg, "NAME"),
+        ValueKind::Globs => repeated(arg, "GLOB"),
+        ValueKind::Patterns => repeated(arg, "SCOPE"),
+        ValueKind::Object => arg.value_name("JSON"),
+        ValueKind::Objects => repeated(arg, "PATH|JSON"),
+    }
+}
+
+fn repeated(arg: Arg, name: &str) -> Arg {
+    arg.value_name(name.to_owned()).action(ArgAction::Append)
+}
+
+/// Why an address is not listened on.
+#[derive(Debug, thiserror::Error)]
+enum AddressError {
+    #[error("must be an IP address and a port, such as 127.0.0.1:8080")]
+    NoAddress(#[from] std::net::AddrParseError),
+    #[error("must be an address of this machine alone, such as 127.0.0.1:8080")]
+    NotLoopback,
+}
+
+/// Why a rate is none.
+#[derive(Debug, thiserror::Error)]
+#[error("must be a number above 0 and `second`, `minute` or `hour`, such as 100/minute")]
+struct NoRate;
+
+fn rate(text: &str) -> Result<Rate, NoRate> {
+    let (calls, unit) = text.split_once('/').ok_or(NoRate)?;
+    let seconds = match unit {
+        "second" => 1,
+        "minute" => 60,
+        "hour" => 3600,
+        _ => return Err(NoRate),
+    };
+    let calls = calls.parse().ok().filter(|calls| *calls > 0);
+    Ok(Rate {
+        calls: calls.ok_or(NoRate)?,
+        per: Duration::from_secs(seconds),
+    })
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, AddressError> {
+    let address: SocketAddr = text.parse()?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err(AddressError::NotLoopback)
+    }
+}

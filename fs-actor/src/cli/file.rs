@@ -1,0 +1,34 @@
+//! The path of a configuration file in, its JSON out.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::CliError;
+
+/// The largest configuration file that is read, in bytes.
+const MOST: u64 = 1 << 20;
+
+pub(super) fn read(path: &Path) -> Result<Value, CliError> {
+    let failed = |source| CliError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MOST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > MOST {
+        return Err(CliError::Large {
+            path: path.to_owned(),
+            most: MOST,
+        });
+    }
+    serde_json::from_slice(&bytes).map_err(|source| CliError::Json {
+        path: path.to_owned(),
+        source,
+    })
+}

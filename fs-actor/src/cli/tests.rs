@@ -1,0 +1,173 @@
+//! Every field by every source in, the configuration that prevails out.
+
+use std::ffi::OsString;
+
+use serde_json::{Value, json};
+
+use super::*;
+use ConfigSource::{Environment, File, Flags, Initialize};
+use bailiwick::{Config, FIELDS, ValueKind};
+
+/// Two values of a field that are not the same.
+fn two_values(field: &Field) -> [Value; 2] {
+    let example: Value = serde_json::from_str(field.example).unwrap();
+    let other = match field.kind {
+        ValueKind::Flag => json!(example == json!(false)),
+        ValueKind::Count => json!(7),
+        ValueKind::Text => json!("http://127.0.0.1:1"),
+        ValueKind::Path => json!("/other"),
+        ValueKind::OneOf(words) | ValueKind::ListOf(words) => {
+            let word = words
+                .all()
+                .into_iter()
+                .find(|word| !example.to_string().contains(word))
+                .unwrap();
+            match field.kind {
+                ValueKind::OneOf(_) => json!(word),
+                _ => json!([word]),
+            }
+        }
+        ValueKind::Names | ValueKind::Globs => json!(["other", "more"]),
+        ValueKind::Patterns => json!(["read:other"]),
+        ValueKind::Object => json!({ "children": 1 }),
+        ValueKind::Objects => json!([{ "path": "/other" }]),
+    };
+    assert_ne!(example, other, "{}", field.key);
+    [example, other]
+}
+
+fn document(field: &Field, value: &Value) -> Value {
+    match field.parent() {
+        None => json!({ field.key: value }),
+        Some(parent) => json!({ parent: { field.name(): value } }),
+    }
+}
+
+/// How a value is written in a flag or variable.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().flat_map(texts).collect()
+        }
+        other => vec![other.to_string()],
+    }
+}
+
+/// What the sources make together, each given in the way that is its own.
+fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut arguments: Vec<OsString> = vec!["bailiwick-fs".into()];
+    let mut variables: Vec<(OsString, OsString)> = vec![("PATH".into(), "/bin".into())];
+    let mut initialize = None;
+    for (source, value) in said {
+        match source {
+            File => {
+                serde_json::to_writer(&file, &document(field, value)).unwrap();
+                arguments.push("--config".into());
+                arguments.push(file.path().into());
+            }
+            Environment => {
+                let lines = texts(value).join("\n");
+                variables.push((field.variable().into(), lines.into()));
+            }
+            Flags => {
+                let flag = |text| OsString::from(format!("--{}={text}", field.flag()));
+                arguments.extend(texts(value).iter().map(flag));
+            }
+            Initialize => initialize = Some(document(field, value)),
+        }
+    }
+    let Wanted::Server(options) = parse(arguments, variables, None).unwrap() else {
+        panic!("a text was shown");
+    };
+    let sources = match initialize {
+        Some(said) => options.sources.with(Initialize, said).unwrap(),
+        None => options.sources,
+    };
+    sources.effective().unwrap()
+}
+
+#[test]
+fn every_field_is_set_by_every_source_and_the_later_one_prevails() {
+    let all = [File, Environment, Flags, Initialize];
+    for field in Field::settable() {
+        let [one, other] = two_values(field);
+        let top = field.parent().unwrap_or(field.key);
+        let expected = Config::parse(&document(field, &other)).unwrap();
+        for (index, later) in all.into_iter().enumerate() {
+            let alone = effective(field, &[(later, &other)]);
+            assert_eq!(alone.config, expected, "{} by {later:?}", field.key);
+            for earlier in all.into_iter().take(index) {
+                let both = effective(field, &[(earlier, &one), (later, &other)]);
+                let case = format!("{} by {earlier:?} and {later:?}", field.key);
+                assert_eq!(both.config, expected, "{case}");
+                assert_eq!(both.origin(top), Some(later), "{case}");
+            }
+        }
+    }
+    let mut members = FIELDS.iter().filter(|field| !field.is_settable());
+    assert!(members.all(|field| field.parent() == Some("roots")));
+}
+
+#[track_caller]
+fn options(arguments: &[&str], here: Option<&str>) -> Options {
+    let here = here.map(|here| VirtualPath::parse(here, None).unwrap());
+    let arguments = ["bailiwick-fs"].iter().chain(arguments).map(OsString::from);
+    match parse(arguments, [], here.as_ref()).unwrap() {
+        Wanted::Server(options) => *options,
+        Wanted::Text(text) => panic!("{text}"),
+    }
+}
+
+#[track_caller]
+fn config(arguments: &[&str]) -> Value {
+    let sources = options(arguments, Some("/home/me")).sources;
+    sources.effective().unwrap().config.to_json()
+}
+
+#[test]
+fn roots_are_named_without_a_flag_and_the_first_is_the_default() {
+    let read = config(&["repo", "/data/../srv"]);
+    assert_eq!(read["roots"][0]["path"], "/home/me/repo");
+    assert_eq!(read["roots"][0]["default"], true);
+    assert_eq!(read["roots"][1]["path"], "/srv");
+    assert_eq!(read["roots"][1]["default"], false);
+    let read = config(&["a", r#"{"path":"/b","access":"read","default":true}"#]);
+    assert_eq!(read["roots"][0]["default"], false);
+    assert_eq!(read["roots"][1]["access"], "read");
+    assert_eq!(config(&["--roots", "a", "b"]), config(&["a", "b"]));
+}
+
+#[test]
+fn a_flag_without_a_value_is_true_and_takes_no_root_for_one() {
+    let read = config(&["--read-only", "false"]);
+    assert_eq!(read["read_only"], true);
+    assert_eq!(read["roots"][0]["path"], "/home/me/false");
+    assert_eq!(config(&["--read-only=0"])["read_only"], false);
+}
+
+#[test]
+fn whoever_holds_standard_input_is_a_host_and_whoever_finds_a_port_is_not() {
+    let trust = |arguments: &[&str]| options(arguments, None).trust;
+    assert_eq!(trust(&[]), Trust::Host);
+    assert_eq!(trust(&["--trust", "agent"]), Trust::Agent);
+    let http = ["--http", "[::1]:8080"];
+    assert_eq!(trust(&http), Trust::Agent);
+    assert_eq!(trust(&[http[0], http[1], "--trust=host"]), Trust::Host);
+}
+
+#[test]
+fn the_command_line_is_sound_and_help_names_every_flag_and_variable() {
+    command::command().debug_assert();
+    let Wanted::Text(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
+        panic!("no help was shown");
+    };
+    for field in Field::settable() {
+        assert!(help.contains(&format!("--{}", field.flag())), "{help}");
+        assert!(
+            help.contains(&format!("[env: {}]", field.variable())),
+            "{help}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Options in, a server of the file tools out.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bailiwick::{
+    About, AuditFileError, BuildError, ConfigSource, FileTools, Gateway, Http, HttpError,
+    JsonLines, OpenError, Opener, Policy, Runtime, RuntimeBuilder, ServeError as StreamError,
+    Served, Token, Trust, WorkerSpec, config_schema,
+};
+use serde_json::Value;
+use tokio::net::{TcpListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::{Ask, Options};
+
+/// What a trusted client may grant by itself where nothing else is configured: anything outside the roots.
+const GRANTABLE: [&str; 2] = ["read:file", "write:file"];
+
+/// Why a server ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// What was configured cannot be served.
+    #[error(transparent)]
+    Input(#[from] BuildError),
+    /// The audit cannot be written.
+    #[error("cannot write the audit file")]
+    Audit(#[from] AuditFileError),
+    /// A connection did not begin.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The address cannot be served.
+    #[error("cannot serve HTTP")]
+    Http(#[from] HttpError),
+    /// The socket to attach to cannot be reached, or the address not be bound.
+    #[error("cannot connect")]
+    Io(#[from] std::io::Error),
+    /// The system gives no random bits.
+    #[error("no random bits")]
+    Random(#[from] getrandom::Error),
+}
+
+/// Opens runtimes over the configured roots.
+struct Server {
+    options: Arc<Options>,
+    /// How many runtimes were opened; each keeps an audit of its own.
+    opened: AtomicU32,
+}
+
+impl Server {
+    /// The file that the next runtime records in: the one that was named, then that name with a number.
+    fn audit(&self) -> Option<PathBuf> {
+        let file = self.options.audit.as_ref()?;
+        match self.opened.fetch_add(1, Ordering::Relaxed) {
+            0 => Some(file.clone()),
+            n => {
+                let mut numbered = file.clone().into_os_string();
+                numbered.push(format!(".{}", n + 1));
+                Some(numbered.into())
+            }
+        }
+    }
+
+    async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
+        let mut builder = builder(&self.options, configuration)?;
+        if let Some(file) = self.audit() {
+            let audit = JsonLines::append(file).map_err(|error| {
+                tracing::error!(%error, "the audit file cannot be written");
+                OpenError::Audit(error)
+            })?;
+            builder = builder.audit(audit);
+        }
+        let (runtime, grants) = builder.build().await?;
+        let spec = WorkerSpec::new("client").policy(Policy::new());
+        let worker = runtime.spawn(spec).await?;
+        Ok(Served {
+            runtime: Some(runtime),
+            worker,
+            grants: (self.options.trust == Trust::Host).then(|| Arc::new(grants)),
+            own: false,
+        })
+    }
+}
+
+impl Opener for Server {
+    fn open(
+        &self,
+        configuration: Option<Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+        Box::pin(self.served(configuration))
+    }
+}
+
+/// Puts together a runtime; `initialize` is the configuration that a trusted client sent, if any.
+fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilder, BuildError> {
+    let mut sources = options.sources.clone();
+    if let Some(said) = initialize {
+        sources = sources.with(ConfigSource::Initialize, said)?;
+    }
+    let effective = sources.effective()?;
+    for note in effective.notes() {
+        tracing::warn!("{note}");
+    }
+    let grants_nothing = effective.origin("grantable").is_none();
+    let mut builder = Runtime::builder()
+        .configured(effective.config)
+        .tools(bailiwick_fs::tools());
+    if grants_nothing && options.trust == Trust::Host {
+        builder = GRANTABLE
+            .iter()
+            .fold(builder, |builder, pattern| builder.grantable(pattern));
+    }
+    Ok(match &options.config_file {
+        Some(file) => builder.keep_out(file),
+        None => builder,
+    })
+}
+
+/// Serves until the other end is gone, or until a signal ends an HTTP server.
+pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
+    if let Some(socket) = &options.attach {
+        return attach(socket).await;
+    }
+    check(&options).await?;
+    let options = Arc::new(options);
+    let server = Server {
+        options: Arc::clone(&options),
+        opened: AtomicU32::new(0),
+    };
+    let mut gateway = Gateway::opening(server, options.trust, about())
+        .files(FileTools {
+            read: "read_file",
+            list: "list_directory",
+        })
+        .config_schema(config_schema())
+        .rate(options.rate);
+    if options.ask == Ask::Client {
+        gateway = gateway.ask_client()?;
+    }
+    let gateway = gateway.build();
+    match options.http {
+        None => {
+            gateway
+                .serve(tokio::io::stdin(), tokio::io::stdout())
+                .await?;
+        }
+        Some(address) => http(&gateway, address, options.token.as_deref()).await?,
+    }
+    Ok(())
+}
+
+/// Finds out before anybody connects whether the roots and the audit file can be opened.
+async fn check(options: &Options) -> Result<(), ServeError> {
+    let mut builder = builder(options, None)?;
+    if let Some(file) = &options.audit {
+        builder = builder.audit(JsonLines::append(file)?);
+    }
+    let (runtime, _grants) = builder.build().await?;
+    runtime.shutdown().await;
+    Ok(())
+}
+
+fn about() -> About {
+    About {
+        name: "bailiwick-fs".into(),
+        title: "Bailiwick files".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        instructions: "Reads, searches and changes files beneath the directories that `list_roots` names; everything \
+                       else is out of reach. Send `_meta.preview: true` to see what a change would do."
+            .into(),
+    }
+}
+
+async fn http(
+    gateway: &Gateway,
+    address: std::net::SocketAddr,
+    token: Option<&str>,
+) -> Result<(), ServeError> {
+    let listener = TcpListener::bind(address).await?;
+    let at = listener.local_addr()?;
+    let token = match token.and_then(Token::chosen) {
+        Some(token) => token,
+        None => {
+            let token = Token::random()?;
+            // Nobody else can tell the client; a log that others read is no place for it, so it is told once.
+            tell(&format!("bearer token: {}", token.reveal()));
+            token
+        }
+    };
+    tell(&format!("serving http://{at}/mcp"));
+    let stop = CancellationToken::new();
+    let ended = stop.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            ended.cancel();
+        }
+    });
+    gateway
+        .serve_http(listener, Http::new().token(token), stop)
+        .await?;
+    Ok(())
+}
+
+/// Says something to the person who started the server.
+fn tell(line: &str) {
+    use std::io::Write as _;
+    // A closed standard error is nobody who could be told.
+    let _ = writeln!(std::io::stderr(), "bailiwick-fs: {line}");
+}
+
+/// Joins standard input and output to the socket of a worker's endpoint.
+async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
+    let (mut from, mut to) = UnixStream::connect(socket).await?.into_split();
+    let sending = async {
+        tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
+        tokio::io::AsyncWriteExt::shutdown(&mut to).await
+    };
+    let mut out = tokio::io::stdout();
+    let receiving = tokio::io::copy(&mut from, &mut out);
+    tokio::pin!(sending, receiving);
+    tokio::select! {
+        received = &mut receiving => {
+            received?;
+        }
+        sent = &mut sending => {
+            sent?;
+            receiving.await?;
+        }
+    }
+    Ok(())
+}

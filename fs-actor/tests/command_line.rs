@@ -1,0 +1,230 @@
+//! The real program in, what it prints and how it ends out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes the directories that are served"
+)]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("root")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// Runs the program here, with these variables alone.
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+            .args(arguments)
+            .env_clear()
+            .envs(variables.iter().copied())
+            .current_dir(self.path())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
+        let output = self.run(arguments, variables);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        for part in expected {
+            assert!(told.contains(part), "`{part}` is not in: {told}");
+        }
+    }
+
+    /// The address is served, and told on standard error alone.
+    #[track_caller]
+    fn listens(&self, address: &str) {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+            .args(["--http", address])
+            .env_clear()
+            .current_dir(self.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let told = BufReader::new(server.stderr.take().unwrap()).lines();
+        let mut told = told.map(Result::unwrap);
+        assert!(told.any(|line| line.contains("serving http://127.0.0.1:")));
+        server.kill().unwrap();
+        let output = server.wait_with_output().unwrap();
+        assert!(output.stdout.is_empty());
+    }
+
+    /// The options are good: the server ends because nobody speaks to it.
+    #[track_caller]
+    fn accepted(&self, arguments: &[&str], variables: &[(&str, &str)]) {
+        let output = self.run(arguments, variables);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_schema_that_is_printed_is_the_schema() {
+    let place = Place::new();
+    // What else is wrong does not matter to whoever asks for the schema.
+    let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+    let expected = format!("{:#}\n", bailiwick::config_schema());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
+#[test]
+fn help_and_version_are_shown() {
+    let place = Place::new();
+    for (flag, part) in [
+        ("--help", "Usage"),
+        ("--version", env!("CARGO_PKG_VERSION")),
+    ] {
+        let output = place.run(&[flag], &[]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(String::from_utf8(output.stdout).unwrap().contains(part));
+    }
+}
+
+#[test]
+fn a_wrong_flag_is_named_with_the_reason() {
+    let place = Place::new();
+    let refused = |arguments: &[&str], expected: &[&str]| place.refused(arguments, &[], expected);
+    refused(
+        &["--read-only=yes"],
+        &["(flags)", "/read_only", "true or false"],
+    );
+    refused(
+        &["--read-max-bytes", "1k"],
+        &["/read_max_bytes", "whole number"],
+    );
+    refused(
+        &["--max-calls=1", "--max-calls=2"],
+        &["--max-calls", "multiple times"],
+    );
+    refused(&["--access", "all"], &["/access", "read, interact, full"]);
+    refused(&["--deny", "/etc"], &["/deny/0", "relative to its root"]);
+    refused(&["--allow-scopes", "fly"], &["/allow_scopes/0", "no verb"]);
+    refused(&["--budget", "5"], &["/budget", "an object"]);
+    refused(&["--budget-calls", "x"], &["/budget/calls", "whole number"]);
+    refused(&["--nonsense"], &["--nonsense"]);
+    refused(&["--nonsense\u{1b}[2J\nx"], &["--nonsense"]);
+    refused(&["--config"], &["--config"]);
+    refused(&["--trust", "me"], &["--trust", "me"]);
+    refused(&["--log", "loud"], &["--log", "loud"]);
+    place.accepted(
+        &[
+            "--read-only",
+            "--read-max-bytes=0",
+            "--deny=**/.env",
+            "root",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn only_addresses_of_this_machine_are_listened_on() {
+    let place = Place::new();
+    for address in [
+        "0.0.0.0:80",
+        "[::]:80",
+        "192.168.0.1:80",
+        "[::ffff:10.0.0.1]:80",
+    ] {
+        place.refused(&["--http", address], &[], &["--http", "this machine alone"]);
+    }
+    for address in ["localhost:80", "127.0.0.1", "80", ":80"] {
+        place.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
+    }
+    place.listens("127.0.0.1:0");
+}
+
+#[test]
+fn a_wrong_variable_is_named_and_none_is_passed_over() {
+    let place = Place::new();
+    place.refused(
+        &[],
+        &[("BAILIWICK_MAX_CALLS", "many")],
+        &["(environment)", "/max_calls"],
+    );
+    place.refused(
+        &[],
+        &[("BAILIWICK_REED_ONLY", "true")],
+        &["BAILIWICK_REED_ONLY", "no field"],
+    );
+    place.refused(&[], &[("BAILIWICK_ROOTS", "")], &["/roots/0/path", "empty"]);
+    place.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
+}
+
+#[test]
+fn a_wrong_configuration_file_is_named_with_the_reason() {
+    let place = Place::new();
+    let refused = |text: &str, expected: &[&str]| {
+        place.file("config.json", text);
+        place.refused(&["--config", "config.json"], &[], expected);
+    };
+    place.refused(
+        &["--config", "none.json"],
+        &[],
+        &["none.json", "cannot read"],
+    );
+    place.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
+    refused("{", &["config.json", "no JSON"]);
+    refused("[]", &["(file)", "must be an object"]);
+    refused(
+        r#"{"red_only":true}"#,
+        &["(file)", "/red_only", "no known key"],
+    );
+    refused(
+        r#"{"roots":[{"path":"root"}]}"#,
+        &["/roots/0/path", "relative"],
+    );
+    refused(&" ".repeat((1 << 20) + 1), &["config.json", "larger"]);
+    place.file("config.json", r#"{"read_only":true}"#);
+    place.accepted(&["--config", "config.json"], &[]);
+}
+
+#[test]
+fn a_root_that_cannot_be_served_is_named_with_the_reason() {
+    let place = Place::new();
+    place.file("plain", "");
+    place.file("root/config.json", "{}");
+    let refused = |roots: &[&str], field: &str, reason: &str| {
+        place.refused(roots, &[], &[field, reason]);
+    };
+    refused(&["root", "none"], "/roots/1/path", "No such file");
+    refused(&["plain"], "/roots/0/path", "Not a directory");
+    refused(&["/"], "/roots/0/path", "top of the file system");
+    refused(&["/proc"], "/roots/0/path", "kernel");
+    refused(&["root", "root"], "/roots/1/path", "other names");
+    refused(
+        &["root", "--config=root/config.json"],
+        "/roots/0/path",
+        "keep that elsewhere",
+    );
+    refused(
+        &["root", "--audit=root/audit"],
+        "/roots/0/path",
+        "audit log",
+    );
+    place.accepted(&["root", "--audit=audit"], &[]);
+}

@@ -1,0 +1,334 @@
+//! The table of keys in, the JSON Schemas of configuration and policy out.
+
+use serde_json::{Map, Value, json};
+
+use super::{Config, RootConfig};
+use crate::path::{MAX_PATH, VirtualPath};
+use crate::policy::{Authority, FIELDS, Field, FieldScope, MAX_GLOB, MAX_LIST, ValueKind, Words};
+
+/// The JSON Schema (2020-12) of what [`Config::parse`] reads, for whoever makes a form of it.
+///
+/// Beside type, bounds, default and example each key says where it may stand (`scope`), who may write it (`audience`)
+/// and how a policy restricts it (`x-restrict`).
+///
+/// ```
+/// let schema = bailiwick::config_schema();
+/// assert_eq!(schema["properties"]["read_max_bytes"]["x-restrict"], "min");
+/// ```
+#[must_use]
+pub fn config_schema() -> Value {
+    document(
+        "Configuration",
+        "What people open to workers, and the limits of all of them.",
+        FieldScope::Configuration,
+    )
+}
+
+/// The JSON Schema (2020-12) of what [`Policy::parse`](crate::Policy::parse) reads, such as `_meta.policy` of a call.
+///
+/// ```
+/// let schema = bailiwick::policy_schema();
+/// assert!(schema["properties"].get("grantable").is_none());
+/// ```
+#[must_use]
+pub fn policy_schema() -> Value {
+    document(
+        "Policy",
+        "What a worker or a call is kept to: it can only restrict what its issuer holds.",
+        FieldScope::Policy,
+    )
+}
+
+fn document(title: &str, about: &str, here: FieldScope) -> Value {
+    let mut schema = Map::new();
+    let head = [
+        (
+            "$schema",
+            json!("https://json-schema.org/draft/2020-12/schema"),
+        ),
+        ("title", json!(title)),
+        ("description", json!(about)),
+    ];
+    schema.extend(head.map(|(key, value)| (key.to_owned(), value)));
+    schema.extend(object(None, here));
+    Value::Object(schema)
+}
+
+/// An object of the keys of `parent`.
+fn object(parent: Option<&str>, here: FieldScope) -> Map<String, Value> {
+    let keys = || {
+        FIELDS
+            .iter()
+            .filter(|field| field.parent() == parent && field.stands_in(here))
+    };
+    let properties: Map<_, _> = keys()
+        .map(|field| (field.name().to_owned(), member(field, here)))
+        .collect();
+    let required: Vec<_> = keys()
+        .filter(|field| field.kind == ValueKind::Path)
+        .map(Field::name)
+        .collect();
+    let mut object = Map::from_iter([
+        ("type".to_owned(), json!("object")),
+        ("properties".to_owned(), properties.into()),
+        ("additionalProperties".to_owned(), json!(false)),
+    ]);
+    if !required.is_empty() {
+        object.insert("required".to_owned(), json!(required));
+    }
+    object
+}
+
+fn member(field: &Field, here: FieldScope) -> Value {
+    let mut schema = values(field, here);
+    schema.insert("description".to_owned(), json!(field.about));
+    if let Some(default) = default(field).filter(|_| here == FieldScope::Configuration) {
+        schema.insert("default".to_owned(), default);
+    }
+    // An example that were no JSON would be found by a test.
+    if let Ok(example) = serde_json::from_str::<Value>(field.example) {
+        schema.insert("examples".to_owned(), json!([example]));
+    }
+    schema.insert("scope".to_owned(), json!(field.scope));
+    schema.insert("audience".to_owned(), json!(field.audience));
+    schema.insert("x-restrict".to_owned(), json!(field.restrict));
+    Value::Object(schema)
+}
+
+/// What may stand behind the key.
+fn values(field: &Field, here: FieldScope) -> Map<String, Value> {
+    let schema = match field.kind {
+        ValueKind::Flag => json!({ "type": "boolean" }),
+        ValueKind::Count => json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }),
+        ValueKind::Text => json!({ "type": "string" }),
+        ValueKind::Path => json!({
+            "type": "string", "pattern": "^/", "maxLength": MAX_PATH,
+        }),
+        ValueKind::OneOf(words) => word(words),
+        ValueKind::ListOf(words) => json!({
+            "type": "array", "items": word(words), "uniqueItems": true,
+        }),
+        ValueKind::Names => json!({ "type": "array", "items": { "type": "string" } }),
+        ValueKind::Globs => json!({
+            "type": "array", "maxItems": MAX_LIST,
+            "items": { "type": "string", "minLength": 1, "maxLength": MAX_GLOB },
+        }),
+        ValueKind::Patterns => json!({
+            "type": "array", "items": { "type": "string", "pattern": pattern() },
+        }),
+        ValueKind::Object => Value::Object(object(Some(field.key), here)),
+        ValueKind::Objects => json!({
+            "type": "array", "items": object(Some(field.key), here),
+        }),
+    };
+    match schema {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    }
+}
+
+fn word(words: Words) -> Value {
+    json!({ "type": "string", "enum": words.all() })
+}
+
+/// How a scope pattern begins.
+fn pattern() -> String {
+    format!(r"^(\*|{})(:.+)?$", Words::Verbs.all().join("|"))
+}
+
+/// What a configuration means that does not have the key; none where that is no value of it.
+fn default(field: &Field) -> Option<Value> {
+    let silent = Authority::configured(&Config::new()).ok()?;
+    let (limits, flags) = (*silent.limits(), silent.flags());
+    let root = RootConfig::new(VirtualPath::top());
+    let count = |limit: u64| Some(json!(if limit == u64::MAX { 0 } else { limit }));
+    match field.key {
+        "roots/default" => Some(json!(root.default)),
+        "roots/access" => Some(json!(root.access)),
+        "roots/blocked" => Some(json!(root.blocked)),
+        "access" => Some(json!(silent.access())),
+        "allow_escape" => Some(json!(flags.allow_escape)),
+        "follow_symlinks" => Some(json!(flags.follow_symlinks)),
+        "network" => Some(json!(flags.network)),
+        "read_only" => Some(json!(flags.read_only)),
+        "require_preview" => Some(json!(flags.require_preview)),
+        "require_approval" => Some(json!(flags.require_approval)),
+        "strict" => Some(json!(Config::new().strict)),
+        "read_max_bytes" => count(limits.read_max_bytes),
+        "write_max_bytes" => count(limits.write_max_bytes),
+        "max_results" => count(limits.max_results),
+        "max_calls" => count(limits.max_calls),
+        "ttl_ms" => count(limits.ttl_ms),
+        "min_interval_ms" => count(limits.min_interval_ms),
+        "verbs" => Some(json!(Words::Verbs.all())),
+        "write_modes" => Some(json!(Words::WriteModes.all())),
+        "budget" => Some(json!({})),
+        // What is absent from these lists is not the same as an empty list.
+        "allow_scopes" | "ask_scopes" | "tools" => None,
+        _ => match field.kind {
+            ValueKind::Globs | ValueKind::Patterns | ValueKind::Objects => Some(json!([])),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    fn validator(schema: &Value) -> jsonschema::Validator {
+        assert!(jsonschema::meta::is_valid(schema));
+        jsonschema::draft202012::new(schema).unwrap()
+    }
+
+    /// A document in which `field` alone stands, with `value`.
+    fn alone(field: &Field, value: &Value) -> Value {
+        match field.parent() {
+            None => json!({ field.name(): value }),
+            Some("roots") if field.name() == "path" => json!({ "roots": [{ "path": value }] }),
+            Some("roots") => json!({ "roots": [{ "path": "/r", field.name(): value }] }),
+            Some(parent) => json!({ parent: { field.name(): value } }),
+        }
+    }
+
+    fn example(field: &Field) -> Value {
+        serde_json::from_str(field.example).unwrap()
+    }
+
+    /// One value that the kind takes, and some that it does not.
+    fn values_of(kind: ValueKind) -> (Value, Vec<Value>) {
+        let texts = json!(["a"]);
+        match kind {
+            ValueKind::Flag => (json!(true), vec![json!(1), json!("true"), texts]),
+            ValueKind::Count => (
+                json!(u64::MAX),
+                vec![json!(-1), json!(1.5), json!("1"), texts],
+            ),
+            ValueKind::Text => (json!("x"), vec![json!(1), texts]),
+            ValueKind::Path => (json!("/x"), vec![json!("x"), json!(""), texts]),
+            ValueKind::OneOf(words) => (json!(words.all()[0]), vec![json!("else"), texts]),
+            ValueKind::ListOf(words) => (json!(words.all()), vec![json!("else"), texts]),
+            ValueKind::Names => (texts, vec![json!("a"), json!([1])]),
+            ValueKind::Globs => (texts, vec![json!("a"), json!([1]), json!([""])]),
+            ValueKind::Patterns => (
+                json!(["*", "read", "read:*", "write:file:/x"]),
+                vec![json!("read"), json!(["fly"]), json!(["reader"]), texts],
+            ),
+            ValueKind::Object => (json!({}), vec![texts, json!({ "else": 1 })]),
+            ValueKind::Objects => (json!([]), vec![texts, json!([{}]), json!({})]),
+        }
+    }
+
+    #[track_caller]
+    fn agree(schema: &jsonschema::Validator, document: &Value, parses: bool, expected: bool) {
+        assert_eq!(
+            (schema.is_valid(document), parses),
+            (expected, expected),
+            "{document}"
+        );
+    }
+
+    #[test]
+    fn schema_and_parser_agree_on_every_key_and_kind() {
+        let (config, policy) = (validator(&config_schema()), validator(&policy_schema()));
+        for field in FIELDS {
+            let (good, bad) = values_of(field.kind);
+            let all = bad.into_iter().map(|value| (value, false));
+            for (value, right) in all.chain([(good, true), (example(field), true)]) {
+                let document = alone(field, &value);
+                let here = field.stands_in(FieldScope::Configuration) && right;
+                agree(&config, &document, Config::parse(&document).is_ok(), here);
+                let here = field.stands_in(FieldScope::Policy) && right;
+                agree(&policy, &document, Policy::parse(&document).is_ok(), here);
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_key_is_in_a_schema_or_understood() {
+        let (config, policy) = (validator(&config_schema()), validator(&policy_schema()));
+        for document in [
+            json!({ "root": [] }),
+            json!({ "roots": [{ "path": "/r", "host": "/x" }] }),
+            json!({ "budget": { "depth": 1 } }),
+        ] {
+            agree(&config, &document, Config::parse(&document).is_ok(), false);
+            agree(&policy, &document, Policy::parse(&document).is_ok(), false);
+        }
+    }
+
+    #[test]
+    fn each_key_says_what_it_is() {
+        let schema = config_schema();
+        for field in FIELDS {
+            let at = match field.parent() {
+                None => format!("/properties/{}", field.name()),
+                Some("roots") => format!("/properties/roots/items/properties/{}", field.name()),
+                Some(parent) => format!("/properties/{parent}/properties/{}", field.name()),
+            };
+            let member = schema.pointer(&at).unwrap();
+            assert_eq!(
+                [
+                    &member["scope"],
+                    &member["audience"],
+                    &member["x-restrict"],
+                    &member["description"]
+                ],
+                [
+                    &json!(field.scope),
+                    &json!(field.audience),
+                    &json!(field.restrict),
+                    &json!(field.about)
+                ],
+                "{at}"
+            );
+            assert_eq!(member["examples"], json!([example(field)]), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_default_that_is_written_out_changes_nothing() {
+        let silent = Authority::configured(&Config::new()).unwrap();
+        let mut all = Map::new();
+        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+            all.extend(default(field).map(|value| (field.key.to_owned(), value)));
+        }
+        let config = Config::parse(&Value::Object(all)).unwrap();
+        let written = Authority::configured(&config).unwrap();
+        assert_eq!(
+            (written.limits(), written.flags(), written.access()),
+            (silent.limits(), silent.flags(), silent.access())
+        );
+        for need in ["read:file:/x", "write:mcp:x", "execute:cli:x"] {
+            let need = need.parse().unwrap();
+            assert_eq!(written.explain(&need, &[]), silent.explain(&need, &[]));
+        }
+        assert_eq!(default(Field::find("max_calls").unwrap()), Some(json!(0)));
+        assert_eq!(
+            default(Field::find("read_max_bytes").unwrap()),
+            Some(json!(1 << 20))
+        );
+    }
+
+    #[test]
+    fn a_configuration_is_written_as_it_is_read_and_fits_its_schema() {
+        let mut document = Map::new();
+        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+            document.insert(field.key.to_owned(), example(field));
+        }
+        let full = json!([{
+            "path": "/r", "default": true, "access": "read", "blocked": false,
+            "allow": ["a"], "deny": ["b"], "immutable": ["c"],
+        }]);
+        document.insert("roots".to_owned(), full);
+        let document = Value::Object(document);
+        let config = Config::parse(&document).unwrap();
+        assert_eq!(config.to_json(), document);
+        for config in [config, Config::new()] {
+            let written = config.to_json();
+            assert!(validator(&config_schema()).is_valid(&written), "{written}");
+            assert_eq!(Config::parse(&written).unwrap(), config);
+        }
+    }
+}

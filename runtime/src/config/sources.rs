@@ -1,0 +1,444 @@
+//! What each source says in, one configuration and where each key of it comes from out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Config, text};
+use crate::path::VirtualPath;
+use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError, PolicyErrorKind};
+
+/// Where a part of a configuration comes from; a later one prevails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigSource {
+    /// A file that a person named.
+    File,
+    /// Variables of the environment.
+    Environment,
+    /// Flags and arguments of the command line.
+    Flags,
+    /// What a client sent when it connected.
+    Initialize,
+}
+
+impl ConfigSource {
+    /// The source as people and programs are told of it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Flags => "flags",
+            Self::Initialize => "initialize",
+        }
+    }
+}
+
+/// Why what a source says is no configuration.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct ConfigError {
+    origin: ConfigSource,
+    fault: PolicyError,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = self.fault.field();
+        let text = self.fault.to_string();
+        // The whole document has the empty pointer.
+        let told = if field.is_empty() {
+            text.trim_start()
+        } else {
+            &text
+        };
+        write!(f, "configuration ({}): {told}", self.origin.as_str())
+    }
+}
+
+impl ConfigError {
+    /// The source that is wrong.
+    #[must_use]
+    pub fn origin(&self) -> ConfigSource {
+        self.origin
+    }
+
+    /// In which way it is wrong.
+    #[must_use]
+    pub fn kind(&self) -> PolicyErrorKind {
+        self.fault.kind()
+    }
+
+    /// The JSON pointer of the member that is wrong; empty for the whole.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        self.fault.field()
+    }
+
+    /// The `data` of a JSON-RPC error; its `layer` is the source.
+    #[must_use]
+    pub fn data(&self) -> Value {
+        self.fault.data(self.origin.as_str())
+    }
+}
+
+/// What every source says. A key of a later source takes the place of the whole value of an earlier one.
+///
+/// ```
+/// use bailiwick::{ConfigSource, ConfigSources};
+/// let sources = ConfigSources::new()
+///     .with(ConfigSource::File, serde_json::json!({ "read_only": true, "max_calls": 5 }))?
+///     .with(ConfigSource::Initialize, serde_json::json!({ "max_calls": 9 }))?;
+/// let effective = sources.effective()?;
+/// assert_eq!(effective.config.to_json()["max_calls"], 9);
+/// assert_eq!(effective.origin("max_calls"), Some(ConfigSource::Initialize));
+/// assert_eq!(effective.origin("read_only"), Some(ConfigSource::File));
+/// assert_eq!(effective.origin("strict"), None);
+/// # Ok::<(), bailiwick::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigSources {
+    said: BTreeMap<ConfigSource, Map<String, Value>>,
+}
+
+/// A configuration and how it came about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effective {
+    /// The configuration.
+    pub config: Config,
+    origins: BTreeMap<String, ConfigSource>,
+    notes: Vec<String>,
+}
+
+impl Effective {
+    /// The source that prevailed for a key of the top; none if it has its default.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Option<ConfigSource> {
+        self.origins.get(key).copied()
+    }
+
+    /// What a person may have meant otherwise, for a log.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+impl ConfigSources {
+    /// Nothing is said.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes what `source` says, a JSON object; what it said before is forgotten.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the JSON pointer of the first member that cannot be read, even if a later source has that
+    /// key, too.
+    pub fn with(mut self, source: ConfigSource, said: Value) -> Result<Self, ConfigError> {
+        let blame = |fault| ConfigError {
+            origin: source,
+            fault,
+        };
+        checked(&said).map_err(blame)?;
+        if let Value::Object(mut members) = said {
+            members.retain(|_, value| !value.is_null());
+            self.said.insert(source, members);
+        }
+        Ok(self)
+    }
+
+    /// Takes what `source` says in texts, as flags and variables do, by key.
+    ///
+    /// A flag is `true`, `false`, `1` or `0`; a count is digits. A list is given by several texts, by one with commas or
+    /// line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or by a JSON list.
+    /// `budget` is a JSON object, or its members by keys of their own. `roots` are paths, one a text or a line, relative
+    /// ones beneath `base`; or a text is JSON, of one root or a list. The first path is the default root unless JSON says
+    /// which one is.
+    ///
+    /// # Errors
+    /// [`ConfigError`], as [`ConfigSources::with`].
+    pub fn with_texts(
+        self,
+        source: ConfigSource,
+        texts: &BTreeMap<&str, Vec<String>>,
+        base: Option<&VirtualPath>,
+    ) -> Result<Self, ConfigError> {
+        let mut said = Map::new();
+        // A key stands before those of its members.
+        for (key, texts) in texts {
+            match Field::find(key).filter(|field| field.is_settable()) {
+                Some(field) => put(&mut said, field, text::value(field.kind, texts, base)),
+                None => drop(said.insert((*key).to_owned(), json!(texts))),
+            }
+        }
+        self.with(source, Value::Object(said))
+    }
+
+    /// The configuration that all sources make together.
+    ///
+    /// # Errors
+    /// [`ConfigError`], blaming the source that prevailed for the key.
+    pub fn effective(&self) -> Result<Effective, ConfigError> {
+        let (mut all, mut origins) = (Map::new(), BTreeMap::new());
+        for (source, members) in &self.said {
+            for (key, value) in members {
+                all.insert(key.clone(), value.clone());
+                origins.insert(key.clone(), *source);
+            }
+        }
+        let notes = empty_lists(&all);
+        let config = checked(&Value::Object(all)).map_err(|fault| {
+            let key = fault.field().split('/').nth(1).unwrap_or_default();
+            let origin = origins.get(key).copied();
+            ConfigError {
+                origin: origin.unwrap_or(ConfigSource::Initialize),
+                fault,
+            }
+        })?;
+        Ok(Effective {
+            config,
+            origins,
+            notes,
+        })
+    }
+}
+
+fn put(said: &mut Map<String, Value>, field: &Field, value: Value) {
+    let object = match field.parent() {
+        None => Some(said),
+        Some(parent) => said
+            .entry(parent)
+            .or_insert_with(|| json!({}))
+            .as_object_mut(),
+    };
+    // A parent that is no object is refused when it is read.
+    if let Some(object) = object {
+        object.insert(field.name().to_owned(), value);
+    }
+}
+
+/// The lists of what is open in a root that were given and are empty.
+fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
+    let roots = said.get("roots").and_then(Value::as_array);
+    let allow = |root: &Value| {
+        root.get("allow")
+            .and_then(Value::as_array)
+            .map(Vec::is_empty)
+    };
+    let roots = roots.into_iter().flatten().enumerate();
+    roots
+        .filter(|(_, root)| allow(root) == Some(true))
+        .map(|(index, _)| {
+            format!("/roots/{index}/allow is empty, which means that all of the root is open")
+        })
+        .collect()
+}
+
+/// Reads a configuration and holds it to what is only found out when it is compiled.
+fn checked(value: &Value) -> Result<Config, PolicyError> {
+    let config = Config::parse(value)?;
+    Authority::configured(&config)?;
+    Ok(config)
+}
+
+impl Field {
+    /// Whether it is set by a flag or variable of its own; the members of a root are part of `roots`.
+    #[must_use]
+    pub fn is_settable(&self) -> bool {
+        self.stands_in(FieldScope::Configuration) && self.parent() != Some("roots")
+    }
+
+    /// The keys that are set by a flag or variable of their own.
+    pub fn settable() -> impl Iterator<Item = &'static Self> {
+        FIELDS.iter().filter(|field| field.is_settable())
+    }
+
+    /// The variable of the environment that sets it, such as `BAILIWICK_READ_MAX_BYTES`.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("BAILIWICK_{}", self.key.replace('/', "_").to_uppercase())
+    }
+
+    /// The flag of a command line that sets it, without dashes before it, such as `read-max-bytes`.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.key.replace(['/', '_'], "-")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ConfigSource::{Environment, File, Flags, Initialize};
+
+    const ALL: [ConfigSource; 4] = [File, Environment, Flags, Initialize];
+
+    fn example(field: &Field) -> Value {
+        serde_json::from_str(field.example).unwrap()
+    }
+
+    fn sources(said: &[(ConfigSource, Value)]) -> ConfigSources {
+        said.iter()
+            .fold(ConfigSources::new(), |sources, (source, said)| {
+                sources.with(*source, said.clone()).unwrap()
+            })
+    }
+
+    #[track_caller]
+    fn refused(source: ConfigSource, said: Value, field: &str) -> ConfigError {
+        let error = ConfigSources::new().with(source, said).unwrap_err();
+        assert_eq!((error.origin(), error.field()), (source, field));
+        error
+    }
+
+    #[test]
+    fn each_key_comes_from_the_last_source_that_has_it() {
+        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+            let value = example(field);
+            for (index, last) in ALL.iter().enumerate() {
+                let said: Vec<_> = ALL[..=index]
+                    .iter()
+                    .map(|source| (*source, json!({ field.key: value })))
+                    .collect();
+                let effective = sources(&said).effective().unwrap();
+                assert_eq!(effective.origin(field.key), Some(*last), "{}", field.key);
+                let alone = Config::parse(&json!({ field.key: value })).unwrap();
+                assert_eq!(effective.config, alone, "{}", field.key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_value_takes_the_place_of_the_whole_earlier_one() {
+        let effective = sources(&[
+            (Flags, json!({ "budget": { "calls": 1 }, "deny": ["b"] })),
+            (
+                File,
+                json!({
+                    "roots": [{ "path": "/a" }, { "path": "/b" }], "deny": ["a"],
+                    "budget": { "children": 1 }, "strict": true,
+                }),
+            ),
+            (
+                Initialize,
+                json!({ "roots": [{ "path": "/c" }], "strict": null }),
+            ),
+        ])
+        .effective()
+        .unwrap();
+        let expected = json!({
+            "roots": [{ "path": "/c" }], "deny": ["b"], "budget": { "calls": 1 }, "strict": true,
+        });
+        assert_eq!(effective.config, Config::parse(&expected).unwrap());
+        assert_eq!(effective.origin("strict"), Some(File));
+        assert_eq!(effective.origin("access"), None);
+    }
+
+    #[test]
+    fn what_a_source_says_is_refused_even_if_a_later_one_prevails() {
+        let good = ConfigSources::new().with(Initialize, json!({ "max_calls": 1 }));
+        let error = good
+            .unwrap()
+            .with(File, json!({ "max_calls": "1" }))
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "configuration (file): /max_calls must be a whole number, 0 or more"
+        );
+    }
+
+    #[test]
+    fn an_error_names_source_member_and_reason() {
+        let error = refused(
+            Initialize,
+            json!({ "roots": [{ "path": "/r", "deny": [1] }] }),
+            "/roots/0/deny/0",
+        );
+        assert_eq!(
+            error.data(),
+            json!({
+                "kind": "policy_invalid", "code": "POLICY_INVALID",
+                "field": "/roots/0/deny/0", "layer": "initialize",
+            })
+        );
+        refused(Flags, json!({ "a~/b": 1 }), "/a~0~1b");
+        let whole = refused(Initialize, json!([]), "");
+        assert_eq!(
+            whole.to_string(),
+            "configuration (initialize): must be an object"
+        );
+        let two = json!([{ "path": "/a", "default": true }, { "path": "/b", "default": true }]);
+        refused(File, json!({ "roots": two }), "/roots/1");
+        let globs = vec!["a"; crate::policy::MAX_LIST + 1];
+        refused(File, json!({ "deny": globs }), "/deny");
+    }
+
+    #[test]
+    fn texts_of_every_settable_key_mean_what_json_means() {
+        for field in Field::settable() {
+            let value = example(field);
+            let text = match &value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let texts = BTreeMap::from([(field.key, vec![text])]);
+            let read = ConfigSources::new()
+                .with_texts(Environment, &texts, None)
+                .unwrap();
+            let said = match field.parent() {
+                None => json!({ field.key: value }),
+                Some(parent) => json!({ parent: { field.name(): value } }),
+            };
+            assert_eq!(read, sources(&[(Environment, said)]), "{}", field.key);
+        }
+    }
+
+    #[test]
+    fn members_of_a_budget_join_it_and_unknown_keys_are_refused() {
+        let one = |text: &str| vec![text.to_owned()];
+        let texts = BTreeMap::from([
+            ("budget", one(r#"{"calls":1,"children":2}"#)),
+            ("budget/calls", one("7")),
+        ]);
+        let read = ConfigSources::new()
+            .with_texts(Flags, &texts, None)
+            .unwrap();
+        let said = json!({ "budget": { "calls": 7, "children": 2 } });
+        assert_eq!(read, sources(&[(Flags, said)]));
+        for key in ["root", "roots/path", "budget/depth"] {
+            let texts = BTreeMap::from([(key, one("/r"))]);
+            let error = ConfigSources::new()
+                .with_texts(Flags, &texts, None)
+                .unwrap_err();
+            assert_eq!(error.field(), format!("/{}", key.replace('/', "~1")));
+        }
+    }
+
+    #[test]
+    fn names_of_flags_and_variables_tell_keys_apart() {
+        let names: std::collections::BTreeSet<_> = Field::settable()
+            .flat_map(|field| [field.flag(), field.variable()])
+            .collect();
+        assert_eq!(names.len(), 2 * Field::settable().count());
+        let field = Field::find("budget/bytes_written").unwrap();
+        assert_eq!(field.flag(), "budget-bytes-written");
+        assert_eq!(field.variable(), "BAILIWICK_BUDGET_BYTES_WRITTEN");
+    }
+
+    #[test]
+    fn an_empty_list_of_what_is_open_is_noted() {
+        let notes = |roots: Value| {
+            let effective = sources(&[(File, json!({ "roots": roots }))]).effective();
+            effective.unwrap().notes().len()
+        };
+        assert_eq!(notes(json!([{ "path": "/a", "allow": [] }])), 1);
+        assert_eq!(
+            notes(json!([{ "path": "/a", "allow": ["**"] }, { "path": "/b" }])),
+            0
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! A call that must ask in; what it asks, what it may look at meanwhile, and the call anew once it is granted, out.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::way::Way;
+use super::{Granted, Parsed, Step, Waiting};
+use crate::capability::ReadPermit;
+use crate::error::{CallError, Code};
+use crate::policy::Verdict;
+use crate::scope::{Scope, ScopePattern, Verb};
+use crate::tool::{Job, WriteJob};
+
+impl Step<Waiting> {
+    /// The arguments as people see them: canonical JSON, or what arguments that are none were understood as.
+    pub(crate) fn arguments(&self) -> Value {
+        self.way.arguments(&self.facts.arguments)
+    }
+
+    /// Exactly the needs that a person must allow, sorted.
+    pub(crate) fn asks(&self) -> &[Scope] {
+        &self.state.asks
+    }
+
+    /// Whether live grants were not yet looked through for one of the needs; from now on they were. A grant may
+    /// cover a need and still not satisfy it, as that of a folder does for a protected name in it.
+    pub(crate) fn untried(&mut self) -> bool {
+        let tried = &mut self.way.tried;
+        let fresh: Vec<_> = self
+            .state
+            .asks
+            .iter()
+            .filter(|need| !tried.contains(need))
+            .cloned()
+            .collect();
+        tried.extend_from_slice(&fresh);
+        !fresh.is_empty()
+    }
+
+    /// What was granted to this call before it was made, as far as it covers what is asked; and the rest of it.
+    pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
+        let offered = &self.way.offered;
+        let used =
+            |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.covers(need));
+        let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.covers(need));
+        let rest = self.state.asks.iter().filter(|need| !covered(need));
+        (
+            offered.iter().filter(used).cloned().collect(),
+            rest.cloned().collect(),
+        )
+    }
+
+    /// The refusal for when nobody can be asked.
+    pub(crate) fn unasked(&self) -> CallError {
+        let needs: Vec<String> = self.state.asks.iter().map(ToString::to_string).collect();
+        let message = format!("a person must allow {}", needs.join(", "));
+        CallError::new(Code::ScopeRequired, message).requesting(self.state.asks.clone())
+    }
+
+    /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
+    pub(crate) fn look(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
+        let Job::Write(job) = &self.way.job else {
+            return None;
+        };
+        let Way {
+            needs,
+            authority,
+            granted,
+            ..
+        } = &*self.way;
+        let readable =
+            |need: &Scope| authority.judge(&need.with_verb(Verb::Read), granted) == Verdict::Allow;
+        if !needs.iter().all(readable) {
+            return None;
+        }
+        // Planning changes nothing, so it may suppose the answer to the writes it is about to ask for.
+        let supposed = needs
+            .iter()
+            .filter(|need| need.verb() == Verb::Write)
+            .map(ScopePattern::of);
+        let supposed = granted.iter().cloned().chain(supposed).collect();
+        Some((Arc::clone(job), ReadPermit::mint(self.terms(supposed))))
+    }
+
+    /// Takes up what a person granted, or granted before; the call is judged anew.
+    pub(crate) fn granted(mut self, granted: Granted) -> Step<Parsed> {
+        let Granted { redeemed, outside } = granted;
+        self.way.granted.extend(redeemed.patterns);
+        self.way.grant_gates.extend(redeemed.gates);
+        self.way.outside.extend(outside);
+        Step {
+            facts: self.facts,
+            way: self.way,
+            state: Parsed,
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The keys of configuration and policy, one entry a key.
+
+use super::{Audience, Field, FieldScope, Restrict, ValueKind, Words};
+
+const fn any(
+    key: &'static str,
+    kind: ValueKind,
+    restrict: Restrict,
+    about: &'static str,
+    example: &'static str,
+) -> Field {
+    Field {
+        key,
+        kind,
+        scope: FieldScope::Any,
+        audience: Audience::Any,
+        restrict,
+        about,
+        example,
+    }
+}
+
+const fn configuration(field: Field) -> Field {
+    Field {
+        scope: FieldScope::Configuration,
+        ..field
+    }
+}
+
+const fn human(field: Field) -> Field {
+    Field {
+        audience: Audience::Human,
+        ..field
+    }
+}
+
+/// Every key, in the order in which people read them.
+pub const FIELDS: &[Field] = &[
+    any(
+        "roots",
+        ValueKind::Objects,
+        Restrict::Roots,
+        "The directories that may be used",
+        r#"[{"path": "/home/me/repo"}]"#,
+    ),
+    any(
+        "roots/path",
+        ValueKind::Path,
+        Restrict::Roots,
+        "The absolute path of the directory; in a policy, of a subtree",
+        r#""/home/me/repo""#,
+    ),
+    configuration(any(
+        "roots/default",
+        ValueKind::Flag,
+        Restrict::Identity,
+        "Relative paths begin here; without one they begin in the only root",
+        "true",
+    )),
+    configuration(any(
+        "roots/access",
+        ValueKind::OneOf(Words::Access),
+        Restrict::Min,
+        "`read` to look only, else files may be changed",
+        r#""read""#,
+    )),
+    any(
+        "roots/blocked",
+        ValueKind::Flag,
+        Restrict::Or,
+        "The subtree is closed",
+        "true",
+    ),
+    any(
+        "roots/allow",
+        ValueKind::Globs,
+        Restrict::Intersection,
+        "Globs of what is open in it; all of it if absent",
+        r#"["src/**"]"#,
+    ),
+    any(
+        "roots/deny",
+        ValueKind::Globs,
+        Restrict::Union,
+        "Globs of what nobody may touch in it",
+        r#"["**/.env"]"#,
+    ),
+    any(
+        "roots/immutable",
+        ValueKind::Globs,
+        Restrict::Union,
+        "Globs of what nobody may change in it",
+        r#"["*.lock"]"#,
+    ),
+    any(
+        "deny",
+        ValueKind::Globs,
+        Restrict::Union,
+        "Globs of what nobody may touch in any root",
+        r#"["**/.env", "**/*.{key,pem}"]"#,
+    ),
+    any(
+        "immutable",
+        ValueKind::Globs,
+        Restrict::Union,
+        "Globs of what nobody may change in any root",
+        r#"["**/*.lock"]"#,
+    ),
+    any(
+        "allow_scopes",
+        ValueKind::Patterns,
+        Restrict::Intersection,
+        "Scopes that are allowed; what no scope list names is then denied",
+        r#"["read:file", "write:file:/home/me/repo/src"]"#,
+    ),
+    any(
+        "ask_scopes",
+        ValueKind::Patterns,
+        Restrict::Intersection,
+        "Scopes that a person is asked about",
+        r#"["write:file"]"#,
+    ),
+    any(
+        "deny_scopes",
+        ValueKind::Patterns,
+        Restrict::Union,
+        "Scopes that are denied",
+        r#"["execute"]"#,
+    ),
+    any(
+        "delegate_only",
+        ValueKind::Patterns,
+        Restrict::Intersection,
+        "Scopes that may be handed to children and not used",
+        r#"["write:file:/home/me/repo"]"#,
+    ),
+    any(
+        "otherwise",
+        ValueKind::OneOf(Words::Verdicts),
+        Restrict::Max,
+        "The verdict on what no scope list names; if absent `deny` where there is a list that allows or asks, else `allow`",
+        r#""ask""#,
+    ),
+    any(
+        "tools",
+        ValueKind::Names,
+        Restrict::Intersection,
+        "The tools that may be called; all if absent",
+        r#"["grep", "read_file"]"#,
+    ),
+    any(
+        "verbs",
+        ValueKind::ListOf(Words::Verbs),
+        Restrict::Intersection,
+        "The verbs that may be used",
+        r#"["read"]"#,
+    ),
+    any(
+        "write_modes",
+        ValueKind::ListOf(Words::WriteModes),
+        Restrict::Intersection,
+        "The ways in which files may be written",
+        r#"["create", "append"]"#,
+    ),
+    any(
+        "access",
+        ValueKind::OneOf(Words::Access),
+        Restrict::Min,
+        "How far a worker may go: `read`, `interact` or `full`",
+        r#""interact""#,
+    ),
+    any(
+        "allow_escape",
+        ValueKind::Flag,
+        Restrict::And,
+        "What lies outside every root may be asked for, as far as it is grantable",
+        "true",
+    ),
+    any(
+        "follow_symlinks",
+        ValueKind::Flag,
+        Restrict::And,
+        "Links are followed",
+        "false",
+    ),
+    any(
+        "network",
+        ValueKind::Flag,
+        Restrict::And,
+        "The network may be used",
+        "true",
+    ),
+    any(
+        "read_only",
+        ValueKind::Flag,
+        Restrict::Or,
+        "Nothing may be changed",
+        "true",
+    ),
+    any(
+        "require_preview",
+        ValueKind::Flag,
+        Restrict::Or,
+        "A change must have been previewed",
+        "true",
+    ),
+    human(any(
+        "require_approval",
+        ValueKind::Flag,
+        Restrict::Or,
+        "Every change needs a person",
+        "true",
+    )),
+    any(
+        "read_max_bytes",
+        ValueKind::Count,
+        Restrict::Min,
+        "The largest file or piece of a file returned; 0 is without limit",
+        "65536",
+    ),
+    any(
+        "write_max_bytes",
+        ValueKind::Count,
+        Restrict::Min,
+        "The largest file written; 0 is without limit",
+        "1048576",
+    ),
+    any(
+        "max_results",
+        ValueKind::Count,
+        Restrict::Min,
+        "The most entries in one answer; 0 is without limit",
+        "100",
+    ),
+    any(
+        "max_calls",
+        ValueKind::Count,
+        Restrict::Min,
+        "The most calls of a worker; 0 is without limit",
+        "500",
+    ),
+    any(
+        "ttl_ms",
+        ValueKind::Count,
+        Restrict::Min,
+        "How long a worker may live; 0 is without limit",
+        "600000",
+    ),
+    any(
+        "min_interval_ms",
+        ValueKind::Count,
+        Restrict::Max,
+        "The least time between two calls",
+        "50",
+    ),
+    any(
+        "budget",
+        ValueKind::Object,
+        Restrict::Min,
+        "What a worker and all beneath it may spend; a figure that is absent is without limit",
+        r#"{"calls": 1000, "files_touched": 50}"#,
+    ),
+    any(
+        "budget/calls",
+        ValueKind::Count,
+        Restrict::Min,
+        "Tool calls",
+        "1000",
+    ),
+    any(
+        "budget/bytes_written",
+        ValueKind::Count,
+        Restrict::Min,
+        "Bytes written",
+        "10485760",
+    ),
+    any(
+        "budget/files_touched",
+        ValueKind::Count,
+        Restrict::Min,
+        "Files and directories changed",
+        "50",
+    ),
+    any(
+        "budget/children",
+        ValueKind::Count,
+        Restrict::Min,
+        "Child workers, at any depth",
+        "4",
+    ),
+    configuration(any(
+        "grantable",
+        ValueKind::Patterns,
+        Restrict::Identity,
+        "Scopes that a person may grant beyond the roots",
+        r#"["read:file:/home/me/other"]"#,
+    )),
+    configuration(any(
+        "allow",
+        ValueKind::Patterns,
+        Restrict::Identity,
+        "Scopes other than of files that are allowed",
+        r#"["read:mcp:notes"]"#,
+    )),
+    configuration(any(
+        "protect",
+        ValueKind::Globs,
+        Restrict::Union,
+        "Globs of files that only a grant naming them lets change",
+        r#"["**/deploy.toml"]"#,
+    )),
+    configuration(any(
+        "strict",
+        ValueKind::Flag,
+        Restrict::Identity,
+        "Refuse policies whose allow globs name more than their issuer's",
+        "true",
+    )),
+    configuration(any(
+        "otel_endpoint",
+        ValueKind::Text,
+        Restrict::Identity,
+        "Where traces are sent",
+        r#""http://127.0.0.1:4318""#,
+    )),
+];
