@@ -6,7 +6,7 @@ use std::time::Duration;
 use bailiwick::{About, Gateway, Http, HttpError, Token, Trust};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::support::{Client, World};
@@ -15,8 +15,8 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
 
 /// A gateway on a free loopback port; it closes when this goes.
-struct Served {
-    address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     _stop: DropGuard,
 }
 
@@ -45,7 +45,7 @@ impl Reply {
 }
 
 impl Served {
-    async fn of(gateway: &Gateway, http: Http) -> Self {
+    pub(crate) async fn of(gateway: &Gateway, http: Http) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (gateway, stop) = (gateway.clone(), CancellationToken::new());
@@ -417,25 +417,29 @@ async fn an_endpoint_serves_its_worker_until_that_is_revoked() {
         address,
         _stop: CancellationToken::new().drop_guard(),
     };
-    let token = endpoint.token().reveal();
+    let token = endpoint.token().reveal().to_owned();
     let read = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
     let bare = stateless(&server, None, "tools/call", read.clone()).await;
     assert_eq!(bare.status, 401, "{bare:?}");
-    let reply = stateless(&server, Some(token), "tools/call", read).await;
+    let reply = stateless(&server, Some(&token), "tools/call", read).await;
     let text = &reply.message()["result"]["content"][0]["text"];
     assert_eq!(text, "one\ntwo\nthree\n", "{reply:?}");
+    UnixStream::connect(endpoint.socket()).await.unwrap();
     worker.revoke().await;
     let closed = async {
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
         }
-        while endpoint.socket().exists() {
+        while UnixStream::connect(endpoint.socket()).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), closed)
         .await
         .expect("an endpoint closes with its worker");
+    let socket = endpoint.socket().to_owned();
+    drop(endpoint);
+    assert!(!socket.exists());
 }
 
 #[tokio::test]

@@ -8,9 +8,11 @@
 
 mod asking;
 mod calls;
+mod clients;
 mod conformance;
 mod eras;
 mod http;
 mod lists;
 mod node;
+mod python;
 mod support;
