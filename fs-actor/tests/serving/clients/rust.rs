@@ -6,10 +6,9 @@ use bailiwick::{Gateway, Http, Trust};
 use rmcp::model::{
     CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
 };
-use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{ClientServiceExt, Peer};
 use serde_json::{Value, json};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
@@ -26,8 +25,8 @@ fn modern() -> ClientLifecycleMode {
 }
 
 /// Lists, calls every tool and reads.
-async fn exercise(peer: &Peer<RoleClient>, root: &str) {
-    let tools = peer.list_all_tools().await.unwrap();
+async fn exercise(client: &Running, root: &str) {
+    let tools = client.list_all_tools().await.unwrap();
     let mut names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
     names.sort_unstable();
     assert_eq!(names, TOOLS);
@@ -41,13 +40,13 @@ async fn exercise(peer: &Peer<RoleClient>, root: &str) {
             let meta = json!({"preview": true});
             params.meta = Some(serde_json::from_value(meta).unwrap());
         }
-        let result = peer.call_tool(params).await.unwrap();
+        let result = client.call_tool(params).await.unwrap();
         assert_eq!(result.is_error.unwrap_or(false), call["fails"], "{call}");
         assert!(result.structured_content.is_some(), "{call}");
     }
     let uri = format!("file://{root}/a.txt");
     let read = ReadResourceRequestParams::new(uri);
-    let read = json!(peer.read_resource(read).await.unwrap());
+    let read = json!(client.read_resource(read).await.unwrap());
     assert_eq!(read["contents"][0]["text"], "one\ntwo\nthree\n", "{read}");
 }
 
@@ -81,7 +80,7 @@ async fn over_stdio(world: &World, mode: ClientLifecycleMode) -> (Child, Running
 async fn exercised_over_stdio(mode: ClientLifecycleMode) {
     let world = World::new();
     let (mut child, client) = over_stdio(&world, mode).await;
-    exercise(client.peer(), world.host("r").to_str().unwrap()).await;
+    exercise(&client, world.host("r").to_str().unwrap()).await;
     client.cancel().await.unwrap();
     assert!(child.wait().unwrap().success());
 }
@@ -94,7 +93,7 @@ async fn exercised_over_http(mode: ClientLifecycleMode) {
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = ClientConfig::default();
     let client = client.serve_with_lifecycle(transport, mode).await.unwrap();
-    exercise(client.peer(), "/r").await;
+    exercise(&client, "/r").await;
     client.cancel().await.unwrap();
 }
 
@@ -104,7 +103,7 @@ async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
         let world = World::new();
         let gateway = world.gateway(Trust::Agent).build();
         let client = over_pipes(&gateway, mode).await;
-        exercise(client.peer(), "/r").await;
+        exercise(&client, "/r").await;
     }
 }
 
