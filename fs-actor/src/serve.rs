@@ -75,12 +75,8 @@ impl Server {
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
-        Ok(Served {
-            runtime: Some(runtime),
-            worker,
-            grants: (self.options.trust == Trust::Host).then(|| Arc::new(grants)),
-            own: false,
-        })
+        let grants = (self.options.trust == Trust::Host).then_some(grants);
+        Ok(Served::new(runtime, worker, grants))
     }
 }
 

@@ -14,14 +14,17 @@ mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod lines;
+mod log;
 mod meta;
 mod pages;
 mod prompts;
 mod rate;
 mod resources;
+mod tasks;
 #[cfg(feature = "http")]
 mod token;
 mod uri;
+mod watch;
 
 use std::sync::Arc;
 
@@ -111,6 +114,7 @@ struct Desk {
     rate: Rate,
     files: Option<FileTools>,
     asking: Asking,
+    tasks: tasks::Tasks,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     max_line: usize,
@@ -196,6 +200,7 @@ impl GatewayBuilder {
                 rate: Rate::default(),
                 files: None,
                 asking: Asking::Replay,
+                tasks: tasks::Tasks::default(),
                 schema: None,
                 max_line: lines::MAX_LINE,
             },

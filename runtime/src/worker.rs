@@ -300,6 +300,15 @@ impl Worker {
 
 #[cfg(feature = "mcp")]
 impl Worker {
+    /// The directory of the root that holds `path`, and the path beneath it.
+    pub(crate) fn root_of<'p>(
+        &self,
+        path: &'p VirtualPath,
+    ) -> Option<(&cap_std::fs::Dir, &'p str)> {
+        let (root, rest) = self.shared.holder.roots.find(path)?;
+        Some((root.dir(), rest))
+    }
+
     /// Whether a tool of that name changes something.
     pub(crate) fn mutates(&self, tool: &str) -> bool {
         let entry = self.shared.core.tools.get(tool);

@@ -254,3 +254,58 @@ async fn a_burst_beyond_the_rate_is_told_when_to_come_again() {
             > 0
     );
 }
+
+#[tokio::test]
+async fn a_client_hears_of_calls_as_heavy_as_it_asked_for() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let read = |path: &str| json!({"name": "read_file", "arguments": {"path": path}});
+    let none = client
+        .ask("logging/setLevel", json!({"level": "nonsense"}))
+        .await;
+    assert_eq!(none["error"]["code"], -32602, "{none}");
+    client
+        .ask("logging/setLevel", json!({"level": "warning"}))
+        .await;
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": 90, "method": "tools/call", "params": read("a.txt")}))
+        .await;
+    assert_eq!(
+        client.next().await["id"],
+        90,
+        "a call that went well is no warning"
+    );
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": 91, "method": "tools/call", "params": read("none")}))
+        .await;
+    let told = client.next().await;
+    assert_eq!(told["method"], "notifications/message", "{told}");
+    assert_eq!(told["params"]["level"], "warning");
+    assert_eq!(told["params"]["data"]["code"], "NOT_FOUND");
+    assert_eq!(client.next().await["id"], 91);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_gets_no_answer_and_the_next_one_does() {
+    let world = World::new();
+    let mut client = Client::of(&world.gateway(Trust::Host).ask_client().unwrap().build());
+    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+    let path = world.host("outside/new");
+    let write = json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}});
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": write}))
+        .await;
+    assert_eq!(
+        client.next().await["method"],
+        "elicitation/create",
+        "the call is under way"
+    );
+    client
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}}))
+        .await;
+    let done = client
+        .call("read_file", json!({"path": "a.txt"}), json!({}))
+        .await;
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    assert!(!path.exists());
+}

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bailiwick::{
     About, FileTools, Gateway, GatewayBuilder, GrantAuthority, OpenError, Opener, Policy, Runtime,
@@ -25,12 +24,7 @@ impl Opener for Root {
         Box::pin(async move {
             let policy = Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
             let (runtime, worker, grants) = self.worker(policy).await?;
-            Ok(Served {
-                runtime: Some(runtime),
-                worker,
-                grants: Some(Arc::new(grants)),
-                own: false,
-            })
+            Ok(Served::new(runtime, worker, Some(grants)))
         })
     }
 }

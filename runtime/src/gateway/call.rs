@@ -12,13 +12,14 @@ use super::ask::{self, Subject};
 use super::convert;
 use super::door::Served;
 use super::meta::Extras;
+use super::tasks::Underway;
 use super::{Asking, Gateway};
 use crate::call::{Call, CallMeta};
 use crate::error::{CallError, Code};
 use crate::scope::ScopePattern;
 
 /// One call on its way through the gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Errand {
     served: Arc<Served>,
     tool: String,
@@ -53,16 +54,17 @@ impl Gateway {
                 None => return convert::failure(&refused()).map(Into::into),
             }
         }
-        tokio::select! {
+        let answer = tokio::select! {
             biased;
-            response = self.carried_out(&mut errand, &context) => response,
+            answer = self.carried_out(&mut errand, &context) => answer,
             // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
-            () = context.ct.cancelled() => Err(ErrorData::new(
-                ErrorCode::INTERNAL_ERROR,
-                "the call was cancelled",
-                None,
-            )),
-        }
+            () = context.ct.cancelled() => {
+                let reason = "the call was cancelled";
+                return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None));
+            }
+        };
+        self.log(&context, &errand.tool, &answer).await;
+        answer
     }
 
     /// Makes the call, and once more if the person behind the client allows what it lacks.
@@ -71,13 +73,23 @@ impl Gateway {
         errand: &mut Errand,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if may_be_task(errand, context) {
+            let owner = errand.served.worker().id();
+            let errand = errand.clone();
+            let call = async move {
+                let result = errand.run().await;
+                result.or_else(|error| convert::failure(&error))
+            };
+            let underway = Underway(tokio::spawn(call));
+            return self.desk.tasks.answer(owner, underway).await;
+        }
         let error = match errand.run().await {
             Ok(result) => return Ok(result.into()),
             Err(error) => error,
         };
         let asks = error.code() == Code::ScopeRequired
             && errand.extras.granted.is_empty()
-            && errand.served.grants.is_some()
+            && errand.served.grants().is_some()
             && can_elicit(context);
         let Asking::Client(codec) = &self.desk.asking else {
             return convert::failure(&error).map(Into::into);
@@ -126,7 +138,7 @@ impl Gateway {
 impl Errand {
     fn subject(&self) -> Subject<'_> {
         Subject {
-            worker: self.served.worker.id(),
+            worker: self.served.worker().id(),
             tool: &self.tool,
             arguments: &self.arguments,
         }
@@ -147,7 +159,7 @@ impl Errand {
             preview_token: token,
             deadline: None,
         });
-        let worker = &self.served.worker;
+        let worker = self.served.worker();
         if ignored_grants {
             worker.note_ignored_grants(&call);
         }
@@ -161,12 +173,18 @@ impl Errand {
                 Some(grants) => grants.preview(worker, call, granted).await?,
                 None => worker.submit_preview(call).await?,
             };
+            if !preview.artifacts.is_empty() {
+                self.served.made_artifacts();
+            }
             return convert::preview(&preview, self.links);
         }
         let outcome = match grants {
             Some(grants) => grants.submit(worker, call, granted).await?,
             None => worker.submit(call).await?,
         };
+        if !outcome.artifacts.is_empty() {
+            self.served.made_artifacts();
+        }
         convert::outcome(&outcome, self.links)
     }
 }
@@ -181,10 +199,19 @@ fn shows_links(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
-fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+pub(super) /// Whether the request is of a revision without handshakes.
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
+/// Whether a call may go on as a task if it takes long: the client must know tasks, and the call change nothing.
+fn may_be_task(errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
+    let capabilities = context.client_capabilities();
+    is_stateless(context)
+        && capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
+        && !errand.served.worker().mutates(&errand.tool)
 }
 
 fn can_elicit(context: &RequestContext<RoleServer>) -> bool {

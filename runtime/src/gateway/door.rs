@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
+use super::log::Level;
 use super::rate::{Bucket, Rate};
+use super::watch::Watches;
 use super::{Desk, Gateway, Trust};
 use crate::audit::AuditFileError;
 use crate::call::Origin;
@@ -39,16 +41,26 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Served {
     /// Ends its workers when it goes.
-    pub runtime: Option<Runtime>,
-    /// Carries out the calls.
-    pub worker: Worker,
-    /// Carries out calls that a trusted client says people allowed.
-    pub grants: Option<Arc<GrantAuthority>>,
+    runtime: Option<Runtime>,
+    worker: Worker,
+    grants: Option<Arc<GrantAuthority>>,
     /// The worker is this connection's alone and ends with it.
-    pub own: bool,
+    own: bool,
+    /// Told whenever the worker has made an artifact.
+    artifacts: watch::Sender<()>,
 }
 
 impl Served {
+    /// Serves `worker` of `runtime`; `grants` carries out calls that a trusted client says people allowed.
+    #[must_use]
+    pub fn new(runtime: Runtime, worker: Worker, grants: Option<GrantAuthority>) -> Self {
+        Self {
+            runtime: Some(runtime),
+            grants: grants.map(Arc::new),
+            ..Self::of(&worker)
+        }
+    }
+
     /// A worker that somebody else owns.
     fn of(worker: &Worker) -> Self {
         Self {
@@ -56,6 +68,35 @@ impl Served {
             worker: worker.clone(),
             grants: None,
             own: false,
+            artifacts: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    pub(super) fn grants(&self) -> Option<&GrantAuthority> {
+        self.grants.as_deref()
+    }
+
+    /// Tells those who listen that there are new artifacts.
+    pub(super) fn made_artifacts(&self) {
+        self.artifacts.send_replace(());
+    }
+
+    pub(super) fn artifacts(&self) -> watch::Receiver<()> {
+        self.artifacts.subscribe()
+    }
+
+    /// Another worker under the same runtime, for one connection alone.
+    fn another(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
+        Self {
+            runtime: self.runtime.clone(),
+            worker,
+            grants,
+            own: true,
+            artifacts: watch::Sender::default(),
         }
     }
 }
@@ -114,6 +155,8 @@ impl fmt::Debug for Door {
 pub(super) struct Session {
     served: OnceLock<Arc<Served>>,
     pub(super) bucket: Arc<Bucket>,
+    pub(super) watches: Watches,
+    pub(super) level: Level,
 }
 
 impl Session {
@@ -121,6 +164,8 @@ impl Session {
         Self {
             served: OnceLock::new(),
             bucket: Arc::new(Bucket::new(rate)),
+            watches: Watches::default(),
+            level: Level::default(),
         }
     }
 
@@ -130,6 +175,8 @@ impl Session {
         Self {
             served: OnceLock::new(),
             bucket: Arc::clone(&self.bucket),
+            watches: Watches::default(),
+            level: Level::default(),
         }
     }
 }
@@ -197,31 +244,18 @@ impl Gateway {
 
 /// A worker beneath the one that is shared.
 async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, OpenError> {
-    Ok(Served {
-        runtime: shared.runtime.clone(),
-        worker: shared.worker.spawn(spec.written_by(Origin::Model)).await?,
-        grants: None,
-        own: true,
-    })
+    let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
+    Ok(shared.another(worker, None))
 }
 
 /// A worker for one connection, under the configuration that is shared.
 async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
-    let Some(runtime) = &shared.runtime else {
-        return Ok(Served {
-            runtime: None,
-            worker: shared.worker.clone(),
-            grants: shared.grants.clone(),
-            own: false,
-        });
-    };
     let spec = WorkerSpec::new(visible(client)).policy(Policy::new());
-    Ok(Served {
-        runtime: Some(runtime.clone()),
-        worker: runtime.spawn(spec).await?,
-        grants: shared.grants.clone(),
-        own: true,
-    })
+    let worker = match &shared.runtime {
+        Some(runtime) => runtime.spawn(spec).await?,
+        None => shared.worker.spawn(spec).await?,
+    };
+    Ok(shared.another(worker, shared.grants.clone()))
 }
 
 /// A name for a worker out of what a client calls itself.

@@ -1,20 +1,26 @@
 //! MCP's requests in, each handed to the part of the gateway that answers it.
+#![expect(
+    deprecated,
+    reason = "MCP deprecates logging, and clients of every revision may still ask for it"
+)]
 
 use std::collections::BTreeMap;
 use std::error::Error;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value, json};
 
+use super::call::is_stateless;
 use super::door::OpenError;
 use super::meta::{Extras, PREFIX};
 use super::{Gateway, convert, pages, prompts};
@@ -40,6 +46,15 @@ const METHODS: &[&str] = &[
     "tasks/get",
     "tasks/update",
     "tasks/cancel",
+];
+
+/// Those of them that the stateless revisions do without.
+const HANDSHAKE_ONLY: &[&str] = &[
+    "initialize",
+    "ping",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
 ];
 
 impl ServerHandler for Gateway {
@@ -89,7 +104,8 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
-        let worker = &self.served().await.map_err(not_open)?.worker;
+        let served = self.served().await.map_err(not_open)?;
+        let worker = served.worker();
         let tools = match extras.policy {
             None => worker.tools(),
             Some(policy) => worker
@@ -107,7 +123,7 @@ impl ServerHandler for Gateway {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let served = self.served_now()?;
-        let tools = served.worker.tools();
+        let tools = served.worker().tools();
         tools
             .iter()
             .find(|tool| tool.spec.name == name)
@@ -147,6 +163,78 @@ impl ServerHandler for Gateway {
         self.resource(&request.uri, extras).await.map(Into::into)
     }
 
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscribed(&request.uri, context.peer).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.unsubscribed(&request.uri);
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.tell_of_artifacts(context.peer).await;
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(self.listenable(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.told(context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let asker = self.served().await.map_err(not_open)?.worker().id();
+        let task = self.desk.tasks.get(&request.task_id, asker)?;
+        Ok(GetTaskResult::new(task))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asker = self.served().await.map_err(not_open)?.worker().id();
+        self.desk.tasks.update(&request.task_id, asker)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asker = self.served().await.map_err(not_open)?.worker().id();
+        self.desk.tasks.cancel(&request.task_id, asker)
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if is_stateless(&context) {
+            return Err(no_method("logging/setLevel"));
+        }
+        self.session.level.set(request.level);
+        Ok(())
+    }
+
     async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
@@ -179,16 +267,21 @@ impl ServerHandler for Gateway {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = request.method;
-        if METHODS.contains(&method.as_str()) {
-            let reason = format!("the parameters do not fit `{method}`");
-            return Err(ErrorData::invalid_params(reason, None));
+        let method = request.method.as_str();
+        let gone = is_stateless(&context) && HANDSHAKE_ONLY.contains(&method);
+        if gone || !METHODS.contains(&method) {
+            return Err(no_method(method));
         }
-        let reason = format!("there is no method `{}`", crate::escape(&method));
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None))
+        let reason = format!("the parameters do not fit `{method}`");
+        Err(ErrorData::invalid_params(reason, None))
     }
+}
+
+fn no_method(method: &str) -> ErrorData {
+    let reason = format!("there is no method `{}`", crate::escape(method));
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
 }
 
 impl Gateway {
@@ -216,9 +309,13 @@ impl Gateway {
             .enable_experimental_with(experimental)
             .enable_extensions_with(extensions.collect())
             .enable_completions()
+            .enable_logging()
             .enable_prompts()
             .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
             .enable_tools()
+            .enable_tasks()
             .build()
     }
 }

@@ -35,7 +35,8 @@ impl Gateway {
         &self,
         request: Option<PaginatedRequestParams>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let worker = &self.served().await.map_err(not_open)?.worker;
+        let served = self.served().await.map_err(not_open)?;
+        let worker = served.worker();
         let mut resources: Vec<Resource> = Vec::new();
         if self.desk.files.is_some() {
             resources.extend(worker.mounts().iter().map(|mount| {
@@ -80,7 +81,8 @@ impl Gateway {
         extras: Extras,
     ) -> Result<ReadResourceResult, ErrorData> {
         let contents = if uri.starts_with("ui://") {
-            let worker = &self.served().await.map_err(not_open)?.worker;
+            let served = self.served().await.map_err(not_open)?;
+            let worker = served.worker();
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
             match String::from_utf8(artifact.bytes.to_vec()) {
                 Ok(text) => ResourceContents::text(text, uri),
@@ -95,7 +97,11 @@ impl Gateway {
             .with_cache_scope(CacheScope::Private))
     }
 
-    async fn file(&self, uri: &str, extras: Extras) -> Result<ResourceContents, ErrorData> {
+    pub(super) async fn file(
+        &self,
+        uri: &str,
+        extras: Extras,
+    ) -> Result<ResourceContents, ErrorData> {
         let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
         let read = json!({"path": path.as_str(), "binary": true});
@@ -126,13 +132,13 @@ impl Gateway {
             preview_token: None,
             deadline: None,
         });
-        match &served.grants {
+        match served.grants() {
             Some(grants) if !extras.granted.is_empty() => {
                 grants
-                    .submit(&served.worker, call, extras.granted.clone())
+                    .submit(served.worker(), call, extras.granted.clone())
                     .await
             }
-            _ => served.worker.submit(call).await,
+            _ => served.worker().submit(call).await,
         }
     }
 
@@ -210,7 +216,7 @@ fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {
 
 /// One answer for what is not there and what is not the client's; MCP's revisions number it differently, which the
 /// SDK sees to.
-fn absent(uri: &str) -> ErrorData {
+pub(super) fn absent(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({"uri": uri})))
 }
 

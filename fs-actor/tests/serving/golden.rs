@@ -1,0 +1,141 @@
+//! Whole answers, byte for byte, against the files in `golden/`; `BAILIWICK_BLESS=1` writes them anew.
+//!
+//! Only what is random is replaced: the ids of artifacts, and the directory of the test.
+
+use std::path::Path;
+
+use bailiwick::Trust;
+use serde_json::{Value, json};
+
+use crate::support::{Client, World};
+
+/// Compares a line with the file of that name.
+fn check(world: &World, name: &str, line: &str) {
+    let outside = world.host("outside");
+    let line = line.replace(outside.to_str().unwrap(), "/outside");
+    let line = masked(&line);
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/serving/golden/{name}.json"));
+    if std::env::var_os("BAILIWICK_BLESS").is_some() {
+        std::fs::write(&file, format!("{line}\n")).unwrap();
+    }
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(line, expected.trim_end(), "{name}");
+}
+
+/// Artifact ids stand between `/` and `.` or `"`, and are 32 hexadecimal digits.
+fn masked(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("ui://") {
+        let (before, address) = rest.split_at(at);
+        out.push_str(before);
+        let slash = address[5..].find('/').map(|slash| slash + 6);
+        let id = slash.and_then(|slash| Some((slash, address.get(slash..slash + 32)?)));
+        match id.filter(|(_, id)| id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+            Some((slash, _)) => {
+                out.push_str(&address[..slash]);
+                out.push_str("ID");
+                rest = &address[slash + 32..];
+            }
+            None => {
+                out.push_str("ui://");
+                rest = &address[5..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A request of either era, and the raw line that answers it.
+async fn answer(client: &mut Client, era: &str, method: &str, mut params: Value) -> String {
+    if era == "stateless" {
+        let meta = params["_meta"].as_object().cloned().unwrap_or_default();
+        let mut all = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        for (key, value) in meta {
+            all[key] = value;
+        }
+        params["_meta"] = all;
+    }
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": "golden", "method": method, "params": params}))
+        .await;
+    loop {
+        let line = client.line().await.unwrap();
+        if line.contains(r#""id":"golden""#) {
+            return line;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_stands_on_the_wire_is_what_was_agreed() {
+    for era in ["handshake", "stateless"] {
+        let world = World::new();
+        let mut client = world.client(Trust::Host);
+        let greeting = if era == "handshake" {
+            let params = json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"policy": {}}},
+                "clientInfo": {"name": "raw", "version": "1"},
+            });
+            answer(&mut client, era, "initialize", params).await
+        } else {
+            answer(&mut client, era, "server/discover", json!({})).await
+        };
+        check(&world, &format!("{era}-greeting"), &greeting);
+        let outside = world.host("outside/new");
+        let outside = outside.to_str().unwrap();
+        let edit = json!({
+            "name": "edit_file",
+            "arguments": {"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]},
+        });
+        let with = |mut call: Value, meta: Value| {
+            call["_meta"] = meta;
+            call
+        };
+        let steps = [
+            ("tools", "tools/list", json!({})),
+            ("templates", "resources/templates/list", json!({})),
+            (
+                "preview",
+                "tools/call",
+                with(edit.clone(), json!({"preview": true})),
+            ),
+            ("edit", "tools/call", edit.clone()),
+            (
+                "read",
+                "tools/call",
+                json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}}),
+            ),
+            (
+                "scope-required",
+                "tools/call",
+                json!({"name": "write_file", "arguments": {"path": outside, "content": "x"}}),
+            ),
+            (
+                "denied",
+                "tools/call",
+                json!({"name": "read_file", "arguments": {"path": "/r/secret/key"}}),
+            ),
+            (
+                "expansion",
+                "tools/call",
+                with(edit, json!({"policy": {"roots": [{"path": "/etc"}]}})),
+            ),
+            ("unknown-tool", "tools/call", json!({"name": "none"})),
+            (
+                "absent-resource",
+                "resources/read",
+                json!({"uri": "file:///r/none"}),
+            ),
+        ];
+        for (name, method, params) in steps {
+            let line = answer(&mut client, era, method, params).await;
+            check(&world, &format!("{era}-{name}"), &line);
+        }
+    }
+}

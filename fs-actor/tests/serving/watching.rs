@@ -1,0 +1,90 @@
+//! Word of changes: of files that a client subscribed to, and of artifacts it did not know of.
+
+use bailiwick::Trust;
+use serde_json::json;
+
+use crate::support::World;
+
+#[tokio::test]
+async fn a_change_of_a_watched_file_is_told_once_and_no_other_is() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let watched = json!({"uri": "file:///r/a.txt"});
+    let done = client.ask("resources/subscribe", watched.clone()).await;
+    assert_eq!(done["result"], json!({}), "{done}");
+    for uri in [
+        "file:///r/secret/key",
+        "file:///r/none",
+        "file:///etc/passwd",
+        "x:y",
+    ] {
+        let refused = client.ask("resources/subscribe", json!({"uri": uri})).await;
+        assert_eq!(refused["error"]["code"], -32002, "{uri}: {refused}");
+    }
+    std::fs::write(world.host("r/src/lib.rs"), "not watched").unwrap();
+    std::fs::write(world.host("r/a.txt"), "changed").unwrap();
+    let told = client.next().await;
+    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
+    assert_eq!(told["params"]["uri"], "file:///r/a.txt");
+
+    client.ask("resources/unsubscribe", watched).await;
+    std::fs::write(world.host("r/a.txt"), "again").unwrap();
+    let edit = json!({"path": "/r/src/lib.rs", "content": "x", "mode": "overwrite"});
+    client.call("write_file", edit, json!({})).await;
+    let told = client.next().await;
+    assert_eq!(
+        told["method"], "notifications/resources/list_changed",
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_stateless_client_listens_for_what_it_names() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client
+        .send(&json!({
+            "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
+            "params": {
+                "notifications": {
+                    "resourcesListChanged": true,
+                    "toolsListChanged": true,
+                    "resourceSubscriptions": ["file:///r/a.txt", "file:///r/secret/key"],
+                },
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            },
+        }))
+        .await;
+    let accepted = client.next().await;
+    assert_eq!(
+        accepted["method"], "notifications/subscriptions/acknowledged",
+        "{accepted}"
+    );
+    assert!(
+        accepted["params"]["notifications"]
+            .get("toolsListChanged")
+            .is_none(),
+        "{accepted}"
+    );
+    // The listener is at work once it tells of an artifact.
+    let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
+    client.modern("tools/call", write, json!({})).await;
+    let told = client.next().await;
+    assert_eq!(
+        told["method"], "notifications/resources/list_changed",
+        "{told}"
+    );
+    std::fs::write(world.host("r/secret/key"), "changed").unwrap();
+    std::fs::write(world.host("r/a.txt"), "changed").unwrap();
+    let told = client.next().await;
+    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
+    assert_eq!(told["params"]["uri"], "file:///r/a.txt");
+    assert_eq!(
+        told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+        "l"
+    );
+}

@@ -1,0 +1,78 @@
+//! How a call went in, a log message for the client out, if it wants one of that weight.
+#![expect(
+    deprecated,
+    reason = "MCP deprecates logging, and clients of every revision may still ask for it"
+)]
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rmcp::model::{CallToolResponse, ErrorData, LoggingLevel, LoggingMessageNotificationParam};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+
+use super::Gateway;
+use super::call::is_stateless;
+
+/// The least weight that a client with a handshake wants to hear of; until it says so, it hears of nothing.
+#[derive(Debug, Default)]
+pub(super) struct Level(AtomicU8);
+
+impl Level {
+    pub(super) fn set(&self, level: LoggingLevel) {
+        self.0.store(weight(level), Ordering::Relaxed);
+    }
+}
+
+fn weight(level: LoggingLevel) -> u8 {
+    match level {
+        LoggingLevel::Debug => 1,
+        LoggingLevel::Info => 2,
+        LoggingLevel::Notice => 3,
+        LoggingLevel::Warning => 4,
+        LoggingLevel::Error => 5,
+        LoggingLevel::Critical => 6,
+        LoggingLevel::Alert => 7,
+        LoggingLevel::Emergency => 8,
+    }
+}
+
+impl Gateway {
+    /// Tells the client how a call went, if it wants to hear of it.
+    pub(super) async fn log(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tool: &str,
+        answer: &Result<CallToolResponse, ErrorData>,
+    ) {
+        // A stateless client says with each request what it wants to hear of that one.
+        let least = if is_stateless(context) {
+            context.meta.log_level().map_or(0, weight)
+        } else {
+            self.session.level.0.load(Ordering::Relaxed)
+        };
+        let (level, code) = went(answer);
+        if least == 0 || weight(level) < least {
+            return;
+        }
+        let data = json!({"tool": tool, "code": code});
+        let message = LoggingMessageNotificationParam::new(level, data).with_logger("calls");
+        // A client that cannot be told is noticed by its answer.
+        let _ = context.peer.notify_logging_message(message).await;
+    }
+}
+
+/// How heavy the news of an answer is, and its stable code if it failed.
+fn went(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
+    let code = |data: Option<&Value>| data.and_then(|data| data.get("code").cloned());
+    match answer {
+        Ok(CallToolResponse::Complete(result)) if result.is_error == Some(true) => {
+            let code = code(result.structured_content.as_ref());
+            (LoggingLevel::Warning, code.unwrap_or_default())
+        }
+        Ok(_) => (LoggingLevel::Info, Value::Null),
+        Err(error) => {
+            let code = code(error.data.as_ref());
+            (LoggingLevel::Error, code.unwrap_or_default())
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A path that the client may read in, word of each change at it out; and word of new artifacts likewise.
+//!
+//! A file is watched through the handle of its directory, opened beneath the worker's root, so that no name is resolved
+//! by ambient authority. Whether the worker may still read it is judged anew before each word of it.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
+use rmcp::service::{Peer, RoleServer, SubscriptionContext};
+use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use serde_json::json;
+use tokio::io::unix::AsyncFd;
+use tokio::task::AbortHandle;
+
+use super::handler::not_open;
+use super::meta::Extras;
+use super::resources::absent;
+use super::{Gateway, uri};
+use crate::call::Call;
+use crate::path::VirtualPath;
+use crate::policy::Verdict;
+use crate::worker::Worker;
+
+/// How many files one connection may watch.
+const MOST: usize = 64;
+/// What comes within this time is one change.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// What one connection watches, by address.
+#[derive(Debug, Default)]
+pub(super) struct Watches(Mutex<HashMap<String, Running>>);
+
+/// A task that ends when this goes.
+#[derive(Debug)]
+struct Running(AbortHandle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Watches {
+    fn insert(&self, uri: &str, running: Running) -> Result<(), ErrorData> {
+        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.len() >= MOST && !watches.contains_key(uri) {
+            let reason = format!("one connection may watch {MOST} resources");
+            return Err(ErrorData::invalid_params(reason, None));
+        }
+        watches.insert(uri.to_owned(), running);
+        Ok(())
+    }
+
+    fn remove(&self, uri: &str) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uri);
+    }
+}
+
+impl Gateway {
+    /// Tells a client with a handshake of each change at `uri` until it unsubscribes or goes.
+    pub(super) async fn subscribed(
+        &self,
+        uri: &str,
+        peer: Peer<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let watched = self.watched(uri).await?;
+        let address = uri.to_owned();
+        let task = tokio::spawn(async move {
+            while watched.changed().await.is_some() {
+                let update = ResourceUpdatedNotificationParam::new(address.clone());
+                if peer.notify_resource_updated(update).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.session
+            .watches
+            .insert(uri, Running(task.abort_handle()))
+    }
+
+    pub(super) fn unsubscribed(&self, uri: &str) {
+        self.session.watches.remove(uri);
+    }
+
+    /// Tells a client with a handshake of new artifacts until it goes.
+    pub(super) async fn tell_of_artifacts(&self, peer: Peer<RoleServer>) {
+        let Ok(served) = self.served().await else {
+            return;
+        };
+        let mut artifacts = served.artifacts();
+        // What is served must not live for this task's sake.
+        drop(served);
+        let task = tokio::spawn(async move {
+            while artifacts.changed().await.is_ok() {
+                tokio::time::sleep(GATHER).await;
+                artifacts.mark_unchanged();
+                if peer.notify_resource_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        // A connection tells of its artifacts under an address that no resource has.
+        let _ = self
+            .session
+            .watches
+            .insert("", Running(task.abort_handle()));
+    }
+
+    /// What of a stateless client's wishes can be met at all.
+    pub(super) fn listenable(&self, wished: &SubscriptionFilter) -> SubscriptionFilter {
+        let mut filter = SubscriptionFilter::new();
+        filter.resources_list_changed = wished.resources_list_changed;
+        filter.resource_subscriptions = wished
+            .resource_subscriptions
+            .as_ref()
+            .map(|uris| uris.iter().take(MOST).cloned().collect());
+        filter
+    }
+
+    /// Tells a stateless client what it listens for until it gives up.
+    ///
+    /// What it may not read is never told of, like what never changes.
+    pub(super) async fn told(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let served = self.served().await.map_err(not_open)?;
+        let mut running = Vec::new();
+        let uris = context.accepted().resource_subscriptions.clone();
+        for uri in uris.into_iter().flatten() {
+            let Ok(watched) = self.watched(&uri).await else {
+                continue;
+            };
+            let sink = context.sink().clone();
+            let task = tokio::spawn(async move {
+                while watched.changed().await.is_some() {
+                    if sink.notify_resource_updated(uri.clone()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            running.push(Running(task.abort_handle()));
+        }
+        let mut artifacts = served.artifacts();
+        drop(served);
+        let listed = context.accepted().resources_list_changed == Some(true);
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = artifacts.changed(), if listed => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    tokio::time::sleep(GATHER).await;
+                    artifacts.mark_unchanged();
+                    if context.sink().notify_resource_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to watch what the client may read; anything else is absent.
+    async fn watched(&self, uri: &str) -> Result<Watched, ErrorData> {
+        let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
+        let path = uri::path(uri).ok_or_else(|| absent(uri))?;
+        // Reading it once is the check, and the record of it in the audit.
+        self.file(uri, Extras::default()).await?;
+        let worker = self.served().await.map_err(not_open)?.worker().clone();
+        let call = Call::new(tools.read, json!({"path": path.as_str()}));
+        Watched::new(worker, call, &path).map_err(|errno| {
+            let reason = format!("this resource cannot be watched: {errno}");
+            ErrorData::internal_error(reason, Some(json!({"uri": uri})))
+        })
+    }
+}
+
+/// A file being watched.
+struct Watched {
+    inotify: AsyncFd<OwnedFd>,
+    /// The name in its directory; none if the directory itself is watched.
+    name: Option<String>,
+    worker: Worker,
+    /// The call that must be allowed for a change to be told.
+    read: Call,
+}
+
+impl Watched {
+    fn new(worker: Worker, read: Call, path: &VirtualPath) -> Result<Self, Errno> {
+        let (directory, name) = worker.directory_of(path).ok_or(Errno::NOENT)?;
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let events = WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE;
+        let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        inotify::add_watch(&inotify, handle, events)?;
+        Ok(Self {
+            inotify: AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?,
+            name,
+            worker,
+            read,
+        })
+    }
+
+    /// Returns once it changed, or none when it can no longer be watched.
+    async fn changed(&self) -> Option<()> {
+        loop {
+            let mut ready = self.inotify.readable().await.ok()?;
+            let about_it = self.drain().ok()?;
+            ready.clear_ready();
+            if !about_it {
+                continue;
+            }
+            tokio::time::sleep(GATHER).await;
+            self.drain().ok()?;
+            if self.worker.status().revoked {
+                return None;
+            }
+            let needs = self.worker.explain(&self.read).ok()?;
+            if needs.iter().all(|need| need.verdict == Verdict::Allow) {
+                return Some(());
+            }
+        }
+    }
+
+    /// Reads what happened so far; whether any of it concerns what is watched.
+    fn drain(&self) -> Result<bool, Errno> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = Reader::new(self.inotify.get_ref().as_fd(), &mut buffer);
+        let mut about_it = false;
+        loop {
+            match events.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| name.to_bytes());
+                    about_it |= match &self.name {
+                        Some(own) => name == Some(own.as_bytes()),
+                        None => true,
+                    };
+                }
+                Err(Errno::AGAIN) => return Ok(about_it),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// The directory that holds `path`, and the name in it; the directory itself for the top of a root.
+    fn directory_of(&self, path: &VirtualPath) -> Option<(OwnedFd, Option<String>)> {
+        let (root, rest) = self.root_of(path)?;
+        let (parent, name) = match rest.rsplit_once('/') {
+            Some((parent, name)) => (parent, Some(name.to_owned())),
+            None if rest.is_empty() => (".", None),
+            None => (".", Some(rest.to_owned())),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::NO_XDEV;
+        let opened = openat2(root, parent, flags, Mode::empty(), how).ok()?;
+        Some((opened, name))
+    }
+}
