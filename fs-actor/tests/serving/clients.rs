@@ -196,7 +196,8 @@ async fn inspected(world: &World, era: &str, method: &[&str]) -> (Value, PathBuf
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{text}{errors}");
-    (serde_json::from_str(&text).unwrap(), capture)
+    let printed: Value = serde_json::from_str(&text).unwrap();
+    (printed["result"].clone(), capture)
 }
 
 async fn inspector(era: &str) {

@@ -16,7 +16,7 @@ use crate::node;
 use crate::support::World;
 use dressed::Dressed;
 
-/// How many checks of a run ended how: `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED`, `INFO`.
+/// How many checks ended how: `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED`, `INFO`.
 type Tally = BTreeMap<String, usize>;
 
 /// Runs what `revision` requires of servers against a gateway on a free port.
@@ -43,33 +43,53 @@ async fn run(revision: &str) -> (Tally, Vec<String>) {
     let output = node::run(arguments).await;
     stop.cancel();
     serving.await.unwrap().unwrap();
-    let (tally, failures) = verdict(out.path());
-    assert!(
-        !tally.is_empty(),
-        "the suite wrote nothing: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    (tally, failures)
+    let required = required(revision);
+    println!("{revision}: {} scenarios", required.len());
+    let missing = String::from_utf8_lossy(&output.stderr);
+    let mut all = (Tally::new(), Vec::new());
+    for scenario in required {
+        let seen = verdict(out.path(), &scenario, &mut all);
+        assert!(seen > 0, "`{scenario}` was not run: {missing}");
+    }
+    all
 }
 
-/// Counts the checks in every `checks.json` below `out`, and says what failed.
-fn verdict(out: &Path) -> (Tally, Vec<String>) {
-    let (mut tally, mut failures) = (Tally::new(), Vec::new());
-    for scenario in std::fs::read_dir(out).unwrap() {
-        let scenario = scenario.unwrap();
-        let checks = std::fs::read(scenario.path().join("checks.json")).unwrap();
+/// The scenarios that a revision requires of servers, in the suite's own list.
+fn required(revision: &str) -> Vec<String> {
+    let folder = "@modelcontextprotocol/conformance/requirements";
+    let list = node::package(&format!("{folder}/{revision}.yaml"));
+    let list = std::fs::read_to_string(list).unwrap();
+    let servers = list.lines().skip_while(|line| *line != "server:").skip(1);
+    let servers = servers.take_while(|line| line.is_empty() || line.starts_with("  - "));
+    let names = servers.filter_map(|line| line.strip_prefix("  - "));
+    names.map(ToOwned::to_owned).collect()
+}
+
+/// Adds up the checks of one scenario below `out`, and what failed; how many there were.
+fn verdict(out: &Path, scenario: &str, all: &mut (Tally, Vec<String>)) -> usize {
+    let mut seen = 0;
+    for folder in std::fs::read_dir(out).unwrap() {
+        let folder = folder.unwrap();
+        let name = folder.file_name();
+        // What follows the name is the time of the run.
+        let time = name.to_str().unwrap().strip_prefix("server-");
+        let time = time.and_then(|name| name.strip_prefix(scenario));
+        if !time.is_some_and(|time| time.starts_with("-20")) {
+            continue;
+        }
+        let checks = std::fs::read(folder.path().join("checks.json")).unwrap();
         let checks: Vec<Value> = serde_json::from_slice(&checks).unwrap();
         for check in checks {
+            seen += 1;
             let status = check["status"].as_str().unwrap();
-            *tally.entry(status.to_owned()).or_default() += 1;
+            *all.0.entry(status.to_owned()).or_default() += 1;
             if status == "FAILURE" || status == "WARNING" {
-                let name = scenario.file_name();
                 let (id, message) = (&check["id"], &check["errorMessage"]);
-                failures.push(format!("{status} {}: {id}: {message}", name.display()));
+                all.1.push(format!("{status} {scenario}: {id}: {message}"));
             }
         }
     }
-    (tally, failures)
+    seen
 }
 
 #[tokio::test]

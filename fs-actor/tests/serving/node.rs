@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: Vec<String>) -> Output {
 }
 
 /// A file of an installed package.
-fn package(file: &str) -> PathBuf {
+pub(crate) fn package(file: &str) -> PathBuf {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(install);
     folder().join("node_modules").join(file)

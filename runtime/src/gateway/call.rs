@@ -199,7 +199,7 @@ fn shows_links(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
-pub(super) /// Whether the request is of a revision without handshakes.
+/// Whether the request is of a revision without handshakes.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()

@@ -10,16 +10,17 @@ use std::borrow::Cow;
 
 use bailiwick::Gateway;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult,
-    GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    Reference, RequestStateCodec, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, LoggingLevel, LoggingMessageNotificationParam,
+    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, RequestStateCodec, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -122,20 +123,14 @@ impl Dressed {
 }
 
 fn done(text: &str) -> CallToolResponse {
-    let content = json!({"content": [fixtures::text(text)]});
-    let result: CallToolResult = serde_json::from_value(content).unwrap();
-    result.into()
+    fixtures::result(json!([fixtures::text(text)]), false).into()
 }
 
 /// What a client was asked and answered, as a tool's result.
 fn told(answer: Result<Value, rmcp::ServiceError>) -> CallToolResponse {
     match answer {
         Ok(answer) => done(&answer.to_string()),
-        Err(error) => {
-            let content = json!({"content": [fixtures::text(&error.to_string())], "isError": true});
-            let result: CallToolResult = serde_json::from_value(content).unwrap();
-            result.into()
-        }
+        Err(error) => fixtures::result(json!([fixtures::text(&error.to_string())]), true).into(),
     }
 }
 
@@ -165,10 +160,8 @@ async fn log(context: &RequestContext<RoleServer>) {
 
 /// What the fixtures can do beyond the gateway.
 fn extend(capabilities: &mut ServerCapabilities) {
-    capabilities.logging = Some(serde_json::Map::new());
     capabilities.tools.get_or_insert_default().list_changed = Some(true);
     capabilities.prompts.get_or_insert_default().list_changed = Some(true);
-    capabilities.resources.get_or_insert_default().subscribe = Some(true);
 }
 
 impl ServerHandler for Dressed {
@@ -307,51 +300,87 @@ impl ServerHandler for Dressed {
         }
     }
 
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.gateway.on_initialized(context).await;
+    }
+
     fn accepted_subscription_filter(
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(requested.clone())
+        let mut accepted = self.gateway.accepted_subscription_filter(requested)?;
+        accepted.tools_list_changed = requested.tools_list_changed;
+        accepted.prompts_list_changed = requested.prompts_list_changed;
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.changes.subscribe();
-        loop {
-            let changed = tokio::select! {
-                changed = changes.recv() => changed,
-                () = context.cancelled() => return Ok(()),
-            };
-            // What this client did not ask to hear of, the sink refuses.
-            let _ = match changed {
-                Ok(Changed::Tools) => context.sink().notify_tool_list_changed().await,
-                Ok(Changed::Prompts) => context.sink().notify_prompt_list_changed().await,
-                Err(_) => return Ok(()),
-            };
+        let (mut changes, sink) = (self.changes.subscribe(), context.sink().clone());
+        let fixtures = async {
+            while let Ok(changed) = changes.recv().await {
+                // What this client did not ask to hear of, the sink refuses.
+                let _ = match changed {
+                    Changed::Tools => sink.notify_tool_list_changed().await,
+                    Changed::Prompts => sink.notify_prompt_list_changed().await,
+                };
+            }
+            Ok(())
+        };
+        tokio::select! {
+            ended = self.gateway.listen(context) => ended,
+            ended = fixtures => ended,
         }
     }
 
     async fn subscribe(
         &self,
-        _request: SubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Ok(())
+        match fixtures::resource(&request.uri) {
+            Some(_) => Ok(()),
+            None => self.gateway.subscribe(request, context).await,
+        }
     }
 
     async fn unsubscribe(
         &self,
-        _request: UnsubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Ok(())
+        self.gateway.unsubscribe(request, context).await
     }
 
     async fn set_level(
         &self,
-        _request: SetLevelRequestParams,
-        _context: RequestContext<RoleServer>,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Ok(())
+        self.gateway.set_level(request, context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.gateway.get_task(request, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.gateway.update_task(request, context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.gateway.cancel_task(request, context).await
     }
 
     async fn on_custom_request(

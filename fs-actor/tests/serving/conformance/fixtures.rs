@@ -92,6 +92,11 @@ pub(super) fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
+/// A tool's result; clients of older revisions are spared its type.
+pub(super) fn result(content: Value, is_error: bool) -> CallToolResult {
+    typed(json!({"resultType": "complete", "content": content, "isError": is_error}))
+}
+
 /// What a tool answers that does nothing but answer.
 pub(super) fn answer(tool: &str) -> Option<CallToolResult> {
     let content = match tool {
@@ -114,14 +119,14 @@ pub(super) fn answer(tool: &str) -> Option<CallToolResult> {
         ]),
         "test_error_handling" => {
             let content = [text("This tool intentionally returns an error for testing")];
-            return Some(typed(json!({"content": content, "isError": true})));
+            return Some(result(json!(content), true));
         }
         "test_reconnection" | "json_schema_2020_12_tool" | "test_custom_header" => {
             json!([text("Done")])
         }
         _ => return None,
     };
-    Some(typed(json!({"content": content})))
+    Some(result(content, false))
 }
 
 pub(super) fn prompts() -> Vec<Prompt> {
@@ -171,7 +176,10 @@ pub(super) fn prompt(name: &str, arguments: &Value) -> Option<GetPromptResult> {
     let messages = contents
         .into_iter()
         .map(|content| json!({"role": "user", "content": content}));
-    Some(typed(json!({"messages": messages.collect::<Vec<_>>()})))
+    let messages: Vec<_> = messages.collect();
+    Some(typed(
+        json!({"resultType": "complete", "messages": messages}),
+    ))
 }
 
 pub(super) fn resources() -> Vec<Resource> {
@@ -208,7 +216,9 @@ pub(super) fn resource(uri: &str) -> Option<ReadResourceResult> {
             json!({"uri": uri, "mimeType": "application/json", "text": data.to_string()})
         }
     };
-    Some(typed(json!({"contents": [content]})))
+    Some(typed(
+        json!({"resultType": "complete", "contents": [content]}),
+    ))
 }
 
 /// The form that a tool of this name has its client fill in.
