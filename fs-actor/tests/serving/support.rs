@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use bailiwick::{
-    About, FileTools, Gateway, GatewayBuilder, GrantAuthority, OpenError, Opener, Policy, Runtime,
-    Served, Trust, Worker, WorkerSpec,
+    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
+    Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -23,25 +23,19 @@ impl Opener for Root {
     ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
         Box::pin(async move {
             let policy = Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
-            let (runtime, worker, grants) = self.worker(policy).await?;
+            let (runtime, grants) = Runtime::builder()
+                .root("r", &self.0)
+                .grantable("read:file")
+                .grantable("write:file")
+                .tools(bailiwick_fs::tools())
+                .policy(policy.deny_glob("**/secret/**"))
+                .build()
+                .await?;
+            let worker = runtime
+                .spawn(WorkerSpec::new("client").policy(Policy::new()))
+                .await?;
             Ok(Served::new(runtime, worker, Some(grants)))
         })
-    }
-}
-
-impl Root {
-    async fn worker(&self, policy: Policy) -> Result<(Runtime, Worker, GrantAuthority), OpenError> {
-        let (runtime, grants) = Runtime::builder()
-            .root("r", &self.0)
-            .grantable("read:file")
-            .grantable("write:file")
-            .tools(bailiwick_fs::tools())
-            .policy(policy.deny_glob("**/secret/**"))
-            .build()
-            .await?;
-        let spec = WorkerSpec::new("client").policy(Policy::new());
-        let worker = runtime.spawn(spec).await?;
-        Ok((runtime, worker, grants))
     }
 }
 
@@ -92,8 +86,10 @@ impl World {
 
     /// A worker on the same root, and the runtime that keeps it.
     pub(crate) async fn worker(&self) -> (Runtime, Worker) {
-        let root = Root(self.host("r"));
-        let (runtime, worker, _) = root.worker(Policy::new()).await.unwrap();
+        let builder = Runtime::builder().root("r", self.host("r"));
+        let (runtime, _) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
+        let spec = WorkerSpec::new("agent").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
         (runtime, worker)
     }
 
