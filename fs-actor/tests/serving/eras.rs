@@ -149,6 +149,8 @@ async fn what_a_client_configures_holds_for_it_alone() {
 async fn what_the_stateless_revision_does_without_is_no_method_there() {
     let world = World::new();
     let mut modern = world.client(Trust::Host);
+    modern.modern("server/discover", json!({}), json!({})).await;
+    modern.modern("tools/list", json!({}), json!({})).await;
     let mut greeted = world.client(Trust::Host);
     greeted.greet("2025-11-25", json!({})).await;
     let uri = json!({"uri": "file:///r/a.txt"});

@@ -7,7 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, ServerResult};
+use rmcp::model::{
+    ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, ServerResult,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -26,7 +28,7 @@ pub(super) struct Lines<R, W> {
     line: Vec<u8>,
     /// The present line is too long, and the rest of it is dropped.
     dropping: bool,
-    /// A request that begins an era was seen; notifications before it are not for us.
+    /// A request that settles the era was seen; the SDK ends a connection on any notification before it.
     begun: bool,
     writer: Arc<Mutex<W>>,
     limit: usize,
@@ -110,14 +112,17 @@ where
         }
     }
 
-    /// Lets a message through unless it comes before any request did.
+    /// Lets a message through unless it comes before any request did that settles the era; probes and pings do not.
     fn expected(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         match message {
-            JsonRpcMessage::Request(_) => {
-                self.begun = true;
+            JsonRpcMessage::Request(ref request) => {
+                self.begun |= !matches!(
+                    request.request,
+                    ClientRequest::DiscoverRequest(_) | ClientRequest::PingRequest(_)
+                );
                 Some(message)
             }
             other => self.begun.then_some(other),
@@ -293,11 +298,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_notification_before_any_request_is_passed_over() {
+    async fn a_notification_is_passed_over_until_a_request_settles_the_era() {
         let early =
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-        let (through, answers) =
-            exchange(format!("{early}\n{PING}\n{early}\n").as_bytes(), 1000).await;
-        assert_eq!((through.len(), answers.len()), (2, 0));
+        let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+        let input = format!("{early}\n{PING}\n{early}\n{list}\n{early}\n");
+        let (through, answers) = exchange(input.as_bytes(), 1000).await;
+        let methods = ["ping", "tools/list", "notifications/cancelled"];
+        for (message, method) in through.iter().zip(methods) {
+            assert!(message.contains(method), "{message}");
+        }
+        assert_eq!((through.len(), answers.len()), (3, 0));
     }
 }
