@@ -76,7 +76,7 @@ impl Server {
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
         let grants = (self.options.trust == Trust::Host).then_some(grants);
-        Ok(Served::new(runtime, worker, grants))
+        Ok(Served::new(runtime, &worker, grants))
     }
 }
 

@@ -67,6 +67,14 @@ const LAYERS: &[(&str, Kind)] = &[
     ("supervisor/restart", Pure),
     ("supervisor", Actor),
     ("host", Io),
+    ("gateway/meta", Pure),
+    ("gateway/decorate", Pure),
+    ("gateway/uri", Pure),
+    ("gateway/pages", Pure),
+    ("gateway/prompts", Pure),
+    ("gateway/convert", Pure),
+    ("gateway/ask", Io),
+    ("gateway", Io),
     ("lib", Pure),
 ];
 

@@ -8,7 +8,7 @@ use super::{Edit, Replacement, Strategy};
 use crate::text::{Ending, Text};
 
 /// Lines compared at most in the search for re-indented text, so that no input makes it slow.
-pub(super) const MAX_COMPARED: usize = 4_000_000;
+const MAX_COMPARED: usize = 4_000_000;
 /// Places that one text may stand in, and all edits of a call may change.
 pub(super) const MAX_PLACES: usize = 100_000;
 /// Bytes of new text fitted at most to places that differ in indentation.

@@ -635,9 +635,15 @@ fn no_race_of_a_file_and_another_object_fools_a_read_at_hand() {
         Ok(content(&opened))
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
-    let (inside, other) = race(&world, &pairs, Kernel::Whole, cases(), look);
-    assert_eq!(other, 0);
-    assert!(inside > 0);
+    // On a busy machine the two may not meet at once.
+    for _ in 0..100 {
+        let (inside, other) = race(&world, &pairs, Kernel::Whole, cases(), look);
+        assert_eq!(other, 0);
+        if inside > 0 {
+            return;
+        }
+    }
+    panic!("no look met the file itself");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! MCP clients in, what they are answered out: raw lines, so that every byte of the wire is seen.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test fails by panicking, and makes its files itself"

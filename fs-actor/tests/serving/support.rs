@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bailiwick::{
     About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
@@ -12,6 +13,9 @@ use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
 };
+
+/// How long a message may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Opens the root `/r`, whatever a client configures beyond its policy keys.
 struct Root(PathBuf);
@@ -34,7 +38,7 @@ impl Opener for Root {
             let worker = runtime
                 .spawn(WorkerSpec::new("client").policy(Policy::new()))
                 .await?;
-            Ok(Served::new(runtime, worker, Some(grants)))
+            Ok(Served::new(runtime, &worker, Some(grants)))
         })
     }
 }
@@ -142,7 +146,9 @@ impl Client {
 
     /// The next message, as it came.
     pub(crate) async fn line(&mut self) -> Option<String> {
-        self.lines.next_line().await.unwrap()
+        // A message that never comes must fail the test, not hang it.
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+        line.expect("no message came").unwrap()
     }
 
     pub(crate) async fn next(&mut self) -> Value {

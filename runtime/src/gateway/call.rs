@@ -163,11 +163,7 @@ impl Errand {
         if ignored_grants {
             worker.note_ignored_grants(&call);
         }
-        let grants = self
-            .served
-            .grants
-            .as_deref()
-            .filter(|_| !granted.is_empty());
+        let grants = self.served.grants().filter(|_| !granted.is_empty());
         if preview && worker.mutates(&self.tool) {
             let preview = match grants {
                 Some(grants) => grants.preview(worker, call, granted).await?,

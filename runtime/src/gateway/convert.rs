@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
 use rmcp::model::{
-    Annotations, CallToolResult, ContentBlock, JsonObject, MetaObject, ResourceContents, Role,
-    Tool, ToolAnnotations,
+    Annotations, CallToolResult, ContentBlock, JsonObject, MetaObject, Resource, ResourceContents,
+    Role, Tool, ToolAnnotations,
 };
 use serde_json::{Map, Value, json};
 
@@ -146,16 +146,18 @@ fn block(content: &Content) -> ContentBlock {
     }
 }
 
-/// An artifact as people's clients show it; models have no use for it.
-fn link(artifact: &ArtifactRef) -> ContentBlock {
-    ContentBlock::resource_link(super::resources::artifact(artifact))
+fn link(made: &ArtifactRef) -> ContentBlock {
+    ContentBlock::resource_link(artifact(made))
 }
 
-/// For people, not for models.
-pub(super) fn for_people() -> Annotations {
-    Annotations::default()
+/// An artifact as people's clients show it; models have no use for it.
+pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
+    let for_people = Annotations::default()
         .with_audience(vec![Role::User])
-        .with_priority(0.5)
+        .with_priority(0.5);
+    Resource::new(artifact.uri.clone(), artifact.name)
+        .with_mime_type(artifact.mime)
+        .with_annotations(for_people)
 }
 
 /// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.

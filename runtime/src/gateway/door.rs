@@ -53,12 +53,11 @@ pub struct Served {
 impl Served {
     /// Serves `worker` of `runtime`; `grants` carries out calls that a trusted client says people allowed.
     #[must_use]
-    pub fn new(runtime: Runtime, worker: Worker, grants: Option<GrantAuthority>) -> Self {
-        Self {
-            runtime: Some(runtime),
-            grants: grants.map(Arc::new),
-            ..Self::of(&worker)
-        }
+    pub fn new(runtime: Runtime, worker: &Worker, grants: Option<GrantAuthority>) -> Self {
+        let mut served = Self::of(worker);
+        served.runtime = Some(runtime);
+        served.grants = grants.map(Arc::new);
+        served
     }
 
     /// A worker that somebody else owns.

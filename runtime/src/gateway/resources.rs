@@ -14,20 +14,13 @@ use super::handler::not_open;
 use super::meta::Extras;
 use super::{Gateway, convert, pages, uri};
 use crate::call::{Call, CallMeta};
-use crate::effect::{ArtifactRef, Content, Outcome};
+use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
 
 const FILES: &str = "file:///{+path}";
 const DIRECTORY: &str = "inode/directory";
 /// The most that MCP lets one completion name.
 const MOST_COMPLETIONS: usize = 100;
-
-/// An artifact as a resource.
-pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
-    Resource::new(artifact.uri.clone(), artifact.name)
-        .with_mime_type(artifact.mime)
-        .with_annotations(convert::for_people())
-}
 
 impl Gateway {
     /// The artifacts of this connection's worker, and the directories it was given.
@@ -43,7 +36,7 @@ impl Gateway {
                 Resource::new(uri::of_file(mount), mount.as_str()).with_mime_type(DIRECTORY)
             }));
         }
-        resources.extend(worker.artifacts().iter().map(artifact));
+        resources.extend(worker.artifacts().iter().map(convert::artifact));
         let (resources, next) = pages::page(resources, request.as_ref())?;
         let mut result = ListResourcesResult::with_all_items(resources)
             .with_ttl_ms(0)

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData, TaskStatus,
-};
+use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData};
 use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use tokio::task::JoinHandle;
 
@@ -106,19 +104,10 @@ impl Tasks {
     }
 }
 
-/// Whether a task has ended; for tests.
-#[cfg(test)]
-pub(super) fn is_over(task: &DetailedTask) -> bool {
-    !matches!(
-        task.status(),
-        TaskStatus::Working | TaskStatus::InputRequired
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rmcp::model::ContentBlock;
+    use rmcp::model::{ContentBlock, TaskStatus};
 
     fn done() -> Finished {
         Ok(CallToolResult::success(vec![ContentBlock::text("done")]))
@@ -145,7 +134,7 @@ mod tests {
             "a task is its owner's"
         );
         assert!(tasks.cancel(&id, WorkerId(2)).is_err());
-        assert!(!is_over(&tasks.get(&id, owner).unwrap()));
+        assert!(tasks.get(&id, owner).unwrap().status() == TaskStatus::Working);
         tokio::time::sleep(PATIENCE * 5).await;
         assert_eq!(
             tasks.get(&id, owner).unwrap().status(),

@@ -204,8 +204,13 @@ impl Watched {
             | WatchFlags::MOVE;
         let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
         inotify::add_watch(&inotify, handle, events)?;
+        #[expect(
+            deprecated,
+            reason = "its successor asks for an unsafe promise that an OwnedFd keeps by itself"
+        )]
+        let inotify = AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?;
         Ok(Self {
-            inotify: AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?,
+            inotify,
             name,
             worker,
             read,
