@@ -49,16 +49,25 @@ pub enum Durability {
     Durable,
 }
 
-/// What the changes of a call survive, which may be less than was asked where the file system can do no more.
-/// Not known before they are made, so not in a preview.
+/// What the changes of a call survive: what was asked, or less where the file system turns out to do no more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reached(Arc<OnceLock<Durability>>);
+pub struct Reached {
+    asked: Option<Durability>,
+    reached: Arc<OnceLock<Durability>>,
+}
 
 impl Reached {
-    /// None before the changes are made, and if nothing was to change.
+    pub(crate) fn at_best(asked: Durability) -> Self {
+        Self {
+            asked: Some(asked),
+            reached: Arc::default(),
+        }
+    }
+
+    /// Before the changes are made, what they are to survive; none if nothing is to change.
     #[must_use]
     pub fn get(&self) -> Option<Durability> {
-        self.0.get().copied()
+        self.reached.get().copied().or(self.asked)
     }
 
     pub(crate) fn is_unknown(&self) -> bool {
@@ -67,7 +76,7 @@ impl Reached {
 
     pub(crate) fn set(&self, reached: Durability) {
         // Steps are carried out once, so nobody set it before.
-        let _ = self.0.set(reached);
+        let _ = self.reached.set(reached);
     }
 }
 

@@ -131,7 +131,7 @@ impl WriteTool for Copy {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
-        let reached = Reached::default();
+        let reached = Reached::at_best(job.durability);
         Ok(Plan {
             reply: reply(Copied {
                 from: from.to_string(),

@@ -144,7 +144,7 @@ impl WriteTool for Move {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
-        let reached = Reached::default();
+        let reached = Reached::at_best(job.durability);
         Ok(Plan {
             reply: reply(&from, &to, entries, reached.clone()),
             cost: Cost {

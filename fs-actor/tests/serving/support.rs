@@ -134,8 +134,10 @@ impl Client {
                 }),
             )
             .await;
-        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
-            .await;
+        if answer["result"].is_object() {
+            self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+                .await;
+        }
         answer
     }
 

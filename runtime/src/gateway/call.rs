@@ -89,6 +89,7 @@ impl Gateway {
         };
         let asks = error.code() == Code::ScopeRequired
             && errand.extras.granted.is_empty()
+            && self.desk.trust.is_host()
             && errand.served.grants().is_some()
             && can_elicit(context);
         let Asking::Client(codec) = &self.desk.asking else {

@@ -176,7 +176,7 @@ impl Gateway {
         let names = entries
             .into_iter()
             .flatten()
-            .filter_map(|entry| entry.get("path")?.as_str());
+            .filter_map(|entry| entry.get("name")?.as_str());
         names
             .map(|name| match directory {
                 "" => name.to_owned(),
