@@ -144,3 +144,29 @@ async fn what_a_client_configures_holds_for_it_alone() {
         "a failed handshake leaves no session"
     );
 }
+
+#[tokio::test]
+async fn what_the_stateless_revision_does_without_is_no_method_there() {
+    let world = World::new();
+    let mut modern = world.client(Trust::Host);
+    modern.modern("server/discover", json!({}), json!({})).await;
+    modern.modern("tools/list", json!({}), json!({})).await;
+    let mut greeted = world.client(Trust::Host);
+    greeted.greet("2025-11-25", json!({})).await;
+    let uri = json!({"uri": "file:///r/a.txt"});
+    for (method, fitting) in [
+        ("ping", json!({})),
+        ("logging/setLevel", json!({"level": "info"})),
+        ("resources/subscribe", uri.clone()),
+        ("resources/unsubscribe", uri),
+    ] {
+        for params in [fitting.clone(), json!({"other": true})] {
+            let gone = modern.modern(method, params, json!({})).await;
+            assert_eq!(gone["error"]["code"], -32601, "{method}: {gone}");
+        }
+        let there = greeted.ask(method, fitting).await;
+        assert!(there["result"].is_object(), "{method}: {there}");
+    }
+    let misfit = greeted.ask("logging/setLevel", json!({})).await;
+    assert_eq!(misfit["error"]["code"], -32602, "{misfit}");
+}

@@ -9,9 +9,14 @@
 
 mod asking;
 mod calls;
+mod clients;
+mod conformance;
 mod eras;
 mod golden;
 mod help;
+mod http;
 mod lists;
+mod node;
+mod python;
 mod support;
 mod watching;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bailiwick::{
     About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
-    WorkerSpec,
+    Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -86,6 +86,15 @@ impl World {
         Gateway::opening(Root(self.host("r")), trust, about)
             .files(files)
             .config_schema(json!({"type": "object"}))
+    }
+
+    /// A worker on the same root, and the runtime that keeps it.
+    pub(crate) async fn worker(&self) -> (Runtime, Worker) {
+        let builder = Runtime::builder().root("r", self.host("r"));
+        let (runtime, _) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
+        let spec = WorkerSpec::new("agent").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        (runtime, worker)
     }
 
     pub(crate) fn client(&self, trust: Trust) -> Client {

@@ -196,6 +196,7 @@ fn shows_links(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
+/// Whether the request is of a revision without handshakes.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()

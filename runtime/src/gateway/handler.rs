@@ -21,6 +21,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value, json};
 
+use super::call::is_stateless;
 use super::door::OpenError;
 use super::meta::{Extras, PREFIX};
 use super::{Gateway, convert, describe, pages, prompts};
@@ -46,6 +47,15 @@ const METHODS: &[&str] = &[
     "tasks/get",
     "tasks/update",
     "tasks/cancel",
+];
+
+/// Those of them that the stateless revisions do without.
+const HANDSHAKE_ONLY: &[&str] = &[
+    "initialize",
+    "ping",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
 ];
 
 impl ServerHandler for Gateway {
@@ -234,8 +244,11 @@ impl ServerHandler for Gateway {
     async fn set_level(
         &self,
         request: SetLevelRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if is_stateless(&context) {
+            return Err(no_method("logging/setLevel"));
+        }
         self.session.level.set(request.level);
         Ok(())
     }
@@ -274,17 +287,22 @@ impl ServerHandler for Gateway {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = request.method;
+        let method = request.method.as_str();
         if method == describe::METHOD && self.desk.manual.is_some() {
             return self.ai_help(request.params.as_ref(), &context).await;
         }
-        if METHODS.contains(&method.as_str()) {
-            let reason = format!("the parameters do not fit `{method}`");
-            return Err(ErrorData::invalid_params(reason, None));
+        let gone = is_stateless(&context) && HANDSHAKE_ONLY.contains(&method);
+        if gone || !METHODS.contains(&method) {
+            return Err(no_method(method));
         }
-        let reason = format!("there is no method `{}`", crate::escape(&method));
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None))
+        let reason = format!("the parameters do not fit `{method}`");
+        Err(ErrorData::invalid_params(reason, None))
     }
+}
+
+fn no_method(method: &str) -> ErrorData {
+    let reason = format!("there is no method `{}`", crate::escape(method));
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
 }
 
 impl Gateway {

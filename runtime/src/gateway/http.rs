@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
@@ -94,18 +95,49 @@ impl Gateway {
         http: Http,
         stop: CancellationToken,
     ) -> Result<(), HttpError> {
+        self.serve_dressed(listener, http, stop, |gateway| gateway)
+            .await
+    }
+
+    /// The same for a handler around this gateway, such as one with the fixtures of a conformance suite.
+    #[cfg(feature = "conformance")]
+    #[doc(hidden)]
+    #[expect(clippy::missing_errors_doc, reason = "they are those of `serve_http`")]
+    pub async fn serve_http_dressed<S: ServerHandler>(
+        &self,
+        listener: TcpListener,
+        http: Http,
+        stop: CancellationToken,
+        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+    ) -> Result<(), HttpError> {
+        self.serve_dressed(listener, http, stop, dress).await
+    }
+
+    async fn serve_dressed<S: ServerHandler>(
+        &self,
+        listener: TcpListener,
+        http: Http,
+        stop: CancellationToken,
+        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+    ) -> Result<(), HttpError> {
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
             return Err(HttpError::NotLoopback(address));
         }
-        let router = self.router(&http, address, &stop);
+        let router = self.router(&http, address, &stop, dress);
         axum::serve(listener, router)
             .with_graceful_shutdown(stop.cancelled_owned())
             .await?;
         Ok(())
     }
 
-    fn router(&self, http: &Http, address: SocketAddr, stop: &CancellationToken) -> Router {
+    fn router<S: ServerHandler>(
+        &self,
+        http: &Http,
+        address: SocketAddr,
+        stop: &CancellationToken,
+        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+    ) -> Router {
         let own = hosts(address);
         let origins = own.iter().map(|host| format!("http://{host}"));
         let config = StreamableHttpServerConfig::default()
@@ -116,7 +148,7 @@ impl Gateway {
             .with_cancellation_token(stop.child_token());
         let gateway = self.clone();
         let service = StreamableHttpService::new(
-            move || Ok(gateway.request()),
+            move || Ok(dress(gateway.request())),
             Arc::new(LocalSessionManager::default()),
             config,
         );
@@ -146,8 +178,8 @@ fn hosts(address: SocketAddr) -> Vec<String> {
     ]
 }
 
-fn tower_service(
-    service: StreamableHttpService<Gateway, LocalSessionManager>,
+fn tower_service<S: ServerHandler>(
+    service: StreamableHttpService<S, LocalSessionManager>,
 ) -> impl tower_service::Service<
     Request,
     Response = impl IntoResponse,

@@ -1,0 +1,128 @@
+//! rmcp's own client in both lifecycles, over in-process pipes, stdio and HTTP.
+
+use std::process::{Child, Command, Stdio};
+
+use bailiwick::{Gateway, Http, Trust};
+use rmcp::model::{
+    CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use serde_json::{Value, json};
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+use super::{PROGRAM, TOOLS, calls};
+use crate::http::Served;
+use crate::support::World;
+
+type Running = RunningService<RoleClient, ClientConfig>;
+
+fn modern() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+    }
+}
+
+/// Lists, calls every tool and reads.
+async fn exercise(client: &Running, root: &str) {
+    let tools = client.list_all_tools().await.unwrap();
+    let mut names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
+    names.sort_unstable();
+    assert_eq!(names, TOOLS);
+    for call in calls().as_array().unwrap() {
+        let Value::Object(arguments) = call["arguments"].clone() else {
+            panic!("{call}");
+        };
+        let mut params = CallToolRequestParams::new(call["tool"].as_str().unwrap().to_owned());
+        params.arguments = Some(arguments);
+        if call["preview"] == true {
+            let meta = json!({"preview": true});
+            params.meta = Some(serde_json::from_value(meta).unwrap());
+        }
+        let result = client.call_tool(params).await.unwrap();
+        assert_eq!(result.is_error.unwrap_or(false), call["fails"], "{call}");
+        assert!(result.structured_content.is_some(), "{call}");
+    }
+    let uri = format!("file://{root}/a.txt");
+    let read = ReadResourceRequestParams::new(uri);
+    let read = json!(client.read_resource(read).await.unwrap());
+    assert_eq!(read["contents"][0]["text"], "one\ntwo\nthree\n", "{read}");
+}
+
+async fn over_pipes(gateway: &Gateway, mode: ClientLifecycleMode) -> Running {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (reader, writer) = tokio::io::split(far);
+    let gateway = gateway.clone();
+    tokio::spawn(async move { gateway.serve(reader, writer).await });
+    let (reader, writer) = tokio::io::split(near);
+    let transport = AsyncRwTransport::new_client(reader, writer);
+    let client = ClientConfig::default();
+    client.serve_with_lifecycle(transport, mode).await.unwrap()
+}
+
+/// The program with a client at its ends; it ends when the client goes.
+async fn over_stdio(world: &World, mode: ClientLifecycleMode) -> (Child, Running) {
+    let mut child = Command::new(PROGRAM)
+        .arg(world.host("r"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let reader = Receiver::from_owned_fd(child.stdout.take().unwrap().into()).unwrap();
+    let writer = Sender::from_owned_fd(child.stdin.take().unwrap().into()).unwrap();
+    let transport = AsyncRwTransport::new_client(reader, writer);
+    let client = ClientConfig::default();
+    let running = client.serve_with_lifecycle(transport, mode).await.unwrap();
+    (child, running)
+}
+
+async fn exercised_over_stdio(mode: ClientLifecycleMode) {
+    let world = World::new();
+    let (mut child, client) = over_stdio(&world, mode).await;
+    exercise(&client, world.host("r").to_str().unwrap()).await;
+    client.cancel().await.unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+async fn exercised_over_http(mode: ClientLifecycleMode) {
+    let world = World::new();
+    let gateway = world.gateway(Trust::Agent).build();
+    let server = Served::of(&gateway, Http::new()).await;
+    let url = format!("http://{}/mcp", server.address);
+    let transport = StreamableHttpClientTransport::from_uri(url);
+    let client = ClientConfig::default();
+    let client = client.serve_with_lifecycle(transport, mode).await.unwrap();
+    exercise(&client, "/r").await;
+    client.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
+    for mode in [ClientLifecycleMode::Initialize, modern()] {
+        let world = World::new();
+        let gateway = world.gateway(Trust::Agent).build();
+        let client = over_pipes(&gateway, mode).await;
+        exercise(&client, "/r").await;
+    }
+}
+
+#[tokio::test]
+async fn rmcps_client_calls_every_tool_over_stdio_with_a_handshake() {
+    exercised_over_stdio(ClientLifecycleMode::Initialize).await;
+}
+
+#[tokio::test]
+async fn rmcps_client_calls_every_tool_over_stdio_without_one() {
+    exercised_over_stdio(modern()).await;
+}
+
+#[tokio::test]
+async fn rmcps_client_calls_every_tool_over_http_with_a_handshake() {
+    exercised_over_http(ClientLifecycleMode::Initialize).await;
+}
+
+#[tokio::test]
+async fn rmcps_client_calls_every_tool_over_http_without_one() {
+    exercised_over_http(modern()).await;
+}

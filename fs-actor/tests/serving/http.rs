@@ -1,0 +1,461 @@
+//! Raw HTTP requests in, what they are answered out.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bailiwick::{About, Gateway, Http, HttpError, Token, Trust};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::support::{Client, World};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
+
+/// A gateway on a free loopback port; it closes when this goes.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    _stop: DropGuard,
+}
+
+/// What came back.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The one answer in the body, be that JSON or a stream of events.
+    fn message(&self) -> Value {
+        let events = self.body.lines().filter_map(|line| {
+            serde_json::from_str::<Value>(line.strip_prefix("data:").unwrap_or(line)).ok()
+        });
+        let mut answers = events.filter(|event| event.get("id").is_some());
+        answers.next().unwrap_or_else(|| panic!("{self:?}"))
+    }
+}
+
+impl Served {
+    pub(crate) async fn of(gateway: &Gateway, http: Http) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (gateway, stop) = (gateway.clone(), CancellationToken::new());
+        let child = stop.clone();
+        tokio::spawn(async move { gateway.serve_http(listener, http, child).await });
+        Self {
+            address,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+        request(self.address, "POST", headers, &body.to_string()).await
+    }
+
+    /// A request of a client that does everything right, with `headers` besides.
+    async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+        let host = self.host();
+        let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
+        all.extend(headers);
+        self.post(&all, body).await
+    }
+
+    /// A handshake; the session's name and the answer.
+    async fn greet(&self) -> (String, Value) {
+        let reply = self.right(&[], &initialize()).await;
+        let session = reply.header("mcp-session-id").unwrap().to_owned();
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let accepted = self.right(&[("Mcp-Session-Id", &session)], &ready).await;
+        assert_eq!(accepted.status, 202);
+        (session, reply.message())
+    }
+
+    async fn ask(&self, session: &str, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let reply = self.right(&[("Mcp-Session-Id", session)], &request).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.message()
+    }
+}
+
+/// Speaks HTTP/1.0, so that the answer ends where the connection does.
+async fn request(address: SocketAddr, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut text = format!(
+        "{method} /mcp HTTP/1.0\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    text += "\r\n";
+    stream.write_all(text.as_bytes()).await.unwrap();
+    // A server that refuses a body may close before it read all of it.
+    let _ = stream.write_all(body.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut lines = head.lines();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+    let headers = lines.map(|line| {
+        let (name, value) = line.split_once(':').unwrap();
+        (name.to_ascii_lowercase(), value.trim().to_owned())
+    });
+    Reply {
+        status: status.parse().unwrap(),
+        headers: headers.collect(),
+        body: body.to_owned(),
+    }
+}
+
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    }})
+}
+
+/// A stateless request and the headers it needs.
+fn modern(method: &str, mut params: Value) -> (Value, [(&'static str, String); 3]) {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let name = params["name"].as_str().unwrap_or("none").to_owned();
+    let headers = [
+        ("MCP-Protocol-Version", "2026-07-28".to_owned()),
+        ("Mcp-Method", method.to_owned()),
+        ("Mcp-Name", name),
+    ];
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    (request, headers)
+}
+
+async fn stateless(served: &Served, token: Option<&str>, method: &str, params: Value) -> Reply {
+    let (request, headers) = modern(method, params);
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let mut all: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    if !method.ends_with("/call") {
+        all.pop();
+    }
+    all.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+    served.right(&all, &request).await
+}
+
+async fn served(world: &World, http: Http) -> Served {
+    Served::of(&world.gateway(Trust::Agent).build(), http).await
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_refused_and_own_ones_served() {
+    let world = World::new();
+    let server = served(&world, Http::new().origin("http://localhost:5173")).await;
+    let port = server.address.port();
+    for own in [
+        format!("http://127.0.0.1:{port}"),
+        format!("http://localhost:{port}"),
+        "http://localhost:5173".to_owned(),
+    ] {
+        let reply = server.right(&[("Origin", &own)], &initialize()).await;
+        assert_eq!(reply.status, 200, "{own}: {reply:?}");
+    }
+    for foreign in [
+        "http://evil.example",
+        "http://127.0.0.1",
+        "http://localhost:1",
+        "https://localhost:5173",
+        "null",
+        &format!("http://127.0.0.1:{port}.evil.example"),
+    ] {
+        let reply = server.right(&[("Origin", foreign)], &initialize()).await;
+        assert_eq!(reply.status, 403, "{foreign}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_hosts_names_are_refused() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    let port = server.address.port();
+    for own in ["127.0.0.1", "localhost", "[::1]"] {
+        let host = format!("{own}:{port}");
+        let reply = server
+            .post(&[("Host", &host), JSON, ACCEPT], &initialize())
+            .await;
+        assert_eq!(reply.status, 200, "{host}: {reply:?}");
+    }
+    for foreign in [
+        "evil.example",
+        &format!("evil.example:{port}"),
+        "127.0.0.1:1",
+    ] {
+        let reply = server
+            .post(&[("Host", foreign), JSON, ACCEPT], &initialize())
+            .await;
+        assert_eq!(reply.status, 403, "{foreign}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_bearer_of_the_token_is_served() {
+    let world = World::new();
+    let token = Token::random().unwrap();
+    let server = served(&world, Http::new().token(token.clone())).await;
+    let right = format!("Bearer {}", token.reveal());
+    let reply = server
+        .right(&[("Authorization", &right)], &initialize())
+        .await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let other = format!("Bearer {}", Token::random().unwrap().reveal());
+    for wrong in [
+        None,
+        Some("Bearer"),
+        Some("Basic eDp5"),
+        Some(other.as_str()),
+    ] {
+        let headers: Vec<_> = wrong
+            .map(|wrong| ("Authorization", wrong))
+            .into_iter()
+            .collect();
+        let reply = server.right(&headers, &initialize()).await;
+        assert_eq!(reply.status, 401, "{wrong:?}: {reply:?}");
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+        assert!(!reply.body.contains(token.reveal()));
+    }
+}
+
+#[tokio::test]
+async fn a_session_does_not_replace_the_token() {
+    let world = World::new();
+    let token = Token::random().unwrap();
+    let server = served(&world, Http::new().token(token.clone())).await;
+    let right = format!("Bearer {}", token.reveal());
+    let reply = server
+        .right(&[("Authorization", &right)], &initialize())
+        .await;
+    let session = reply.header("mcp-session-id").unwrap();
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let bare = server.right(&[("Mcp-Session-Id", session)], &list).await;
+    assert_eq!(bare.status, 401, "{bare:?}");
+    let with = [
+        ("Mcp-Session-Id", session),
+        ("Authorization", right.as_str()),
+    ];
+    assert_eq!(server.right(&with, &list).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_bound_is_refused() {
+    let world = World::new();
+    let server = served(&world, Http::new().max_body(10_000)).await;
+    let (session, _) = server.greet().await;
+    let call = |bytes: usize| {
+        let arguments = json!({"path": "/r/big", "content": "x".repeat(bytes)});
+        let params = json!({"name": "write_file", "arguments": arguments});
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+    };
+    let long = server
+        .right(&[("Mcp-Session-Id", &session)], &call(20_000))
+        .await;
+    assert_eq!(long.status, 413, "{long:?}");
+    assert!(!world.host("r/big").exists());
+    let short = server
+        .right(&[("Mcp-Session-Id", &session)], &call(5_000))
+        .await;
+    assert_eq!(short.status, 200, "{short:?}");
+    assert_eq!(world.text("r/big").len(), 5_000);
+}
+
+#[tokio::test]
+async fn what_a_client_accepts_sends_and_speaks_is_checked() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    let host = server.host();
+    let host = ("Host", host.as_str());
+    let deaf = server.post(&[host, JSON], &initialize()).await;
+    assert_eq!(deaf.status, 406, "{deaf:?}");
+    let text = ("Content-Type", "text/plain");
+    let untyped = server.post(&[host, text, ACCEPT], &initialize()).await;
+    assert_eq!(untyped.status, 415, "{untyped:?}");
+    let (session, _) = server.greet().await;
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    for (version, status) in [("2025-11-25", 200), ("1999-01-01", 400), ("x", 400)] {
+        let headers = [
+            ("Mcp-Session-Id", session.as_str()),
+            ("MCP-Protocol-Version", version),
+        ];
+        let reply = server.right(&headers, &list).await;
+        assert_eq!(reply.status, status, "{version}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_session_and_an_unknown_one_are_not_found() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    let (session, _) = server.greet().await;
+    let host = server.host();
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let own = [("Mcp-Session-Id", session.as_str())];
+    assert_eq!(server.right(&own, &list).await.status, 200);
+    let headers = [("Host", host.as_str()), own[0]];
+    let deleted = request(server.address, "DELETE", &headers, "").await;
+    assert!((200..300).contains(&deleted.status), "{deleted:?}");
+    assert_eq!(server.right(&own, &list).await.status, 404);
+    let unknown = [("Mcp-Session-Id", "00000000-0000-0000-0000-000000000000")];
+    assert_eq!(server.right(&unknown, &list).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_listed_is_the_same_over_lines_and_over_http() {
+    let world = World::new();
+    let gateway = world.gateway(Trust::Agent).build();
+    let server = Served::of(&gateway, Http::new()).await;
+    let (session, greeting) = server.greet().await;
+    let mut lines = Client::of(&gateway);
+    let greeted = lines.greet("2025-11-25", json!({})).await;
+    assert_eq!(greeting["result"], greeted["result"]);
+    assert!(greeting["result"]["capabilities"]["configSchema"].is_object());
+    for method in [
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+    ] {
+        let there = server.ask(&session, method, json!({})).await;
+        let here = lines.ask(method, json!({})).await;
+        assert_eq!(there["result"], here["result"], "{method}");
+    }
+    for method in ["server/discover", "tools/list", "resources/list"] {
+        let there = stateless(&server, None, method, json!({})).await;
+        assert_eq!(there.status, 200, "{there:?}");
+        let mut other = Client::of(&gateway);
+        let here = other.modern(method, json!({}), json!({})).await;
+        assert_eq!(there.message()["result"], here["result"], "{method}");
+    }
+    let tools = server.ask(&session, "tools/list", json!({})).await;
+    assert!(tools["result"]["tools"][0]["annotations"]["scopes"].is_array());
+}
+
+#[tokio::test]
+async fn a_listener_that_other_machines_reach_is_not_served() {
+    let world = World::new();
+    let gateway = world.gateway(Trust::Agent).build();
+    let open = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
+    let refused = gateway
+        .serve_http(open, Http::new(), CancellationToken::new())
+        .await;
+    assert!(
+        matches!(refused, Err(HttpError::NotLoopback(_))),
+        "{refused:?}"
+    );
+    let (session, _) = served(&world, Http::new()).await.greet().await;
+    assert!(!session.is_empty());
+}
+
+#[tokio::test]
+async fn sessions_have_workers_of_their_own() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    let ((one, _), (other, _)) = (server.greet().await, server.greet().await);
+    let arguments = json!({"path": "/r/new", "content": "x"});
+    let write = json!({"name": "write_file", "arguments": arguments});
+    let written = server.ask(&one, "tools/call", write).await;
+    assert_ne!(written["result"]["isError"], true, "{written}");
+    let uris = async |session: &str| -> Vec<String> {
+        let list = server.ask(session, "resources/list", json!({})).await;
+        let resources = list["result"]["resources"].as_array().unwrap();
+        let uris = resources
+            .iter()
+            .map(|one| one["uri"].as_str().unwrap().to_owned());
+        uris.filter(|uri| uri.starts_with("ui://")).collect()
+    };
+    let made = uris(&one).await;
+    assert!(!made.is_empty());
+    assert_eq!(uris(&other).await, Vec::<String>::new());
+    let own = server
+        .ask(&one, "resources/read", json!({"uri": made[0]}))
+        .await;
+    assert!(own["result"].is_object(), "{own}");
+    let stolen = server
+        .ask(&other, "resources/read", json!({"uri": made[0]}))
+        .await;
+    assert!(stolen["error"].is_object(), "{stolen}");
+}
+
+fn about() -> About {
+    About {
+        name: "bailiwick-test".into(),
+        title: "Bailiwick under test".into(),
+        version: "0.0.0".into(),
+        instructions: "Use the tools.".into(),
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_serves_its_worker_until_that_is_revoked() {
+    let world = World::new();
+    let (_runtime, worker) = world.worker().await;
+    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let address = endpoint.url().strip_prefix("http://").unwrap();
+    let address: SocketAddr = address.strip_suffix("/mcp").unwrap().parse().unwrap();
+    let server = Served {
+        address,
+        _stop: CancellationToken::new().drop_guard(),
+    };
+    let token = endpoint.token().reveal().to_owned();
+    let read = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
+    let bare = stateless(&server, None, "tools/call", read.clone()).await;
+    assert_eq!(bare.status, 401, "{bare:?}");
+    let reply = stateless(&server, Some(&token), "tools/call", read).await;
+    let text = &reply.message()["result"]["content"][0]["text"];
+    assert_eq!(text, "one\ntwo\nthree\n", "{reply:?}");
+    UnixStream::connect(endpoint.socket()).await.unwrap();
+    worker.revoke().await;
+    let closed = async {
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        while UnixStream::connect(endpoint.socket()).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), closed)
+        .await
+        .expect("an endpoint closes with its worker");
+    let socket = endpoint.socket().to_owned();
+    drop(endpoint);
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn a_request_after_its_worker_was_revoked_is_refused() {
+    let world = World::new();
+    let (_runtime, worker) = world.worker().await;
+    let gateway = Gateway::worker(worker.clone(), about()).build();
+    let server = Served::of(&gateway, Http::new()).await;
+    let arguments = json!({"path": "/r/new", "content": "x"});
+    let write = json!({"name": "write_file", "arguments": arguments});
+    let before = stateless(&server, None, "tools/call", write.clone()).await;
+    assert_ne!(before.message()["result"]["isError"], true, "{before:?}");
+    std::fs::remove_file(world.host("r/new")).unwrap();
+    worker.revoke().await;
+    let after = stateless(&server, None, "tools/call", write).await;
+    let code = &after.message()["result"]["structuredContent"]["code"];
+    assert_eq!(code, "CANCELLED", "{after:?}");
+    assert!(!world.host("r/new").exists());
+}
