@@ -52,28 +52,7 @@ pub const fn manual() -> Manual {
             "Preview what is hard to take back: send the call with `_meta.preview: true` first.",
             "Read several files in one call with `paths`.",
         ],
-        troubleshooting: &[
-            Trouble {
-                sign: "`PERMISSION_DENIED` for a file that is there",
-                cause: "The policy keeps it from you, by its directory, its name or the way you want to use it.",
-                solution: "Tell the person what you need and why. No other path and no link leads there.",
-            },
-            Trouble {
-                sign: "`SCOPE_REQUIRED`",
-                cause: "A person has to allow the call first.",
-                solution: "Have the person grant the scopes in `_meta.requested_scopes`, and send the same call again.",
-            },
-            Trouble {
-                sign: "`NO_MATCH` from `edit_file`",
-                cause: "The old text is not in the file as it is now.",
-                solution: "Read the lines again and copy the text from there.",
-            },
-            Trouble {
-                sign: "`STALE_PREVIEW`",
-                cause: "The files changed between the preview and the call.",
-                solution: "Preview again; what is shown then is what will be done.",
-            },
-        ],
+        troubleshooting: TROUBLES,
         categories: &["files", "developer-tools", "search"],
         homepage: None,
         repository: Some(env!("CARGO_PKG_REPOSITORY")),
@@ -81,6 +60,29 @@ pub const fn manual() -> Manual {
         last_updated: None,
     }
 }
+
+const TROUBLES: &[Trouble] = &[
+    Trouble {
+        sign: "`PERMISSION_DENIED` for a file that is there",
+        cause: "The policy keeps it from you, by its directory, its name or the way you want to use it.",
+        solution: "Tell the person what you need and why. No other path and no link leads there.",
+    },
+    Trouble {
+        sign: "`SCOPE_REQUIRED`",
+        cause: "A person has to allow the call first.",
+        solution: "Have the person grant the scopes in `_meta.requested_scopes`, and send the same call again.",
+    },
+    Trouble {
+        sign: "`NO_MATCH` from `edit_file`",
+        cause: "The old text is not in the file as it is now.",
+        solution: "Read the lines again and copy the text from there.",
+    },
+    Trouble {
+        sign: "`STALE_PREVIEW`",
+        cause: "The files changed between the preview and the call.",
+        solution: "Preview again; what is shown then is what will be done.",
+    },
+];
 
 /// The description of a server of all [`tools`](crate::tools) that may change files, for who has not started one.
 ///

@@ -57,9 +57,10 @@ pub struct Reached {
 }
 
 impl Reached {
-    pub(crate) fn at_best(asked: Durability) -> Self {
+    /// `asked` is none if nothing is to change.
+    pub(crate) fn at_best(asked: Option<Durability>) -> Self {
         Self {
-            asked: Some(asked),
+            asked,
             reached: Arc::default(),
         }
     }

@@ -10,13 +10,16 @@ use super::CliError;
 /// What the names of all variables of fields begin with.
 const PREFIX: &str = "BAILIWICK_";
 
+/// Names and values, as the system has them.
+type Variables = Vec<(OsString, OsString)>;
+
 /// The variable of the bearer token.
 const TOKEN: &str = "BAILIWICK_TOKEN";
 
 /// Takes out the bearer token, which is no field, for no file and no flag may hold it.
 pub(super) fn token(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<(Option<String>, Vec<(OsString, OsString)>), CliError> {
+) -> Result<(Option<String>, Variables), CliError> {
     let (tokens, rest): (Vec<_>, Vec<_>) = variables
         .into_iter()
         .partition(|(name, _)| name.to_str() == Some(TOKEN));

@@ -161,7 +161,7 @@ impl WriteTool for Copy {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
-        let reached = Reached::at_best(job.durability);
+        let reached = Reached::at_best(Some(job.durability));
         Ok(Plan {
             reply: reply(Copied {
                 from: from.to_string(),

@@ -146,7 +146,7 @@ impl WriteTool for Delete {
             after: Entry::Absent,
             diff: difference(inverse.as_deref(), &meta, shown),
         };
-        let reached = Reached::at_best(job.durability);
+        let reached = Reached::at_best(Some(job.durability));
         let reply = reply(&path, &meta, &seen, reached.clone());
         let steps = vec![Step::Remove {
             path,

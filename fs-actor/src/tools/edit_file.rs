@@ -183,11 +183,7 @@ impl WriteTool for EditFile {
         let content = Bytes::from(edited.text);
         let diff = diff::of_bytes(&bytes, &content);
         let after = State::of_file(&content);
-        let reached = if before == after {
-            Reached::default()
-        } else {
-            Reached::at_best(job.durability)
-        };
+        let reached = Reached::at_best((before != after).then_some(job.durability));
         let reply = reply(&path, &content, &edited.applied, &diff, reached.clone());
         if before == after {
             return Ok(target::nothing(reply));

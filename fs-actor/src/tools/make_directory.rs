@@ -132,7 +132,7 @@ impl WriteTool for MakeDirectory {
             }
         };
         target::within_modes(permit, &steps, false)?;
-        let reached = Reached::at_best(job.durability);
+        let reached = Reached::at_best(Some(job.durability));
         let made = DirectoriesMade {
             path: path.to_string(),
             made: steps.len(),

@@ -174,7 +174,7 @@ impl WriteTool for Move {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
-        let reached = Reached::at_best(job.durability);
+        let reached = Reached::at_best(Some(job.durability));
         Ok(Plan {
             reply: reply(&from, &to, entries, reached.clone()),
             cost: Cost {

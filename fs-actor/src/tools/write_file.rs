@@ -181,11 +181,7 @@ impl WriteTool for WriteFile {
         let after = State::of_file(&content);
         let unchanged = shown && before == after;
         let diff = difference(old.as_ref(), &content, shown);
-        let reached = if unchanged {
-            Reached::default()
-        } else {
-            Reached::at_best(job.durability)
-        };
+        let reached = Reached::at_best((!unchanged).then_some(job.durability));
         let written = written(job, &path, old.as_ref(), &content, shown, unchanged);
         let reply = reply(written, &reached);
         if unchanged {

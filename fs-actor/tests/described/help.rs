@@ -21,7 +21,7 @@ fn yaml(lines: &mut std::iter::Peekable<std::str::Lines<'_>>, indent: usize) -> 
                 while let Some(item) =
                     lines.next_if(|line| depth(line) > indent && line.trim().starts_with("- "))
                 {
-                    items.push(serde_json::from_str(&item.trim()[2..]).unwrap());
+                    items.push(serde_json::from_str(item.trim().trim_start_matches("- ")).unwrap());
                 }
                 if items.is_empty() {
                     yaml(lines, indent + 2)

@@ -1,7 +1,7 @@
 //! What the tools say of themselves in, calls that hold them to it out.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
+    clippy::panic,
     clippy::disallowed_methods,
     reason = "a test fails by panicking, and makes its files itself"
 )]

@@ -6,7 +6,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::ask::{self, Subject};
 use super::convert;
@@ -43,9 +43,12 @@ impl Gateway {
         }
         let mut errand = Errand {
             extras: Extras::read(&context.meta, self.desk.trust)?,
-            served: self.served().await.map_err(super::handler::not_open)?,
+            served: self
+                .served()
+                .await
+                .map_err(|error| super::handler::not_open(&error))?,
             tool: request.name.into_owned(),
-            arguments: Value::Object(request.arguments.unwrap_or_else(Map::new)),
+            arguments: Value::Object(request.arguments.unwrap_or_default()),
             links: shows_links(&context),
         };
         if let Some(state) = request.request_state {

@@ -47,7 +47,7 @@ impl Gateway {
     }
 
     async fn described(&self) -> Result<Description, ErrorData> {
-        let served = self.served().await.map_err(not_open)?;
+        let served = self.served().await.map_err(|error| not_open(&error))?;
         let none = || ErrorData::resource_not_found("there is no manual", None);
         self.description(served.worker()).ok_or_else(none)
     }

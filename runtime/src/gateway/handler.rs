@@ -96,7 +96,7 @@ impl ServerHandler for Gateway {
             .map(|configuration| Value::Object(configuration.clone()));
         self.begin(&request.client_info.name, configuration)
             .await
-            .map_err(not_open)?;
+            .map_err(|error| not_open(&error))?;
         // What it is described by is open only now.
         info.meta = self.get_info().meta;
         // The version is the one agreed on, so that what follows does not take the client at its wish.
@@ -124,7 +124,7 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
-        let served = self.served().await.map_err(not_open)?;
+        let served = self.served().await.map_err(|error| not_open(&error))?;
         let worker = served.worker();
         let tools = match extras.policy {
             None => worker.tools(),
@@ -218,7 +218,12 @@ impl ServerHandler for Gateway {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let asker = self.served().await.map_err(not_open)?.worker().id();
+        let asker = self
+            .served()
+            .await
+            .map_err(|error| not_open(&error))?
+            .worker()
+            .id();
         let task = self.desk.tasks.get(&request.task_id, asker)?;
         Ok(GetTaskResult::new(task))
     }
@@ -228,7 +233,12 @@ impl ServerHandler for Gateway {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = self.served().await.map_err(not_open)?.worker().id();
+        let asker = self
+            .served()
+            .await
+            .map_err(|error| not_open(&error))?
+            .worker()
+            .id();
         self.desk.tasks.update(&request.task_id, asker)
     }
 
@@ -237,7 +247,12 @@ impl ServerHandler for Gateway {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = self.served().await.map_err(not_open)?.worker().id();
+        let asker = self
+            .served()
+            .await
+            .map_err(|error| not_open(&error))?
+            .worker()
+            .id();
         self.desk.tasks.cancel(&request.task_id, asker)
     }
 
@@ -343,16 +358,16 @@ impl Gateway {
 
 /// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
 /// told which member is to blame.
-pub(super) fn not_open(error: OpenError) -> ErrorData {
+pub(super) fn not_open(error: &OpenError) -> ErrorData {
     const LAYER: &str = "initialize";
-    let data = match &error {
+    let data = match error {
         OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
             Some(error.data(LAYER))
         }
         OpenError::Build(error) => error.data(LAYER),
         OpenError::Spawn(_) | OpenError::Audit(_) => None,
     };
-    let causes = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
+    let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     let told: Vec<String> = causes.map(ToString::to_string).collect();
     let told = crate::escape(&told.join(": ")).into_owned();
     match data {

@@ -102,7 +102,6 @@ impl Gateway {
     /// The same for a handler around this gateway, such as one with the fixtures of a conformance suite.
     #[cfg(feature = "conformance")]
     #[doc(hidden)]
-    #[expect(clippy::missing_errors_doc, reason = "they are those of `serve_http`")]
     pub async fn serve_http_dressed<S: ServerHandler>(
         &self,
         listener: TcpListener,

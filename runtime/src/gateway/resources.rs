@@ -28,7 +28,7 @@ impl Gateway {
         &self,
         request: Option<PaginatedRequestParams>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let served = self.served().await.map_err(not_open)?;
+        let served = self.served().await.map_err(|error| not_open(&error))?;
         let worker = served.worker();
         let mut resources: Vec<Resource> = Vec::new();
         if self.desk.manual.is_some() {
@@ -81,7 +81,7 @@ impl Gateway {
         let contents = if uri == describe::HELP {
             self.help().await?
         } else if uri.starts_with("ui://") {
-            let served = self.served().await.map_err(not_open)?;
+            let served = self.served().await.map_err(|error| not_open(&error))?;
             let worker = served.worker();
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
             match String::from_utf8(artifact.bytes.to_vec()) {
@@ -183,6 +183,8 @@ impl Gateway {
         let names = entries
             .into_iter()
             .flatten()
+            // A name that had to be escaped is one that no tool opens.
+            .filter(|entry| entry.get("raw").is_none())
             .filter_map(|entry| entry.get("name")?.as_str());
         names
             .map(|name| match directory {

@@ -56,7 +56,12 @@ mod tests {
         assert!(token.is(token.reveal()));
         assert_ne!(token.reveal(), Token::random().unwrap().reveal());
         let longer = format!("{}0", token.reveal());
-        for other in ["", "x", &longer, &token.reveal()[1..]] {
+        for other in [
+            "",
+            "x",
+            &longer,
+            token.reveal().trim_start_matches(char::is_alphanumeric),
+        ] {
             assert!(!token.is(other));
         }
         assert!(!format!("{token:?}").contains(token.reveal()));

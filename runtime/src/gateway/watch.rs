@@ -130,7 +130,7 @@ impl Gateway {
     ///
     /// What it may not read is never told of, like what never changes.
     pub(super) async fn told(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let served = self.served().await.map_err(not_open)?;
+        let served = self.served().await.map_err(|error| not_open(&error))?;
         let mut running = Vec::new();
         let uris = context.accepted().resource_subscriptions.clone();
         for uri in uris.into_iter().flatten() {
@@ -173,7 +173,12 @@ impl Gateway {
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
         // Reading it once is the check, and the record of it in the audit.
         self.file(uri, Extras::default()).await?;
-        let worker = self.served().await.map_err(not_open)?.worker().clone();
+        let worker = self
+            .served()
+            .await
+            .map_err(|error| not_open(&error))?
+            .worker()
+            .clone();
         let call = Call::new(tools.read, json!({"path": path.as_str()}));
         Watched::new(worker, call, &path).map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");

@@ -93,7 +93,8 @@ pub(super) fn text(text: &str) -> Value {
 }
 
 /// A tool's result; clients of older revisions are spared its type.
-pub(super) fn result(content: Value, is_error: bool) -> CallToolResult {
+pub(super) fn result(content: impl Into<Value>, is_error: bool) -> CallToolResult {
+    let content = content.into();
     typed(json!({"resultType": "complete", "content": content, "isError": is_error}))
 }
 
