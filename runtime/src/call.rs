@@ -1,5 +1,7 @@
 //! A tool's name, arguments and metadata in, one call to be judged out.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -51,6 +53,22 @@ impl Call {
     }
 }
 
+/// Counts the pieces of work that a call has done. Clones share the count, so whoever keeps one sees how far the call is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// How many pieces are done; how many there will be is not known.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn step(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// What a host adds to a call; a model's own `_meta` never becomes this.
 #[derive(Clone, Debug, Default)]
 pub struct CallMeta {
@@ -63,4 +81,6 @@ pub struct CallMeta {
     pub preview_token: Option<PreviewToken>,
     /// How long the work may take, waiting for people not counted; the runtime's limit if absent or longer.
     pub deadline: Option<Duration>,
+    /// Counts the work as it is done, for whoever wants to watch.
+    pub progress: Option<Progress>,
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::call::Progress;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Limits, Verdict, WriteMode};
@@ -34,9 +35,20 @@ const BEGUN: u8 = 4;
 
 /// Tells a call in flight to stop. The first word counts: once its effect began nobody can stop it.
 #[derive(Debug, Default)]
-pub(crate) struct StopFlag(AtomicU8);
+pub(crate) struct StopFlag {
+    word: AtomicU8,
+    progress: Option<Progress>,
+}
 
 impl StopFlag {
+    /// For a call whose work is counted.
+    pub(crate) fn counting(progress: Option<Progress>) -> Self {
+        Self {
+            progress,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn raise(&self, why: Halted) {
         // A call that was told already keeps its first reason.
         let _ = self.set(why as u8);
@@ -48,16 +60,16 @@ impl StopFlag {
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Acquire) == BEGUN
+        self.word.load(Ordering::Acquire) == BEGUN
     }
 
     fn set(&self, word: u8) -> Result<u8, u8> {
-        self.0
+        self.word
             .compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire)
     }
 
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        match self.0.load(Ordering::Acquire) {
+        match self.word.load(Ordering::Acquire) {
             0 | BEGUN => Ok(()),
             expired if expired == Halted::Expired as u8 => Err(CallError::new(
                 Code::Deadline,
@@ -95,6 +107,9 @@ impl Terms {
 
     fn checkpoint(&self) -> Result<(), CallError> {
         self.stop.check()?;
+        if let Some(progress) = &self.stop.progress {
+            progress.step();
+        }
         if !self.stop.has_begun() && self.gates().any(Gate::is_closed) {
             Err(revoked())
         } else {

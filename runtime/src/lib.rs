@@ -89,7 +89,7 @@ pub use audit::{
     verify,
 };
 pub use budget::Budget;
-pub use call::{Call, CallMeta, Origin};
+pub use call::{Call, CallMeta, Origin, Progress};
 pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,

@@ -31,7 +31,7 @@ impl Opener for Root {
                 .root("r", &self.0)
                 .grantable("read:file")
                 .grantable("write:file")
-                .tools(bailiwick_fs::tools())
+                .tools(bailiwick_fs::tools().reader(crate::slow::Slow))
                 .policy(policy.deny_glob("**/secret/**"))
                 .build()
                 .await?;

@@ -1,9 +1,12 @@
 //! A `tools/call` request in, one call of the connection's worker made, its answer out.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData,
+    ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
@@ -14,9 +17,12 @@ use super::door::Served;
 use super::meta::Extras;
 use super::tasks::Underway;
 use super::{Asking, Gateway};
-use crate::call::{Call, CallMeta};
+use crate::call::{Call, CallMeta, Progress};
 use crate::error::{CallError, Code};
 use crate::scope::ScopePattern;
+
+/// How often a client hears of its call's progress at most.
+const BETWEEN: Duration = Duration::from_millis(250);
 
 /// One call on its way through the gateway.
 #[derive(Clone, Debug)]
@@ -27,6 +33,7 @@ struct Errand {
     extras: Extras,
     /// The client's revision knows blocks that link to resources.
     links: bool,
+    progress: Progress,
 }
 
 impl Gateway {
@@ -50,6 +57,7 @@ impl Gateway {
             tool: request.name.into_owned(),
             arguments: Value::Object(request.arguments.unwrap_or_default()),
             links: shows_links(&context),
+            progress: Progress::default(),
         };
         if let Some(state) = request.request_state {
             match self.answered(&errand, &state, request.input_responses.as_ref())? {
@@ -57,9 +65,11 @@ impl Gateway {
                 None => return convert::failure(&refused()).map(Into::into),
             }
         }
+        let progress = errand.progress.clone();
         let answer = tokio::select! {
             biased;
             answer = self.carried_out(&mut errand, &context) => answer,
+            never = progressing(&context, progress) => match never {},
             // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
             () = context.ct.cancelled() => {
                 let reason = "the call was cancelled";
@@ -162,6 +172,7 @@ impl Errand {
             policy,
             preview_token: token,
             deadline: None,
+            progress: Some(self.progress.clone()),
         });
         let worker = self.served.worker();
         if ignored_grants {
@@ -186,6 +197,28 @@ impl Errand {
             self.served.made_artifacts();
         }
         convert::outcome(&outcome, self.links)
+    }
+}
+
+/// Tells the client how far its call is, if it wants to hear of that; ends only with the call.
+async fn progressing(context: &RequestContext<RoleServer>, progress: Progress) -> Infallible {
+    let Some(token) = context.meta.get_progress_token() else {
+        return std::future::pending().await;
+    };
+    let mut told = 0;
+    loop {
+        tokio::time::sleep(BETWEEN).await;
+        let done = progress.done();
+        if done > told {
+            told = done;
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "MCP counts in floating point; a count beyond 2^53 may be rounded"
+            )]
+            let news = ProgressNotificationParam::new(token.clone(), done as f64);
+            // A client that cannot be told is noticed by its answer.
+            let _ = context.peer.notify_progress(news).await;
+        }
     }
 }
 

@@ -131,6 +131,7 @@ impl Gateway {
             policy: extras.policy.clone(),
             preview_token: None,
             deadline: None,
+            progress: None,
         });
         match served.grants() {
             Some(grants) if !extras.granted.is_empty() => {

@@ -157,7 +157,6 @@ pub(super) async fn submit(
     } else {
         measured(&call).and_then(|bytes| Admitted::new(shared, bytes))
     };
-    let stop = Arc::new(StopFlag::default());
     let id = shared.core.next_call();
     let Call {
         tool,
@@ -168,8 +167,10 @@ pub(super) async fn submit(
                 policy,
                 preview_token,
                 deadline,
+                progress,
             },
     } = call;
+    let stop = Arc::new(StopFlag::counting(progress));
     let facts = Facts {
         id,
         worker: shared.id,

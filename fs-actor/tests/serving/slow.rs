@@ -1,0 +1,122 @@
+//! A tool that works as long as a file stands, and what clients hear of it meanwhile.
+
+use std::time::Duration;
+
+use bailiwick::{
+    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec, Trust,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::support::World;
+
+/// Works until `until` is gone.
+pub(crate) struct Slow;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SlowArgs {
+    /// A path on the host, for the test to end the work by.
+    until: std::path::PathBuf,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Worked {
+    done: bool,
+}
+
+impl ReadTool for Slow {
+    type Args = SlowArgs;
+    type Output = Worked;
+    type Job = std::path::PathBuf;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("slow", "Work slowly", "Works until a file is gone.").intent("Work slowly")
+    }
+
+    fn prepare(&self, args: SlowArgs, _: &Namespace) -> Result<Prepared<Self::Job>, CallError> {
+        Ok(Prepared {
+            needs: Vec::new(),
+            job: args.until,
+        })
+    }
+
+    fn read(&self, until: &Self::Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+        while until.exists() {
+            permit.checkpoint()?;
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        Ok(Reply::text("worked", Worked { done: true }))
+    }
+}
+
+#[tokio::test]
+async fn progress_of_a_long_call_grows_and_ends_with_it() {
+    let world = World::new();
+    let until = world.host("outside/f");
+    for era in ["handshake", "stateless"] {
+        std::fs::write(&until, "work").unwrap();
+        let mut client = world.client(Trust::Host);
+        let mut meta = json!({"progressToken": "p"});
+        if era == "handshake" {
+            client.greet("2025-11-25", json!({})).await;
+        } else {
+            meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        }
+        client
+            .send(&json!({
+                "jsonrpc": "2.0", "id": "s", "method": "tools/call",
+                "params": {"name": "slow", "arguments": {"until": until}, "_meta": meta},
+            }))
+            .await;
+        let mut last = 0.0;
+        for _ in 0..2 {
+            let told = client.next().await;
+            assert_eq!(told["method"], "notifications/progress", "{told}");
+            assert_eq!(told["params"]["progressToken"], "p");
+            let progress = told["params"]["progress"].as_f64().unwrap();
+            assert!(progress > last, "{told}");
+            last = progress;
+        }
+        std::fs::remove_file(&until).unwrap();
+        let mut done = client.next().await;
+        while done["method"] == "notifications/progress" {
+            done = client.next().await;
+        }
+        assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_reading_goes_on_as_a_task_for_a_client_that_knows_tasks() {
+    let world = World::new();
+    let until = world.host("outside/f");
+    let mut client = world.client(Trust::Host);
+    let knows = json!({"io.modelcontextprotocol/clientCapabilities": {
+        "extensions": {"io.modelcontextprotocol/tasks": {}},
+    }});
+    let call = json!({"name": "slow", "arguments": {"until": until}});
+    let task = client.modern("tools/call", call, knows.clone()).await;
+    assert_eq!(task["result"]["resultType"], "task", "{task}");
+    let id = json!({"taskId": task["result"]["taskId"]});
+    let working = client.modern("tasks/get", id.clone(), knows.clone()).await;
+    assert_eq!(working["result"]["status"], "working", "{working}");
+    let foreign = client
+        .modern("tasks/get", json!({"taskId": "none"}), knows.clone())
+        .await;
+    assert_eq!(foreign["error"]["code"], -32602, "{foreign}");
+    std::fs::remove_file(&until).unwrap();
+    let done = loop {
+        let state = client.modern("tasks/get", id.clone(), knows.clone()).await;
+        if state["result"]["status"] != "working" {
+            break state;
+        }
+    };
+    assert_eq!(done["result"]["status"], "completed", "{done}");
+    let result = &done["result"]["result"];
+    assert_eq!(result["structuredContent"]["done"], true, "{done}");
+    let ignorant = client.modern("tasks/get", id, json!({})).await;
+    assert_eq!(ignorant["error"]["code"], -32021, "{ignorant}");
+}
