@@ -22,7 +22,7 @@ async fn tools_carry_their_extensions_where_raw_and_typed_clients_look() {
     client.greet("2025-11-25", json!({})).await;
     let answer = client.ask("tools/list", json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 13);
+    assert_eq!(tools.len(), 12);
     for tool in tools {
         let annotations = &tool["annotations"];
         for key in [

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec, Trust,
+    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,9 +51,13 @@ impl ReadTool for Slow {
     }
 }
 
+fn tools() -> ToolSet {
+    ToolSet::new().reader(Slow)
+}
+
 #[tokio::test]
 async fn progress_of_a_long_call_grows_and_ends_with_it() {
-    let world = World::new();
+    let world = World::with(tools);
     let until = world.host("outside/f");
     for era in ["handshake", "stateless"] {
         std::fs::write(&until, "work").unwrap();
@@ -91,7 +95,7 @@ async fn progress_of_a_long_call_grows_and_ends_with_it() {
 
 #[tokio::test]
 async fn a_long_reading_goes_on_as_a_task_for_a_client_that_knows_tasks() {
-    let world = World::new();
+    let world = World::with(tools);
     let until = world.host("outside/f");
     let mut client = world.client(Trust::Host);
     let knows = json!({"io.modelcontextprotocol/clientCapabilities": {

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, Trust,
-    Worker, WorkerSpec,
+    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, ToolSet,
+    Trust, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -18,7 +18,7 @@ use tokio::io::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Opens the root `/r`, whatever a client configures beyond its policy keys.
-struct Root(PathBuf);
+struct Root(PathBuf, fn() -> ToolSet);
 
 impl Opener for Root {
     fn open(
@@ -31,7 +31,7 @@ impl Opener for Root {
                 .root("r", &self.0)
                 .grantable("read:file")
                 .grantable("write:file")
-                .tools(bailiwick_fs::tools().reader(crate::slow::Slow))
+                .tools((self.1)())
                 .policy(policy.deny_glob("**/secret/**"))
                 .build()
                 .await?;
@@ -46,10 +46,15 @@ impl Opener for Root {
 /// A temporary directory that is served as `/r`, and what lies beside it.
 pub(crate) struct World {
     temp: tempfile::TempDir,
+    tools: fn() -> ToolSet,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with(bailiwick_fs::tools)
+    }
+
+    pub(crate) fn with(tools: fn() -> ToolSet) -> Self {
         let temp = tempfile::tempdir().unwrap();
         for (file, text) in [
             ("r/a.txt", "one\ntwo\nthree\n"),
@@ -61,7 +66,7 @@ impl World {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        Self { temp }
+        Self { temp, tools }
     }
 
     pub(crate) fn host(&self, path: &str) -> PathBuf {
@@ -83,7 +88,7 @@ impl World {
             read: "read_file",
             list: "list_directory",
         };
-        Gateway::opening(Root(self.host("r")), trust, about)
+        Gateway::opening(Root(self.host("r"), self.tools), trust, about)
             .files(files)
             .config_schema(json!({"type": "object"}))
     }
