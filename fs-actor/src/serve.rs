@@ -152,7 +152,9 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
 async fn check(options: &Options) -> Result<(), ServeError> {
     let mut builder = builder(options, None)?;
     if let Some(file) = &options.audit {
-        builder = builder.audit(JsonLines::append(file)?);
+        // It is opened and let go at once: whoever is served first records in it.
+        drop(JsonLines::append(file)?);
+        builder = builder.keep_out(file);
     }
     let (runtime, _grants) = builder.build().await?;
     runtime.shutdown().await;

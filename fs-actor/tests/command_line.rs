@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, and makes the directories that are served"
 )]
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -227,4 +227,40 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
         "audit log",
     );
     place.accepted(&["root", "--audit=audit"], &[]);
+}
+
+#[test]
+fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .args(["--audit", "audit.jsonl", "--log", "trace", "root"])
+        .env_clear()
+        .current_dir(place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut ask = |line: &str| {
+        writeln!(input, "{line}").unwrap();
+        let answer: serde_json::Value =
+            serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+        answer
+    };
+    ask(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}"#,
+    );
+    let read = ask(
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"}}}"#,
+    );
+    assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
+    drop(input);
+    assert!(server.wait().unwrap().success());
+    let log = std::fs::File::open(place.path().join("audit.jsonl")).unwrap();
+    let verified = bailiwick::verify(BufReader::new(log)).unwrap();
+    assert!(verified.records > 0, "{verified:?}");
 }

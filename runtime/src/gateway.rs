@@ -181,7 +181,7 @@ impl Gateway {
         let gateway = self.session();
         gateway.served().await?;
         let lines = lines::Lines::new(reader, writer, self.desk.max_line);
-        match gateway.serve(lines).await {
+        let served = match gateway.clone().serve(lines).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
                 let _ = running.waiting().await;
@@ -189,7 +189,9 @@ impl Gateway {
             }
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
-        }
+        };
+        gateway.settle().await;
+        served
     }
 }
 

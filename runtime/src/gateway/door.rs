@@ -235,6 +235,20 @@ impl Gateway {
         }
     }
 
+    /// Ends the worker of this connection, if it has one of its own, and waits until all it did is recorded.
+    pub(super) async fn settle(&self) {
+        let Some(served) = self.served_now() else {
+            return;
+        };
+        if served.own {
+            served.worker.revoke().await;
+        }
+        if let Some(runtime) = &served.runtime {
+            // A log that cannot be written has told every caller so already.
+            let _ = runtime.flush_audit().await;
+        }
+    }
+
     /// Whether this connection had its handshake.
     pub(super) fn has_begun(&self) -> bool {
         self.session.served.get().is_some()

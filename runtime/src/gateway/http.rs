@@ -127,6 +127,7 @@ impl Gateway {
         axum::serve(listener, router)
             .with_graceful_shutdown(stop.cancelled_owned())
             .await?;
+        self.settle().await;
         Ok(())
     }
 
