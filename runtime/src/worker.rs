@@ -28,6 +28,8 @@ use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::pipeline::Mode;
 use crate::policy::{Access, Explanation, Policy};
+#[cfg(feature = "mcp")]
+use crate::root::Root;
 use crate::supervisor::{Revoked, SpawnError};
 use crate::tool::ToolInfo;
 
@@ -288,13 +290,9 @@ impl Worker {
 
 #[cfg(feature = "mcp")]
 impl Worker {
-    /// The directory of the root that holds `path`, and the path beneath it.
-    pub(crate) fn root_of<'p>(
-        &self,
-        path: &'p VirtualPath,
-    ) -> Option<(&cap_std::fs::Dir, &'p str)> {
-        let (root, rest) = self.shared.holder.roots.find(path)?;
-        Some((root.dir(), rest))
+    /// The root that holds `path`, and the path beneath it.
+    pub(crate) fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
+        self.shared.holder.roots.find(path)
     }
 
     /// Whether a tool of that name changes something.

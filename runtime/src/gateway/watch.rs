@@ -279,7 +279,7 @@ impl Worker {
             | ResolveFlags::NO_SYMLINKS
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV;
-        let opened = openat2(root, parent, flags, Mode::empty(), how).ok()?;
+        let opened = openat2(root.dir(), parent, flags, Mode::empty(), how).ok()?;
         Some((opened, name))
     }
 }
