@@ -41,7 +41,10 @@ fn serve(options: Options) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error, 1),
     };
-    match runtime.block_on(serve::run(options)) {
+    let served = runtime.block_on(serve::run(options));
+    // A read of standard input that waits must not keep the program.
+    runtime.shutdown_background();
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (ServeError::Input(_) | ServeError::Audit(_))) => refuse(&error, BAD_INPUT),
         Err(error) => refuse(&error, 1),

@@ -12,6 +12,7 @@ use bailiwick::{
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
@@ -191,10 +192,15 @@ async fn http(
     tell(&format!("serving http://{at}/mcp"));
     let stop = CancellationToken::new();
     let ended = stop.clone();
+    let mut terminated = signal(SignalKind::terminate())?;
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            ended.cancel();
+        tokio::select! {
+            // Without a handler the signal ends the program by itself.
+            Ok(()) = tokio::signal::ctrl_c() => {}
+            Some(()) = terminated.recv() => {}
+            else => return,
         }
+        ended.cancel();
     });
     gateway
         .serve_http(listener, Http::new().token(token), stop)

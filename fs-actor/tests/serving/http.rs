@@ -1,6 +1,8 @@
 //! Raw HTTP requests in, what they are answered out.
 
+use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bailiwick::{About, Gateway, Http, HttpError, Token, Trust};
@@ -458,4 +460,50 @@ async fn a_request_after_its_worker_was_revoked_is_refused() {
     let code = &after.message()["result"]["structuredContent"]["code"];
     assert_eq!(code, "CANCELLED", "{after:?}");
     assert!(!world.host("r/new").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sub_agent_joined_by_stdio_speaks_to_its_worker_until_that_is_revoked() {
+    let world = World::new();
+    let (_runtime, worker) = world.worker().await;
+    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .arg("--attach")
+        .arg(endpoint.socket())
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = agent.stdin.take().unwrap();
+    let mut output = std::io::BufReader::new(agent.stdout.take().unwrap()).lines();
+    for (method, params) in [
+        (
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}),
+        ),
+        (
+            "tools/call",
+            json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}, "_meta": {"granted_scopes": ["*"]}}),
+        ),
+    ] {
+        writeln!(
+            input,
+            "{}",
+            json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
+        )
+        .unwrap();
+        let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+        assert!(answer["result"].is_object(), "{answer}");
+    }
+    worker.revoke().await;
+    assert!(
+        output.next().is_none(),
+        "the connection closes with the worker"
+    );
+    assert!(
+        agent.wait().unwrap().success(),
+        "and the program ends, though its input is open"
+    );
+    drop(input);
 }
