@@ -1,6 +1,7 @@
 //! Flags, variables and a configuration file in, an MCP server of the file tools out.
 
 mod cli;
+mod logging;
 mod serve;
 
 use std::error::Error;
@@ -32,8 +33,12 @@ fn show(text: &str) -> ExitCode {
 }
 
 fn serve(options: Options) -> ExitCode {
+    let log = match logging::Log::start() {
+        Ok(log) => log,
+        Err(error) => return refuse(&error, 1),
+    };
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(move || log.clone())
         .with_max_level(options.log)
         .with_ansi(false)
         .init();

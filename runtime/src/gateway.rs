@@ -34,6 +34,7 @@ use rmcp::model::RequestStateCodec;
 use rmcp::service::ServerInitializeError;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 
 use crate::describe::Manual;
 use crate::worker::Worker;
@@ -117,6 +118,7 @@ struct Desk {
     files: Option<FileTools>,
     asking: Asking,
     tasks: tasks::Tasks,
+    watching: Arc<Semaphore>,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
@@ -141,8 +143,8 @@ pub struct GatewayBuilder {
 impl Gateway {
     /// Serves one worker to an agent: every connection speaks to it, and none can widen or configure it.
     #[must_use]
-    pub fn worker(worker: Worker, about: About) -> GatewayBuilder {
-        GatewayBuilder::new(Door::Worker(worker), Trust::Agent, about)
+    pub fn worker(worker: &Worker, about: About) -> GatewayBuilder {
+        GatewayBuilder::new(Door::worker(worker), Trust::Agent, about)
     }
 
     /// Serves whatever `opener` opens: one runtime for clients that configure nothing, and one for each that does.
@@ -206,6 +208,7 @@ impl GatewayBuilder {
                 files: None,
                 asking: Asking::Replay,
                 tasks: tasks::Tasks::default(),
+                watching: Arc::new(Semaphore::new(watch::MOST)),
                 schema: None,
                 manual: None,
                 max_line: lines::MAX_LINE,

@@ -295,6 +295,11 @@ impl Worker {
         self.shared.holder.roots.find(path)
     }
 
+    /// A name that no worker of another runtime in this process has; ids count from the start in each.
+    pub(crate) fn name_in_process(&self) -> String {
+        format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
+    }
+
     /// Whether a tool of that name changes something.
     pub(crate) fn mutates(&self, tool: &str) -> bool {
         let entry = self.shared.core.tools.get(tool);

@@ -309,3 +309,43 @@ async fn a_cancelled_call_gets_no_answer_and_the_next_one_does() {
     assert_ne!(done["result"]["isError"], true, "{done}");
     assert!(!path.exists());
 }
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_refused_and_not_asked_for_again() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    std::os::unix::fs::symlink(world.host("outside"), world.host("link")).unwrap();
+    let path = world.host("link/f");
+    let read = json!({"path": path.to_str().unwrap()});
+    let meta = json!({"granted_scopes": ["read:file"]});
+    let refused = client.call("read_file", read, meta).await;
+    assert_eq!(code(&refused), "PERMISSION_DENIED", "{refused}");
+    assert!(refused["result"]["_meta"].get("requested_scopes").is_none());
+}
+
+#[tokio::test]
+async fn a_policy_with_a_request_that_it_cannot_narrow_is_refused() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let policy = json!({"policy": {"roots": []}});
+    let path = json!({
+        "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
+        "argument": {"name": "path", "value": "r/"},
+    });
+    for (method, mut params) in [
+        ("resources/list", json!({})),
+        ("resources/read", json!({"uri": "ui://write_file/0"})),
+        ("resources/subscribe", json!({"uri": "file:///r/a.txt"})),
+        ("completion/complete", path),
+    ] {
+        params["_meta"] = policy.clone();
+        let refused = client.ask(method, params).await;
+        assert_eq!(
+            refused["error"]["data"]["field"], "/_meta/policy",
+            "{method}: {refused}"
+        );
+    }
+    let file = json!({"uri": "file:///r/a.txt", "_meta": policy});
+    let absent = client.ask("resources/read", file).await;
+    assert_eq!(absent["error"]["code"], -32002, "{absent}");
+}

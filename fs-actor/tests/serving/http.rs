@@ -448,7 +448,7 @@ async fn an_endpoint_serves_its_worker_until_that_is_revoked() {
 async fn a_request_after_its_worker_was_revoked_is_refused() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
-    let gateway = Gateway::worker(worker.clone(), about()).build();
+    let gateway = Gateway::worker(&worker, about()).build();
     let server = Served::of(&gateway, Http::new()).await;
     let arguments = json!({"path": "/r/new", "content": "x"});
     let write = json!({"name": "write_file", "arguments": arguments});

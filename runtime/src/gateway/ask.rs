@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::effect::ContentHash;
-use crate::id::WorkerId;
 use crate::pipeline::canonical;
 use crate::scope::{Scope, ScopePattern};
 
@@ -29,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Asked {
     worker: String,
+    preview: bool,
     tool: String,
     arguments: ContentHash,
     scopes: Vec<String>,
@@ -37,7 +37,10 @@ struct Asked {
 /// The call that a question is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
-    pub(super) worker: WorkerId,
+    /// Names the worker among those of all runtimes of this process.
+    pub(super) worker: &'a str,
+    /// Whether the call only shows what it would do.
+    pub(super) preview: bool,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Value,
 }
@@ -45,7 +48,8 @@ pub(super) struct Subject<'a> {
 impl Subject<'_> {
     fn asked(self, scopes: Vec<String>) -> Asked {
         Asked {
-            worker: self.worker.to_string(),
+            worker: self.worker.to_owned(),
+            preview: self.preview,
             tool: self.tool.to_owned(),
             arguments: ContentHash::of(canonical(self.arguments).to_string().as_bytes()),
             scopes,
@@ -175,7 +179,8 @@ mod tests {
     fn an_answer_counts_for_the_call_it_was_asked_about_and_no_other() {
         let arguments = json!({"path": "/r/a", "content": "x"});
         let subject = Subject {
-            worker: WorkerId(1),
+            worker: "a/w1",
+            preview: false,
             tool: "write_file",
             arguments: &arguments,
         };
@@ -205,11 +210,15 @@ mod tests {
                 ..subject
             },
             Subject {
+                preview: true,
+                ..subject
+            },
+            Subject {
                 tool: "delete",
                 ..subject
             },
             Subject {
-                worker: WorkerId(2),
+                worker: "a/w2",
                 ..subject
             },
         ] {

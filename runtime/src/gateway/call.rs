@@ -87,14 +87,14 @@ impl Gateway {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if may_be_task(errand, context) {
-            let owner = errand.served.worker().id();
+            let owner = errand.served.name().to_owned();
             let errand = errand.clone();
             let call = async move {
                 let result = errand.run().await;
                 result.or_else(|error| convert::failure(&error))
             };
             let underway = Underway(tokio::spawn(call));
-            return self.desk.tasks.answer(owner, underway).await;
+            return self.desk.tasks.answer(&owner, underway).await;
         }
         let error = match errand.run().await {
             Ok(result) => return Ok(result.into()),
@@ -152,7 +152,8 @@ impl Gateway {
 impl Errand {
     fn subject(&self) -> Subject<'_> {
         Subject {
-            worker: self.served.worker().id(),
+            worker: self.served.name(),
+            preview: self.extras.preview,
             tool: &self.tool,
             arguments: &self.arguments,
         }

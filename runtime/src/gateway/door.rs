@@ -46,6 +46,8 @@ pub struct Served {
     grants: Option<Arc<GrantAuthority>>,
     /// The worker is this connection's alone and ends with it.
     own: bool,
+    /// Names the worker among those of all runtimes of this process.
+    name: String,
     /// Told whenever the worker has made an artifact.
     artifacts: watch::Sender<()>,
 }
@@ -67,12 +69,17 @@ impl Served {
             worker: worker.clone(),
             grants: None,
             own: false,
+            name: worker.name_in_process(),
             artifacts: watch::Sender::default(),
         }
     }
 
     pub(super) fn worker(&self) -> &Worker {
         &self.worker
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn grants(&self) -> Option<&GrantAuthority> {
@@ -92,6 +99,7 @@ impl Served {
     fn another(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
         Self {
             runtime: self.runtime.clone(),
+            name: worker.name_in_process(),
             worker,
             grants,
             own: true,
@@ -123,7 +131,7 @@ pub trait Opener: Send + Sync + 'static {
 /// Who connections speak to.
 pub(super) enum Door {
     /// One worker that somebody else owns.
-    Worker(Worker),
+    Worker(Arc<Served>),
     /// What is opened when it is needed.
     Opening {
         opener: Box<dyn Opener>,
@@ -132,6 +140,10 @@ pub(super) enum Door {
 }
 
 impl Door {
+    pub(super) fn worker(worker: &Worker) -> Self {
+        Self::Worker(Arc::new(Served::of(worker)))
+    }
+
     pub(super) fn opening(opener: impl Opener) -> Self {
         Self::Opening {
             opener: Box::new(opener),
@@ -143,7 +155,7 @@ impl Door {
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Worker(worker) => f.debug_tuple("Worker").field(worker).finish(),
+            Self::Worker(served) => f.debug_tuple("Worker").field(served).finish(),
             Self::Opening { shared, .. } => f.debug_tuple("Opening").field(shared).finish(),
         }
     }
@@ -184,7 +196,7 @@ impl Desk {
     /// What clients share that configure nothing.
     async fn shared(&self) -> Result<Arc<Served>, OpenError> {
         match &self.door {
-            Door::Worker(worker) => Ok(Arc::new(Served::of(worker))),
+            Door::Worker(served) => Ok(Arc::clone(served)),
             Door::Opening { opener, shared } => {
                 let open = || async { opener.open(None).await.map(Arc::new) };
                 shared.get_or_try_init(open).await.cloned()
@@ -218,7 +230,11 @@ impl Gateway {
                 let spec = WorkerSpec::new(visible(client)).policy(policy);
                 narrowed(&*self.desk.shared().await?, spec).await?
             }
-            (Door::Worker(_), _, None) => return Ok(()),
+            (Door::Worker(served), _, None) => {
+                // A second handshake on one connection is refused before it comes here.
+                let _ = self.session.served.set(Arc::clone(served));
+                return Ok(());
+            }
             (Door::Opening { .. }, _, None) => own(&*self.desk.shared().await?, client).await?,
         };
         // A second handshake on one connection is refused before it comes here.
@@ -230,7 +246,7 @@ impl Gateway {
     pub(super) fn served_now(&self) -> Option<Arc<Served>> {
         match (self.session.served.get(), &self.desk.door) {
             (Some(served), _) => Some(Arc::clone(served)),
-            (None, Door::Worker(worker)) => Some(Arc::new(Served::of(worker))),
+            (None, Door::Worker(served)) => Some(Arc::clone(served)),
             (None, Door::Opening { shared, .. }) => shared.get().cloned(),
         }
     }

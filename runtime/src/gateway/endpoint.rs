@@ -51,7 +51,7 @@ impl Worker {
     /// # Errors
     /// The system's, if it gives no port, no socket or no random bits.
     pub async fn endpoint(&self, about: About, files: Option<FileTools>) -> io::Result<Endpoint> {
-        let mut gateway = Gateway::worker(self.clone(), about);
+        let mut gateway = Gateway::worker(self, about);
         if let Some(files) = files {
             gateway = gateway.files(files);
         }

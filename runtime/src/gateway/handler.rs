@@ -159,8 +159,9 @@ impl ServerHandler for Gateway {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        self.not_narrowed(&context)?;
         self.resources(request).await
     }
 
@@ -186,6 +187,7 @@ impl ServerHandler for Gateway {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.not_narrowed(&context)?;
         self.subscribed(&request.uri, context.peer).await
     }
 
@@ -218,13 +220,8 @@ impl ServerHandler for Gateway {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let asker = self
-            .served()
-            .await
-            .map_err(|error| not_open(&error))?
-            .worker()
-            .id();
-        let task = self.desk.tasks.get(&request.task_id, asker)?;
+        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let task = self.desk.tasks.get(&request.task_id, served.name())?;
         Ok(GetTaskResult::new(task))
     }
 
@@ -233,13 +230,8 @@ impl ServerHandler for Gateway {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = self
-            .served()
-            .await
-            .map_err(|error| not_open(&error))?
-            .worker()
-            .id();
-        self.desk.tasks.update(&request.task_id, asker)
+        let served = self.served().await.map_err(|error| not_open(&error))?;
+        self.desk.tasks.update(&request.task_id, served.name())
     }
 
     async fn cancel_task(
@@ -247,13 +239,8 @@ impl ServerHandler for Gateway {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = self
-            .served()
-            .await
-            .map_err(|error| not_open(&error))?
-            .worker()
-            .id();
-        self.desk.tasks.cancel(&request.task_id, asker)
+        let served = self.served().await.map_err(|error| not_open(&error))?;
+        self.desk.tasks.cancel(&request.task_id, served.name())
     }
 
     async fn set_level(
@@ -292,8 +279,9 @@ impl ServerHandler for Gateway {
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
+        self.not_narrowed(&context)?;
         self.completed(&request).await
     }
 
@@ -321,6 +309,14 @@ fn no_method(method: &str) -> ErrorData {
 }
 
 impl Gateway {
+    /// Refuses a policy where none is heeded: to pass over it would give more than was asked for.
+    fn not_narrowed(&self, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        match Extras::read(&context.meta, self.desk.trust)?.policy {
+            None => Ok(()),
+            Some(_) => Err(policy_not_heeded()),
+        }
+    }
+
     /// What this server can do. `literal` is for clients of the proposals' own dialect, which expect a plain `true`
     /// where MCP's types demand an object.
     fn capabilities(&self, literal: bool) -> ServerCapabilities {
@@ -354,6 +350,14 @@ impl Gateway {
             .enable_tasks()
             .build()
     }
+}
+
+/// The answer to a policy with a request that it could not narrow.
+pub(super) fn policy_not_heeded() -> ErrorData {
+    let reason = "a policy narrows calls of tools, lists of tools and reads of files; send this request without";
+    let data =
+        json!({"kind": "policy_invalid", "code": "POLICY_INVALID", "field": "/_meta/policy"});
+    ErrorData::invalid_params(reason, Some(data))
 }
 
 /// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is

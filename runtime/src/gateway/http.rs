@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -24,6 +25,9 @@ use super::token::Token;
 
 /// The longest request a client may send by default, in bytes.
 const MAX_BODY: usize = 4 << 20;
+
+/// How long requests under way may take to end once the server is to stop.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// Why nothing is served over HTTP.
 #[derive(Debug, thiserror::Error)]
@@ -124,11 +128,20 @@ impl Gateway {
             return Err(HttpError::NotLoopback(address));
         }
         let router = self.router(&http, address, &stop, dress);
-        axum::serve(listener, router)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await?;
+        let serving = axum::serve(listener, router)
+            .with_graceful_shutdown(stop.clone().cancelled_owned())
+            .into_future();
+        let out_of_patience = async {
+            stop.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        // A client that never ends its request must not keep the server, nor what is still to be recorded.
+        let served = tokio::select! {
+            served = serving => served,
+            () = out_of_patience => Ok(()),
+        };
         self.settle().await;
-        Ok(())
+        Ok(served?)
     }
 
     fn router<S: ServerHandler>(

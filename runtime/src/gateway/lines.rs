@@ -3,12 +3,14 @@
 //! Lines are read here and not by the SDK's own transport, so that a line that is too long or no message gets an
 //! answer, a notification before the handshake does not end the connection, and results are decorated on their way.
 
+use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, ServerResult,
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString,
+    ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -18,6 +20,8 @@ use tokio::sync::Mutex;
 
 use super::decorate::decorate;
 
+/// How many requests of one client may wait for their answers.
+const MAX_OPEN: usize = 256;
 /// The longest message a client may send, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
 
@@ -32,6 +36,35 @@ pub(super) struct Lines<R, W> {
     begun: bool,
     writer: Arc<Mutex<W>>,
     limit: usize,
+    /// Requests whose answers were not written yet.
+    open: Arc<Open>,
+}
+
+/// The ids of requests under way. There is a bound, so that a client that sends without reading fills no memory.
+#[derive(Debug, Default)]
+struct Open(std::sync::Mutex<HashSet<NumberOrString>>);
+
+impl Open {
+    fn ids(&self) -> MutexGuard<'_, HashSet<NumberOrString>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up a request unless there are too many.
+    fn begin(&self, id: &NumberOrString) -> bool {
+        let mut ids = self.ids();
+        let room = ids.len() < MAX_OPEN;
+        if room {
+            ids.insert(id.clone());
+        }
+        room
+    }
+
+    /// The request was answered, or nobody waits for its answer.
+    fn end(&self, id: Option<&NumberOrString>) {
+        if let Some(id) = id {
+            self.ids().remove(id);
+        }
+    }
 }
 
 enum Read {
@@ -53,6 +86,7 @@ where
             begun: false,
             writer: Arc::new(Mutex::new(writer)),
             limit,
+            open: Arc::default(),
         }
     }
 
@@ -61,7 +95,9 @@ where
         loop {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
-                return Ok(Read::End);
+                // The last line may lack its end.
+                let whole = self.line.is_empty() || self.dropping;
+                return Ok(if whole { Read::End } else { Read::Line });
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(available.len(), |at| at + 1);
@@ -103,6 +139,12 @@ where
             return None;
         }
         match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
+            Ok(JsonRpcMessage::Request(request)) if !self.open.begin(&request.id) => {
+                let reason = format!("at most {MAX_OPEN} requests may wait for their answers");
+                self.refuse(Some(request.id), ErrorCode::INVALID_REQUEST, reason)
+                    .await;
+                None
+            }
             Ok(message) => self.expected(message),
             Err(_) => {
                 let (id, code, reason) = diagnose(text);
@@ -126,6 +168,15 @@ where
                 );
                 Some(message)
             }
+            JsonRpcMessage::Notification(ref notification) => {
+                // A cancelled request gets no answer.
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                {
+                    self.open.end(cancelled.params.request_id.as_ref());
+                }
+                self.begun.then_some(message)
+            }
             other => self.begun.then_some(other),
         }
     }
@@ -142,8 +193,16 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let writer = Arc::clone(&self.writer);
-        async move { write(&writer, encoded(&message)?).await }
+        let (writer, open) = (Arc::clone(&self.writer), Arc::clone(&self.open));
+        async move {
+            let written = write(&writer, encoded(&message)?).await;
+            match &message {
+                JsonRpcMessage::Response(response) => open.end(Some(&response.id)),
+                JsonRpcMessage::Error(error) => open.end(error.id.as_ref()),
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+            }
+            written
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -283,6 +342,19 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_the_bound_are_refused_until_others_end() {
+        let many: String = (0..=MAX_OPEN)
+            .map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n"))
+            .collect();
+        let cancel =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}"#;
+        let (through, answers) = exchange(format!("{many}{cancel}\n{PING}").as_bytes(), 1000).await;
+        assert_eq!(through.len(), MAX_OPEN + 2, "the last line lacks its end");
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0]["id"], MAX_OPEN);
     }
 
     #[tokio::test]

@@ -12,6 +12,15 @@ use crate::scope::ScopePattern;
 /// What stands before each key in its prefixed form, for clients that keep to MCP's advice on `_meta` keys.
 pub(super) const PREFIX: &str = "dev.bailiwick/";
 
+/// The keys that are read; behind the prefix any other is a mistake that must not be passed over.
+const KEYS: &[&str] = &[
+    "preview",
+    "policy",
+    "policy_origin",
+    "granted_scopes",
+    "preview_token",
+];
+
 /// What a client adds to a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Extras {
@@ -32,6 +41,12 @@ pub(super) struct Extras {
 impl Extras {
     /// Reads the keys bare or behind [`PREFIX`]. Of a client without trust only what narrows counts.
     pub(super) fn read(meta: &RequestMetaObject, trust: Trust) -> Result<Self, ErrorData> {
+        let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
+        for key in own {
+            if !KEYS.contains(&key) {
+                return Err(invalid(&crate::escape(key), "is no key of this server"));
+            }
+        }
         let mut extras = Self::default();
         if let Some(value) = get(meta, "preview")? {
             extras.preview = value
@@ -157,6 +172,7 @@ mod tests {
             (json!({"granted_scopes": "*"}), "/_meta/granted_scopes"),
             (json!({"granted_scopes": [1]}), "/_meta/granted_scopes"),
             (json!({"preview_token": "x"}), "/_meta/preview_token"),
+            (json!({"dev.bailiwick/Preview": true}), "/_meta/Preview"),
             (
                 json!({"preview": true, "dev.bailiwick/preview": false}),
                 "/_meta/preview",

@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use super::handler::not_open;
+use super::handler::{not_open, policy_not_heeded};
 use super::meta::Extras;
 use super::{Gateway, convert, describe, pages, uri};
 use crate::call::{Call, CallMeta};
@@ -18,7 +18,7 @@ use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
 
 const FILES: &str = "file:///{+path}";
-const DIRECTORY: &str = "inode/directory";
+pub(super) const DIRECTORY: &str = "inode/directory";
 /// The most that MCP lets one completion name.
 const MOST_COMPLETIONS: usize = 100;
 
@@ -78,6 +78,9 @@ impl Gateway {
         uri: &str,
         extras: Extras,
     ) -> Result<ReadResourceResult, ErrorData> {
+        if !uri.starts_with("file:") && extras.policy.is_some() {
+            return Err(policy_not_heeded());
+        }
         let contents = if uri == describe::HELP {
             self.help().await?
         } else if uri.starts_with("ui://") {
@@ -124,6 +127,10 @@ impl Gateway {
         arguments: Value,
         extras: &Extras,
     ) -> Result<Outcome, CallError> {
+        if self.session.bucket.take().is_err() {
+            let reason = "requests come too fast; wait and try again";
+            return Err(CallError::new(Code::RateLimited, reason));
+        }
         let served = self.served().await;
         let served = served.map_err(|error| CallError::new(Code::Internal, error.to_string()))?;
         let call = Call::new(tool, arguments).meta(CallMeta {

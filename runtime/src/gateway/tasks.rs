@@ -8,8 +8,6 @@ use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult, DetailedTa
 use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use tokio::task::JoinHandle;
 
-use crate::id::WorkerId;
-
 /// How long a call may take before it becomes a task.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many tasks one gateway keeps that have not ended.
@@ -21,7 +19,7 @@ type Finished = Result<CallToolResult, ErrorData>;
 #[derive(Default)]
 pub(super) struct Tasks {
     manager: TaskManager,
-    owners: Mutex<HashMap<String, WorkerId>>,
+    owners: Mutex<HashMap<String, String>>,
 }
 
 impl std::fmt::Debug for Tasks {
@@ -51,7 +49,7 @@ impl Tasks {
     /// The answer of a call, or the task that it becomes if that does not come soon.
     pub(super) async fn answer(
         &self,
-        owner: WorkerId,
+        owner: &str,
         mut underway: Underway,
     ) -> Result<CallToolResponse, ErrorData> {
         let waited = tokio::time::timeout(PATIENCE, underway.finished()).await;
@@ -72,34 +70,34 @@ impl Tasks {
         let mut owners = self.owners();
         // Tasks that are no longer kept need no owner.
         owners.retain(|id, _| self.manager.get_task(id).is_ok());
-        owners.insert(task.task_id.clone(), owner);
+        owners.insert(task.task_id.clone(), owner.to_owned());
         Ok(CreateTaskResult::new(task).into())
     }
 
-    pub(super) fn get(&self, id: &str, asker: WorkerId) -> Result<DetailedTask, ErrorData> {
+    pub(super) fn get(&self, id: &str, asker: &str) -> Result<DetailedTask, ErrorData> {
         self.owned(id, asker)?;
         self.manager.get_task(id)
     }
 
-    pub(super) fn cancel(&self, id: &str, asker: WorkerId) -> Result<(), ErrorData> {
+    pub(super) fn cancel(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
         self.owned(id, asker)?;
         self.manager.cancel_task(id)
     }
 
     /// Tasks here ask for no input, so what comes for one that is known is passed over.
-    pub(super) fn update(&self, id: &str, asker: WorkerId) -> Result<(), ErrorData> {
+    pub(super) fn update(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
         self.owned(id, asker)
     }
 
     /// The same error for a task that is not there and one of somebody else.
-    fn owned(&self, id: &str, asker: WorkerId) -> Result<(), ErrorData> {
-        if self.owners().get(id) == Some(&asker) {
+    fn owned(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
+        if self.owners().get(id).is_some_and(|owner| owner == asker) {
             return Ok(());
         }
         Err(ErrorData::invalid_params("there is no such task", None))
     }
 
-    fn owners(&self) -> std::sync::MutexGuard<'_, HashMap<String, WorkerId>> {
+    fn owners(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -116,7 +114,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_quick_call_answers_and_a_slow_one_becomes_its_owners_task() {
         let tasks = Tasks::default();
-        let owner = WorkerId(1);
+        let owner = "a/w1";
         let quick = Underway(tokio::spawn(async { done() }));
         let answer = tasks.answer(owner, quick).await.unwrap();
         assert!(matches!(answer, CallToolResponse::Complete(_)));
@@ -129,11 +127,8 @@ mod tests {
             panic!("no task");
         };
         let id = task.task.task_id;
-        assert!(
-            tasks.get(&id, WorkerId(2)).is_err(),
-            "a task is its owner's"
-        );
-        assert!(tasks.cancel(&id, WorkerId(2)).is_err());
+        assert!(tasks.get(&id, "a/w2").is_err(), "a task is its owner's");
+        assert!(tasks.cancel(&id, "a/w2").is_err());
         assert!(tasks.get(&id, owner).unwrap().status() == TaskStatus::Working);
         tokio::time::sleep(PATIENCE * 5).await;
         assert_eq!(
@@ -151,10 +146,10 @@ mod tests {
             std::future::pending::<()>().await;
             done()
         }));
-        let CallToolResponse::Task(task) = tasks.answer(WorkerId(1), slow).await.unwrap() else {
+        let CallToolResponse::Task(task) = tasks.answer("a/w1", slow).await.unwrap() else {
             panic!("no task");
         };
-        tasks.cancel(&task.task.task_id, WorkerId(1)).unwrap();
+        tasks.cancel(&task.task.task_id, "a/w1").unwrap();
         assert!(gone.await.is_err(), "the call was dropped");
     }
 }

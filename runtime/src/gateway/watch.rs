@@ -6,29 +6,32 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
+use rmcp::model::{
+    ErrorData, ResourceContents, ResourceUpdatedNotificationParam, SubscriptionFilter,
+};
 use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde_json::json;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
 use super::handler::not_open;
 use super::meta::Extras;
-use super::resources::absent;
+use super::resources::{DIRECTORY, absent};
 use super::{Gateway, uri};
 use crate::call::Call;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
 use crate::worker::Worker;
 
-/// How many files one connection may watch.
-const MOST: usize = 64;
+/// How many files all connections of a gateway may watch together.
+pub(super) const MOST: usize = 64;
 /// What comes within this time is one change.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -172,7 +175,15 @@ impl Gateway {
         let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
         // Reading it once is the check, and the record of it in the audit.
-        self.file(uri, Extras::default()).await?;
+        if is_directory(&self.file(uri, Extras::default()).await?) {
+            let reason = "a directory is not watched; name the files in it";
+            return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
+        }
+        let place = Arc::clone(&self.desk.watching).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let reason = format!("one server watches {MOST} resources");
+            ErrorData::invalid_params(reason, None)
+        })?;
         let worker = self
             .served()
             .await
@@ -180,10 +191,19 @@ impl Gateway {
             .worker()
             .clone();
         let call = Call::new(tools.read, json!({"path": path.as_str()}));
-        Watched::new(worker, call, &path).map_err(|errno| {
+        Watched::new(worker, call, &path, place).map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");
             ErrorData::internal_error(reason, Some(json!({"uri": uri})))
         })
+    }
+}
+
+fn is_directory(contents: &ResourceContents) -> bool {
+    match contents {
+        ResourceContents::TextResourceContents { mime_type, .. } => {
+            mime_type.as_deref() == Some(DIRECTORY)
+        }
+        _ => false,
     }
 }
 
@@ -195,10 +215,17 @@ struct Watched {
     worker: Worker,
     /// The call that must be allowed for a change to be told.
     read: Call,
+    /// The system gives a user few watches, so all connections of a gateway share a bound.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Watched {
-    fn new(worker: Worker, read: Call, path: &VirtualPath) -> Result<Self, Errno> {
+    fn new(
+        worker: Worker,
+        read: Call,
+        path: &VirtualPath,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Self, Errno> {
         let (directory, name) = worker.directory_of(path).ok_or(Errno::NOENT)?;
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let events = WatchFlags::MODIFY
@@ -219,6 +246,7 @@ impl Watched {
             name,
             worker,
             read,
+            _place: place,
         })
     }
 

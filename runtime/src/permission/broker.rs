@@ -207,6 +207,12 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// A name that no other broker of this process has.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn name(&self) -> String {
+        self.actor.get_id().to_string()
+    }
+
     /// Whether both ways lead to one broker.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.actor.get_id() == other.actor.get_id()

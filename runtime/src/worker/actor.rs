@@ -23,7 +23,7 @@ pub(crate) enum WorkerMsg {
     /// The policy that came with a call was compiled, or refused.
     Prepared(CallId, Box<Result<Step<Parsed>, CallError>>),
     /// Whether live grants cover what a call must ask for.
-    Redeemed(CallId, Option<Granted>),
+    Redeemed(CallId, Result<Option<Granted>, CallError>),
     /// The plan that is shown with the question.
     Looked(CallId, Box<Result<(AnyPlan, Preview), Halt>>),
     /// What a person said.

@@ -42,9 +42,10 @@ impl Shared {
         let (offered, rest) = waiting.offered();
         let task = tokio::spawn(async move {
             let redeemed = shared.redeemable(offered, rest.into()).await;
+            // What was granted and cannot be opened is refused: asking for it again would help nobody.
             let granted = match redeemed {
-                Some(redeemed) => shared.opened(redeemed, &needs).await.ok(),
-                None => None,
+                Some(redeemed) => shared.opened(redeemed, &needs).await.map(Some),
+                None => Ok(None),
             };
             shared.post(WorkerMsg::Redeemed(id, granted));
         });

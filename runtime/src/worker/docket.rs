@@ -207,15 +207,18 @@ impl Docket {
         self.calls.insert(id, (Stage::Redeeming(waiting), caller));
     }
 
-    pub(super) fn redeemed(&mut self, id: CallId, granted: Option<Granted>) {
+    pub(super) fn redeemed(&mut self, id: CallId, granted: Result<Option<Granted>, CallError>) {
         match (self.calls.remove(&id), granted) {
-            (Some((Stage::Redeeming(waiting), caller)), Some(granted)) => {
+            (Some((Stage::Redeeming(waiting), caller)), Ok(Some(granted))) => {
                 match self.shared.redeemed(&caller.facts, &granted.redeemed) {
                     Ok(()) => self.judge(id, waiting.granted(granted), caller),
                     Err(error) => self.answer(id, caller, Err(error)),
                 }
             }
-            (Some((Stage::Redeeming(waiting), caller)), None) => self.look(id, waiting, caller),
+            (Some((Stage::Redeeming(waiting), caller)), Ok(None)) => self.look(id, waiting, caller),
+            (Some((Stage::Redeeming(_), caller)), Err(error)) => {
+                self.answer(id, caller, Err(error));
+            }
             (other, _) => self.put_back(id, other),
         }
     }
