@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::policy::Access;
 use crate::tool::ToolInfo;
 
+#[cfg(feature = "mcp")]
 pub(crate) use dashdash::{resource, tool};
 
 /// What the author of a server knows, and neither its tools nor its configuration say.

@@ -195,6 +195,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
 }
 
 /// The `dashdash` object of a resource; nothing of it may be kept, since it may change at any time.
+#[cfg(feature = "mcp")]
 pub(crate) fn resource(kind: &str, refreshable: bool) -> Value {
     json!({"resourceType": kind, "refreshable": refreshable, "cacheDuration": 0})
 }

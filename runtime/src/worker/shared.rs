@@ -10,7 +10,9 @@ use super::actor::WorkerMsg;
 use super::deadline::Armed;
 use super::inbox::{Done, Load, Port};
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
-use crate::call::{Call, Origin};
+#[cfg(feature = "mcp")]
+use crate::call::Call;
+use crate::call::Origin;
 use crate::capability::{Gate, Meter, revoked};
 use crate::effect::Change;
 use crate::error::CallError;
