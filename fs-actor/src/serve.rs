@@ -54,7 +54,7 @@ impl Server {
     /// The file that the next runtime records in: the one that was named, then that name with a number.
     fn audit(&self) -> Option<PathBuf> {
         let file = self.options.audit.as_ref()?;
-        match self.opened.fetch_add(1, Ordering::Relaxed) {
+        match self.opened.load(Ordering::Relaxed) {
             0 => Some(file.clone()),
             n => {
                 let mut numbered = file.clone().into_os_string();
@@ -71,6 +71,8 @@ impl Server {
                 tracing::error!(%error, "the audit file cannot be written");
                 OpenError::Audit(error)
             })?;
+            // Only a file that could be opened is done with: records never move on to another for a fault of the first.
+            self.opened.fetch_add(1, Ordering::Relaxed);
             builder = builder.audit(audit);
         }
         let (runtime, grants) = builder.build().await?;
