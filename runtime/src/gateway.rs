@@ -93,15 +93,12 @@ pub struct FileTools {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// What it is to be served with could not be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
     /// The handshake failed; the client was told why.
     #[error("the handshake failed")]
     Handshake(#[from] Box<ServerInitializeError>),
 }
 
-/// Serves workers over MCP. Cloning it is cheap; each clone made by [`Gateway::session`] is one connection's.
+/// Serves workers over MCP. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Gateway {
     desk: Arc<Desk>,
@@ -122,7 +119,6 @@ struct Desk {
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
-    max_line: usize,
 }
 
 /// What becomes of a call that a person must allow.
@@ -154,8 +150,7 @@ impl Gateway {
     }
 
     /// The same gateway for one more connection.
-    #[must_use]
-    pub fn session(&self) -> Self {
+    fn session(&self) -> Self {
         Self {
             desk: Arc::clone(&self.desk),
             session: Arc::new(Session::new(&self.desk.rate)),
@@ -181,8 +176,7 @@ impl Gateway {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let gateway = self.session();
-        gateway.served().await?;
-        let lines = lines::Lines::new(reader, writer, self.desk.max_line);
+        let lines = lines::Lines::new(reader, writer, lines::MAX_LINE);
         let served = match gateway.clone().serve(lines).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
@@ -211,7 +205,6 @@ impl GatewayBuilder {
                 watching: Arc::new(Semaphore::new(watch::MOST)),
                 schema: None,
                 manual: None,
-                max_line: lines::MAX_LINE,
             },
         }
     }
@@ -254,13 +247,6 @@ impl GatewayBuilder {
         getrandom::fill(&mut key)?;
         self.desk.asking = Asking::Client(RequestStateCodec::new_unchecked(key));
         Ok(self)
-    }
-
-    /// Sets the longest message a client may send over a byte stream, in bytes (16 MiB by default).
-    #[must_use]
-    pub fn max_message(mut self, bytes: usize) -> Self {
-        self.desk.max_line = bytes;
-        self
     }
 
     /// The gateway.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData,
-    ProgressNotificationParam, ProtocolVersion,
+    ProgressNotificationParam, ProtocolVersion, RequestStateCodec,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
@@ -33,7 +33,8 @@ struct Errand {
     extras: Extras,
     /// The client's revision knows blocks that link to resources.
     links: bool,
-    progress: Progress,
+    /// Counts the work for a client that wants to hear of it.
+    progress: Option<Progress>,
 }
 
 impl Gateway {
@@ -50,17 +51,17 @@ impl Gateway {
         }
         let mut errand = Errand {
             extras: Extras::read(&context.meta, self.desk.trust)?,
-            served: self
-                .served()
-                .await
-                .map_err(|error| super::handler::not_open(&error))?,
+            served: self.served().await?,
             tool: request.name.into_owned(),
             arguments: Value::Object(request.arguments.unwrap_or_default()),
             links: shows_links(&context),
-            progress: Progress::default(),
+            progress: context
+                .meta
+                .get_progress_token()
+                .map(|_| Progress::default()),
         };
         if let Some(state) = request.request_state {
-            match self.answered(&errand, &state, request.input_responses.as_ref())? {
+            match self.redeemed(&errand, &state, request.input_responses.as_ref())? {
                 Some(granted) => errand.extras.granted.extend(granted),
                 None => return convert::failure(&refused()).map(Into::into),
             }
@@ -80,7 +81,6 @@ impl Gateway {
         answer
     }
 
-    /// Makes the call, and once more if the person behind the client allows what it lacks.
     async fn carried_out(
         &self,
         errand: &mut Errand,
@@ -89,49 +89,34 @@ impl Gateway {
         if may_be_task(errand, context) {
             let owner = errand.served.name().to_owned();
             let errand = errand.clone();
-            let call = async move {
-                let result = errand.run().await;
-                result.or_else(|error| convert::failure(&error))
-            };
-            let underway = Underway(tokio::spawn(call));
+            let underway = Underway(tokio::spawn(async move { errand.answer().await }));
             return self.desk.tasks.answer(&owner, underway).await;
         }
-        let error = match errand.run().await {
-            Ok(result) => return Ok(result.into()),
-            Err(error) => error,
-        };
-        let asks = error.code() == Code::ScopeRequired
-            && errand.extras.granted.is_empty()
-            && self.desk.trust.is_host()
-            && errand.served.grants().is_some()
-            && can_elicit(context);
-        let Asking::Client(codec) = &self.desk.asking else {
-            return convert::failure(&error).map(Into::into);
-        };
-        if !asks {
-            return convert::failure(&error).map(Into::into);
-        }
-        let needs = error.requested_scopes();
-        if is_stateless(context) {
-            return match ask::required(codec, errand.subject(), needs) {
-                Some(required) => Ok(required.into()),
-                None => convert::failure(&error).map(Into::into),
-            };
-        }
-        match ask::elicited(context, errand.subject(), needs).await {
-            Some(granted) => {
-                errand.extras.granted = granted;
-                let result = errand.run().await;
-                result
-                    .or_else(|error| convert::failure(&error))
-                    .map(Into::into)
+        match (errand.run().await, &self.desk.asking) {
+            (Err(error), Asking::Client(codec)) if self.may_ask(errand, &error, context) => {
+                asked(codec, errand, &error, context).await
             }
-            None => convert::failure(&refused()).map(Into::into),
+            (result, _) => answered(result).map(Into::into),
         }
     }
 
+    /// Whether the person behind the client may be asked for what a call lacks.
+    fn may_ask(
+        &self,
+        errand: &Errand,
+        error: &CallError,
+        context: &RequestContext<RoleServer>,
+    ) -> bool {
+        let capabilities = context.client_capabilities();
+        error.code() == Code::ScopeRequired
+            && errand.extras.granted.is_empty()
+            && self.desk.trust.is_host()
+            && errand.served.grants().is_some()
+            && capabilities.is_some_and(|capabilities| capabilities.elicitation.is_some())
+    }
+
     /// What a person granted in answer to a question that this gateway put.
-    fn answered(
+    fn redeemed(
         &self,
         errand: &Errand,
         state: &str,
@@ -159,6 +144,10 @@ impl Errand {
         }
     }
 
+    async fn answer(&self) -> Result<CallToolResult, ErrorData> {
+        answered(self.run().await)
+    }
+
     async fn run(&self) -> Result<CallToolResult, CallError> {
         let Extras {
             preview,
@@ -173,7 +162,7 @@ impl Errand {
             policy,
             preview_token: token,
             deadline: None,
-            progress: Some(self.progress.clone()),
+            progress: self.progress.clone(),
         });
         let worker = self.served.worker();
         if ignored_grants {
@@ -201,9 +190,40 @@ impl Errand {
     }
 }
 
+fn answered(result: Result<CallToolResult, CallError>) -> Result<CallToolResult, ErrorData> {
+    result.or_else(|error| convert::failure(&error))
+}
+
+/// Asks the person behind the client for what a call lacks: at once, and makes the call again; or, without a handshake,
+/// by the answer.
+async fn asked(
+    codec: &RequestStateCodec,
+    errand: &mut Errand,
+    error: &CallError,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let needs = error.requested_scopes();
+    if is_stateless(context) {
+        return match ask::required(codec, errand.subject(), needs) {
+            Some(required) => Ok(required.into()),
+            None => convert::failure(error).map(Into::into),
+        };
+    }
+    match ask::elicited(context, errand.subject(), needs).await {
+        Some(granted) => {
+            errand.extras.granted = granted;
+            errand.answer().await.map(Into::into)
+        }
+        None => convert::failure(&refused()).map(Into::into),
+    }
+}
+
 /// Tells the client how far its call is, if it wants to hear of that; ends only with the call.
-async fn progressing(context: &RequestContext<RoleServer>, progress: Progress) -> Infallible {
-    let Some(token) = context.meta.get_progress_token() else {
+async fn progressing(
+    context: &RequestContext<RoleServer>,
+    progress: Option<Progress>,
+) -> Infallible {
+    let (Some(token), Some(progress)) = (context.meta.get_progress_token(), progress) else {
         return std::future::pending().await;
     };
     let mut told = 0;
@@ -246,9 +266,4 @@ fn may_be_task(errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
     is_stateless(context)
         && capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
         && !errand.served.worker().mutates(&errand.tool)
-}
-
-fn can_elicit(context: &RequestContext<RoleServer>) -> bool {
-    let capabilities = context.client_capabilities();
-    capabilities.is_some_and(|capabilities| capabilities.elicitation.is_some())
 }

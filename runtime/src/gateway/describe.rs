@@ -1,13 +1,11 @@
 //! A server's manual and the worker it serves in, its description out: in the handshake, as `ai_help`, as a resource.
 
-use rmcp::model::{
-    CustomResult, ErrorData, MetaObject, ProtocolVersion, Resource, ResourceContents,
-};
+use rmcp::model::{CustomResult, ErrorData, MetaObject, Resource, ResourceContents};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 
 use super::Gateway;
-use super::handler::not_open;
+use super::call::is_stateless;
 use crate::describe::{self, Description};
 use crate::worker::Worker;
 
@@ -47,7 +45,7 @@ impl Gateway {
     }
 
     async fn described(&self) -> Result<Description, ErrorData> {
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         let none = || ErrorData::resource_not_found("there is no manual", None);
         self.description(served.worker()).ok_or_else(none)
     }
@@ -82,10 +80,7 @@ impl Gateway {
             let data = json!({"field": "/section", "known": error.known});
             ErrorData::invalid_params(error.to_string(), Some(data))
         })?;
-        let stateless = context
-            .protocol_version()
-            .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        if let (true, Value::Object(members)) = (stateless, &mut answer) {
+        if let (true, Value::Object(members)) = (is_stateless(context), &mut answer) {
             members.insert("resultType".into(), "complete".into());
         }
         Ok(CustomResult::new(answer))

@@ -1,9 +1,11 @@
 //! A configuration in, the worker that a connection speaks to out.
 
+use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use rmcp::ErrorData;
 use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 
@@ -207,10 +209,10 @@ impl Desk {
 
 impl Gateway {
     /// What this connection is served with.
-    pub(super) async fn served(&self) -> Result<Arc<Served>, OpenError> {
+    pub(super) async fn served(&self) -> Result<Arc<Served>, ErrorData> {
         match self.session.served.get() {
             Some(served) => Ok(Arc::clone(served)),
-            None => self.desk.shared().await,
+            None => self.desk.shared().await.map_err(|error| not_open(&error)),
         }
     }
 
@@ -304,5 +306,25 @@ pub(super) fn visible(client: &str) -> String {
         "client".to_owned()
     } else {
         name
+    }
+}
+
+/// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
+/// told which member is to blame.
+pub(super) fn not_open(error: &OpenError) -> ErrorData {
+    const LAYER: &str = "initialize";
+    let data = match error {
+        OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
+            Some(error.data(LAYER))
+        }
+        OpenError::Build(error) => error.data(LAYER),
+        OpenError::Spawn(_) | OpenError::Audit(_) => None,
+    };
+    let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
+    let told: Vec<String> = causes.map(ToString::to_string).collect();
+    let told = crate::escape(&told.join(": ")).into_owned();
+    match data {
+        Some(data) => ErrorData::invalid_params(told, Some(data)),
+        None => ErrorData::internal_error(told, None),
     }
 }

@@ -5,7 +5,6 @@
 )]
 
 use std::collections::BTreeMap;
-use std::error::Error;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -22,10 +21,9 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use serde_json::{Map, Value, json};
 
 use super::call::is_stateless;
-use super::door::OpenError;
+use super::door::not_open;
 use super::meta::{Extras, PREFIX};
 use super::{Gateway, convert, describe, pages, prompts};
-use crate::supervisor::SpawnError;
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
 const METHODS: &[&str] = &[
@@ -124,7 +122,7 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         let worker = served.worker();
         let tools = match extras.policy {
             None => worker.tools(),
@@ -161,7 +159,7 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.not_narrowed(&context)?;
+        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
         self.resources(request).await
     }
 
@@ -187,7 +185,7 @@ impl ServerHandler for Gateway {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.not_narrowed(&context)?;
+        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
         self.subscribed(&request.uri, context.peer).await
     }
 
@@ -220,7 +218,7 @@ impl ServerHandler for Gateway {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         let task = self.desk.tasks.get(&request.task_id, served.name())?;
         Ok(GetTaskResult::new(task))
     }
@@ -230,7 +228,7 @@ impl ServerHandler for Gateway {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         self.desk.tasks.update(&request.task_id, served.name())
     }
 
@@ -239,7 +237,7 @@ impl ServerHandler for Gateway {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         self.desk.tasks.cancel(&request.task_id, served.name())
     }
 
@@ -281,7 +279,7 @@ impl ServerHandler for Gateway {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.not_narrowed(&context)?;
+        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
         self.completed(&request).await
     }
 
@@ -309,14 +307,6 @@ fn no_method(method: &str) -> ErrorData {
 }
 
 impl Gateway {
-    /// Refuses a policy where none is heeded: to pass over it would give more than was asked for.
-    fn not_narrowed(&self, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        match Extras::read(&context.meta, self.desk.trust)?.policy {
-            None => Ok(()),
-            Some(_) => Err(policy_not_heeded()),
-        }
-    }
-
     /// What this server can do. `literal` is for clients of the proposals' own dialect, which expect a plain `true`
     /// where MCP's types demand an object.
     fn capabilities(&self, literal: bool) -> ServerCapabilities {
@@ -349,33 +339,5 @@ impl Gateway {
             .enable_tools()
             .enable_tasks()
             .build()
-    }
-}
-
-/// The answer to a policy with a request that it could not narrow.
-pub(super) fn policy_not_heeded() -> ErrorData {
-    let reason = "a policy narrows calls of tools, lists of tools and reads of files; send this request without";
-    let data =
-        json!({"kind": "policy_invalid", "code": "POLICY_INVALID", "field": "/_meta/policy"});
-    ErrorData::invalid_params(reason, Some(data))
-}
-
-/// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
-/// told which member is to blame.
-pub(super) fn not_open(error: &OpenError) -> ErrorData {
-    const LAYER: &str = "initialize";
-    let data = match error {
-        OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
-            Some(error.data(LAYER))
-        }
-        OpenError::Build(error) => error.data(LAYER),
-        OpenError::Spawn(_) | OpenError::Audit(_) => None,
-    };
-    let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
-    let told: Vec<String> = causes.map(ToString::to_string).collect();
-    let told = crate::escape(&told.join(": ")).into_owned();
-    match data {
-        Some(data) => ErrorData::invalid_params(told, Some(data)),
-        None => ErrorData::internal_error(told, None),
     }
 }

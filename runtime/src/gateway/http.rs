@@ -1,6 +1,5 @@
 //! A loopback listener in, Streamable HTTP for the gateway's worker out: who may speak is checked before what is said.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +164,6 @@ impl Gateway {
             Arc::new(LocalSessionManager::default()),
             config,
         );
-        let service = tower_service(service);
         Router::new()
             .route_service("/mcp", service)
             .layer(middleware::map_response(decorated))
@@ -189,20 +187,6 @@ fn hosts(address: SocketAddr) -> Vec<String> {
         format!("127.0.0.1:{port}"),
         format!("[::1]:{port}"),
     ]
-}
-
-fn tower_service<S: ServerHandler>(
-    service: StreamableHttpService<S, LocalSessionManager>,
-) -> impl tower_service::Service<
-    Request,
-    Response = impl IntoResponse,
-    Error = Infallible,
-    Future = impl Send + 'static,
-> + Clone
-+ Send
-+ Sync
-+ 'static {
-    service
 }
 
 /// Lets a request through if it carries the token; without one everybody is let through.

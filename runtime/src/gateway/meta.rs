@@ -85,6 +85,20 @@ impl Extras {
     }
 }
 
+impl Extras {
+    /// Refuses a policy where none is heeded: to pass over it would give more than was asked for.
+    pub(super) fn without_policy(&self) -> Result<(), ErrorData> {
+        if self.policy.is_none() {
+            return Ok(());
+        }
+        let reason = "_meta.policy narrows calls of tools, lists of tools and reads of files; send this request without";
+        let data = serde_json::json!({
+            "kind": "policy_invalid", "code": "POLICY_INVALID", "field": "/_meta/policy",
+        });
+        Err(ErrorData::invalid_params(reason, Some(data)))
+    }
+}
+
 /// The value of a key, bare or prefixed; `null` is absence.
 fn get<'a>(meta: &'a RequestMetaObject, key: &str) -> Result<Option<&'a Value>, ErrorData> {
     let present = |name: &str| meta.get(name).filter(|value| !value.is_null());

@@ -10,7 +10,6 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use super::handler::{not_open, policy_not_heeded};
 use super::meta::Extras;
 use super::{Gateway, convert, describe, pages, uri};
 use crate::call::{Call, CallMeta};
@@ -28,7 +27,7 @@ impl Gateway {
         &self,
         request: Option<PaginatedRequestParams>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         let worker = served.worker();
         let mut resources: Vec<Resource> = Vec::new();
         if self.desk.manual.is_some() {
@@ -78,13 +77,13 @@ impl Gateway {
         uri: &str,
         extras: Extras,
     ) -> Result<ReadResourceResult, ErrorData> {
-        if !uri.starts_with("file:") && extras.policy.is_some() {
-            return Err(policy_not_heeded());
+        if !uri.starts_with("file:") {
+            extras.without_policy()?;
         }
         let contents = if uri == describe::HELP {
             self.help().await?
         } else if uri.starts_with("ui://") {
-            let served = self.served().await.map_err(|error| not_open(&error))?;
+            let served = self.served().await?;
             let worker = served.worker();
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
             match String::from_utf8(artifact.bytes.to_vec()) {
@@ -132,7 +131,7 @@ impl Gateway {
             return Err(CallError::new(Code::RateLimited, reason));
         }
         let served = self.served().await;
-        let served = served.map_err(|error| CallError::new(Code::Internal, error.to_string()))?;
+        let served = served.map_err(|error| CallError::new(Code::Internal, error.message))?;
         let call = Call::new(tool, arguments).meta(CallMeta {
             origin: extras.origin,
             policy: extras.policy.clone(),

@@ -9,9 +9,9 @@ use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use tokio::task::JoinHandle;
 
 /// How long a call may take before it becomes a task.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(2);
 /// How many tasks one gateway keeps that have not ended.
-const MOST: usize = 256;
+const MOST_RUNNING: usize = 256;
 
 type Finished = Result<CallToolResult, ErrorData>;
 
@@ -52,11 +52,11 @@ impl Tasks {
         owner: &str,
         mut underway: Underway,
     ) -> Result<CallToolResponse, ErrorData> {
-        let waited = tokio::time::timeout(PATIENCE, underway.finished()).await;
+        let waited = tokio::time::timeout(SOON, underway.finished()).await;
         if let Ok(finished) = waited {
             return finished.map(Into::into);
         }
-        if self.manager.running_task_count() >= MOST {
+        if self.manager.running_task_count() >= MOST_RUNNING {
             return underway.finished().await.map(Into::into);
         }
         let task = self.manager.spawn(TaskOptions::new(), |context| {
@@ -120,7 +120,7 @@ mod tests {
         assert!(matches!(answer, CallToolResponse::Complete(_)));
 
         let slow = Underway(tokio::spawn(async {
-            tokio::time::sleep(PATIENCE * 5).await;
+            tokio::time::sleep(SOON * 5).await;
             done()
         }));
         let CallToolResponse::Task(task) = tasks.answer(owner, slow).await.unwrap() else {
@@ -130,7 +130,7 @@ mod tests {
         assert!(tasks.get(&id, "a/w2").is_err(), "a task is its owner's");
         assert!(tasks.cancel(&id, "a/w2").is_err());
         assert!(tasks.get(&id, owner).unwrap().status() == TaskStatus::Working);
-        tokio::time::sleep(PATIENCE * 5).await;
+        tokio::time::sleep(SOON * 5).await;
         assert_eq!(
             tasks.get(&id, owner).unwrap().status(),
             TaskStatus::Completed

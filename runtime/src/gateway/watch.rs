@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -21,7 +21,6 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-use super::handler::not_open;
 use super::meta::Extras;
 use super::resources::{DIRECTORY, absent};
 use super::{Gateway, uri};
@@ -35,9 +34,12 @@ pub(super) const MOST: usize = 64;
 /// What comes within this time is one change.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// What one connection watches, by address.
+/// What one connection watches. How much that may be is bounded for all connections together.
 #[derive(Debug, Default)]
-pub(super) struct Watches(Mutex<HashMap<String, Running>>);
+pub(super) struct Watches {
+    files: Mutex<HashMap<String, Running>>,
+    artifacts: Mutex<Option<Running>>,
+}
 
 /// A task that ends when this goes.
 #[derive(Debug)]
@@ -49,23 +51,8 @@ impl Drop for Running {
     }
 }
 
-impl Watches {
-    fn insert(&self, uri: &str, running: Running) -> Result<(), ErrorData> {
-        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if watches.len() >= MOST && !watches.contains_key(uri) {
-            let reason = format!("one connection may watch {MOST} resources");
-            return Err(ErrorData::invalid_params(reason, None));
-        }
-        watches.insert(uri.to_owned(), running);
-        Ok(())
-    }
-
-    fn remove(&self, uri: &str) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(uri);
-    }
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gateway {
@@ -85,13 +72,13 @@ impl Gateway {
                 }
             }
         });
-        self.session
-            .watches
-            .insert(uri, Running(task.abort_handle()))
+        let running = Running(task.abort_handle());
+        lock(&self.session.watches.files).insert(uri.to_owned(), running);
+        Ok(())
     }
 
     pub(super) fn unsubscribed(&self, uri: &str) {
-        self.session.watches.remove(uri);
+        lock(&self.session.watches.files).remove(uri);
     }
 
     /// Tells a client with a handshake of new artifacts until it goes.
@@ -111,11 +98,7 @@ impl Gateway {
                 }
             }
         });
-        // A connection tells of its artifacts under an address that no resource has.
-        let _ = self
-            .session
-            .watches
-            .insert("", Running(task.abort_handle()));
+        *lock(&self.session.watches.artifacts) = Some(Running(task.abort_handle()));
     }
 
     /// What of a stateless client's wishes can be met at all.
@@ -133,7 +116,7 @@ impl Gateway {
     ///
     /// What it may not read is never told of, like what never changes.
     pub(super) async fn told(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let served = self.served().await.map_err(|error| not_open(&error))?;
+        let served = self.served().await?;
         let mut running = Vec::new();
         let uris = context.accepted().resource_subscriptions.clone();
         for uri in uris.into_iter().flatten() {
@@ -184,12 +167,7 @@ impl Gateway {
             let reason = format!("one server watches {MOST} resources");
             ErrorData::invalid_params(reason, None)
         })?;
-        let worker = self
-            .served()
-            .await
-            .map_err(|error| not_open(&error))?
-            .worker()
-            .clone();
+        let worker = self.served().await?.worker().clone();
         let call = Call::new(tools.read, json!({"path": path.as_str()}));
         Watched::new(worker, call, &path, place).map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");
@@ -210,8 +188,8 @@ fn is_directory(contents: &ResourceContents) -> bool {
 /// A file being watched.
 struct Watched {
     inotify: AsyncFd<OwnedFd>,
-    /// The name in its directory; none if the directory itself is watched.
-    name: Option<String>,
+    /// Its name in its directory.
+    name: String,
     worker: Worker,
     /// The call that must be allowed for a change to be told.
     read: Call,
@@ -280,10 +258,7 @@ impl Watched {
             match events.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| name.to_bytes());
-                    about_it |= match &self.name {
-                        Some(own) => name == Some(own.as_bytes()),
-                        None => true,
-                    };
+                    about_it |= name == Some(self.name.as_bytes());
                 }
                 Err(Errno::AGAIN) => return Ok(about_it),
                 Err(Errno::INTR) => {}
@@ -294,20 +269,16 @@ impl Watched {
 }
 
 impl Worker {
-    /// The directory that holds `path`, and the name in it; the directory itself for the top of a root.
-    fn directory_of(&self, path: &VirtualPath) -> Option<(OwnedFd, Option<String>)> {
+    /// The directory that holds `path`, and the name in it; none for the top of a root.
+    fn directory_of(&self, path: &VirtualPath) -> Option<(OwnedFd, String)> {
         let (root, rest) = self.root_of(path)?;
-        let (parent, name) = match rest.rsplit_once('/') {
-            Some((parent, name)) => (parent, Some(name.to_owned())),
-            None if rest.is_empty() => (".", None),
-            None => (".", Some(rest.to_owned())),
-        };
+        let (parent, name) = rest.rsplit_once('/').unwrap_or((".", rest));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let how = ResolveFlags::BENEATH
             | ResolveFlags::NO_SYMLINKS
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV;
         let opened = openat2(root.dir(), parent, flags, Mode::empty(), how).ok()?;
-        Some((opened, name))
+        (!name.is_empty()).then(|| (opened, name.to_owned()))
     }
 }
