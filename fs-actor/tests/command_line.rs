@@ -1,6 +1,7 @@
 //! The real program in, what it prints and how it ends out.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test fails by panicking, and makes the directories that are served"
 )]
@@ -231,6 +232,15 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
 
 #[test]
 fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
+    for capabilities in [
+        "{}",
+        r#"{"experimental":{"configuration":{"read_only":true}}}"#,
+    ] {
+        one_reading_is_recorded(capabilities);
+    }
+}
+
+fn one_reading_is_recorded(capabilities: &str) {
     let place = Place::new();
     place.file("root/a.txt", "hello");
     let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
@@ -251,16 +261,18 @@ fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
         assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
         answer
     };
-    ask(
-        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}"#,
-    );
+    ask(&format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"clientInfo":{{"name":"me","version":"1"}}}}}}"#
+    ));
     let read = ask(
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"}}}"#,
     );
     assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
     drop(input);
     assert!(server.wait().unwrap().success());
-    let log = std::fs::File::open(place.path().join("audit.jsonl")).unwrap();
-    let verified = bailiwick::verify(BufReader::new(log)).unwrap();
-    assert!(verified.records > 0, "{verified:?}");
+    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
+    bailiwick::verify(log.as_bytes()).unwrap();
+    assert!(log.contains("read_file"), "{log}");
+    let others = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(others, 2, "the root and the one log");
 }

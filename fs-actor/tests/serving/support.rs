@@ -176,6 +176,15 @@ impl Client {
         }
     }
 
+    /// Like [`Client::ask`], where the very next message must be the answer.
+    pub(crate) async fn exchange(&mut self, method: &str, params: Value) -> Value {
+        self.send(&json!({"jsonrpc": "2.0", "id": "next", "method": method, "params": params}))
+            .await;
+        let message = self.next().await;
+        assert_eq!(message["id"], "next", "{message}");
+        message
+    }
+
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value, meta: Value) -> Value {
         self.ask(
             "tools/call",

@@ -28,14 +28,20 @@ async fn a_change_of_a_watched_file_is_told_once_and_no_other_is() {
     assert_eq!(told["method"], "notifications/resources/updated", "{told}");
     assert_eq!(told["params"]["uri"], "file:///r/a.txt");
 
-    client.ask("resources/unsubscribe", watched).await;
+    let done = client.exchange("resources/unsubscribe", watched).await;
+    assert_eq!(done["result"], json!({}), "{done}");
     std::fs::write(world.host("r/a.txt"), "again").unwrap();
     let edit = json!({"path": "/r/src/lib.rs", "content": "x", "mode": "overwrite"});
-    client.call("write_file", edit, json!({})).await;
-    let told = client.next().await;
+    let write = json!({"name": "write_file", "arguments": edit});
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": write}))
+        .await;
+    let mut heard = [client.next().await, client.next().await];
+    heard.sort_by_key(|message| message["id"].is_null());
+    assert_eq!(heard[0]["id"], "w", "{heard:?}");
     assert_eq!(
-        told["method"], "notifications/resources/list_changed",
-        "{told}"
+        heard[1]["method"], "notifications/resources/list_changed",
+        "{heard:?}"
     );
 }
 
