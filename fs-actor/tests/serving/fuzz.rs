@@ -70,7 +70,14 @@ fn request() -> impl Strategy<Value = (String, Value)> {
         Just("move"),
         Just("none"),
     ];
-    let call = (tool, value(), object()).prop_map(|(name, arguments, mut meta)| {
+    let whole = prop_oneof![
+        Just(json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]})),
+        Just(json!({"path": "/r/a.txt"})),
+        Just(json!({"path": "/r/src", "recursive": true})),
+        Just(json!({"from": "/r/a.txt", "to": "/r/b.txt"})),
+    ];
+    let arguments = prop_oneof![3 => value(), 1 => whole];
+    let call = (tool, arguments, object()).prop_map(|(name, arguments, mut meta)| {
         // Whatever else is there, the call is a preview.
         meta["preview"] = json!(true);
         json!({"name": name, "arguments": arguments, "_meta": meta})
@@ -84,6 +91,9 @@ fn request() -> impl Strategy<Value = (String, Value)> {
         Just("completion/complete".to_owned()),
         Just("logging/setLevel".to_owned()),
         Just("tasks/get".to_owned()),
+        Just("tasks/cancel".to_owned()),
+        Just("subscriptions/listen".to_owned()),
+        Just("initialize".to_owned()),
         Just("server/discover".to_owned()),
         "[a-z/_]{0,12}",
     ];

@@ -1,7 +1,7 @@
 //! A path that the client may read in, word of each change at it out; and word of new artifacts likewise.
 //!
 //! A file is watched through the handle of its directory, opened beneath the worker's root, so that no name is resolved
-//! by ambient authority. Whether the worker may still read it is judged anew before each word of it.
+//! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -168,8 +168,13 @@ impl Gateway {
             ErrorData::invalid_params(reason, None)
         })?;
         let worker = self.served().await?.worker().clone();
-        let call = Call::new(tools.read, json!({"path": path.as_str()}));
-        Watched::new(worker, call, &path, place).map_err(|errno| {
+        let read = Call::new(tools.read, json!({"path": path.as_str()}));
+        let needs = worker.explain(&read).map_err(|_| absent(uri))?;
+        // What a grant alone lets it read may be closed again, and nobody would tell.
+        if needs.iter().any(|need| need.verdict != Verdict::Allow) {
+            return Err(absent(uri));
+        }
+        Watched::new(worker, &path, place).map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");
             ErrorData::internal_error(reason, Some(json!({"uri": uri})))
         })
@@ -191,19 +196,12 @@ struct Watched {
     /// Its name in its directory.
     name: String,
     worker: Worker,
-    /// The call that must be allowed for a change to be told.
-    read: Call,
     /// The system gives a user few watches, so all connections of a gateway share a bound.
     _place: OwnedSemaphorePermit,
 }
 
 impl Watched {
-    fn new(
-        worker: Worker,
-        read: Call,
-        path: &VirtualPath,
-        place: OwnedSemaphorePermit,
-    ) -> Result<Self, Errno> {
+    fn new(worker: Worker, path: &VirtualPath, place: OwnedSemaphorePermit) -> Result<Self, Errno> {
         let (directory, name) = worker.directory_of(path).ok_or(Errno::NOENT)?;
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let events = WatchFlags::MODIFY
@@ -223,7 +221,6 @@ impl Watched {
             inotify,
             name,
             worker,
-            read,
             _place: place,
         })
     }
@@ -239,13 +236,7 @@ impl Watched {
             }
             tokio::time::sleep(GATHER).await;
             self.drain().ok()?;
-            if self.worker.status().revoked {
-                return None;
-            }
-            let needs = self.worker.explain(&self.read).ok()?;
-            if needs.iter().all(|need| need.verdict == Verdict::Allow) {
-                return Some(());
-            }
+            return (!self.worker.status().revoked).then_some(());
         }
     }
 
