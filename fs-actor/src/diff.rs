@@ -62,6 +62,33 @@ pub(crate) fn of(old: &str, new: &str) -> FileDiff {
     diff
 }
 
+/// `old` with these of its hunks made; none if one does not lie in it, in order.
+pub(crate) fn with_hunks<'h>(
+    old: &str,
+    hunks: impl IntoIterator<Item = &'h Hunk>,
+) -> Option<String> {
+    let old = Lines::of(old);
+    let (mut at, mut new) = (0, String::new());
+    for hunk in hunks {
+        let start = hunk.old_start - usize::from(hunk.old_lines > 0);
+        let end = start + hunk.old_lines;
+        new.extend(old.0.get(at..start)?.iter().copied());
+        let kept = hunk.lines.iter().filter(|line| line.op != '+');
+        let there = old.0.get(start..end)?;
+        if !kept
+            .map(|line| line.text.as_str())
+            .eq(there.iter().copied())
+        {
+            return None;
+        }
+        let made = hunk.lines.iter().filter(|line| line.op != '-');
+        new.extend(made.map(|line| line.text.as_str()));
+        at = end;
+    }
+    new.extend(old.0.get(at..)?.iter().copied());
+    Some(new)
+}
+
 /// What is left of both texts without their common beginning and end, but with the context around the change.
 struct Window<'t> {
     old: &'t str,
@@ -207,32 +234,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Carries the hunks out, checking each kept and removed line against the old text.
+    /// Carries the hunks out, which checks each kept and removed line against the old text.
     fn apply(old: &str, diff: &FileDiff) -> String {
-        let old: Vec<&str> = old.split_inclusive('\n').collect();
-        let (mut at, mut new) = (0, Vec::<&str>::new());
+        let (mut added, mut removed) = (0, 0);
         for hunk in &diff.hunks {
-            let start = hunk.old_start - usize::from(hunk.old_lines > 0);
-            new.extend(&old[at..start]);
-            assert_eq!(hunk.new_start, new.len() + usize::from(hunk.new_lines > 0));
-            let length = new.len();
-            at = start;
-            for line in &hunk.lines {
-                if line.op != '+' {
-                    assert_eq!(old[at], line.text);
-                    at += 1;
-                }
-                if line.op != '-' {
-                    new.push(&line.text);
-                }
-            }
-            assert_eq!(
-                (at - start, new.len() - length),
-                (hunk.old_lines, hunk.new_lines)
-            );
+            let count = |side| hunk.lines.iter().filter(|line| line.op != side).count();
+            assert_eq!((count('+'), count('-')), (hunk.old_lines, hunk.new_lines));
+            let old_start = hunk.old_start - usize::from(hunk.old_lines > 0);
+            let new_start = hunk.new_start - usize::from(hunk.new_lines > 0);
+            assert_eq!(old_start + added, new_start + removed);
+            added += hunk.new_lines;
+            removed += hunk.old_lines;
         }
-        new.extend(&old[at..]);
-        new.concat()
+        with_hunks(old, &diff.hunks).expect("the hunks lie in the text")
     }
 
     #[track_caller]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bailiwick::{
-    About, AuditFileError, BuildError, ConfigSource, FileTools, Gateway, Http, HttpError,
+    About, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway, Http, HttpError,
     JsonLines, OpenError, Opener, Policy, Runtime, RuntimeBuilder, ServeError as StreamError,
     Served, Token, Trust, WorkerSpec, config_schema,
 };
@@ -106,6 +106,9 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
     let mut builder = Runtime::builder()
         .configured(effective.config)
         .tools(bailiwick_fs::tools());
+    if options.ask == Ask::Client {
+        builder = builder.approver(Deferred);
+    }
     if grants_nothing && options.trust == Trust::Host {
         builder = GRANTABLE
             .iter()

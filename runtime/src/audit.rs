@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::call::Origin;
-use crate::effect::{Change, ContentHash, Op, PreviewToken};
+use crate::effect::{Change, ContentHash, LeftOut, Op, PreviewToken};
 use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -166,6 +166,9 @@ pub struct AnsweredStep {
     /// What the person said to a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What of the change that was shown was not to be made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A grant as it was given.

@@ -69,6 +69,16 @@ impl Progress {
     }
 }
 
+/// What becomes of a call that a person must allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asks {
+    /// It waits for the answer of whoever the runtime asks.
+    #[default]
+    Wait,
+    /// It is refused with `SCOPE_REQUIRED`, as if there were nobody to ask. What was granted before counts all the same.
+    Refuse,
+}
+
 /// What a host adds to a call; a model's own `_meta` never becomes this.
 #[derive(Clone, Debug, Default)]
 pub struct CallMeta {
@@ -83,4 +93,6 @@ pub struct CallMeta {
     pub deadline: Option<Duration>,
     /// Counts the work as it is done, for whoever wants to watch.
     pub progress: Option<Progress>,
+    /// Whether people may be asked for what the call lacks.
+    pub asks: Asks,
 }

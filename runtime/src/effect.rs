@@ -123,6 +123,36 @@ pub struct Change {
     pub diff: FileDiff,
 }
 
+/// Parts of one change that a person leaves out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// The file, as the preview names it.
+    pub path: VirtualPath,
+    /// Its hunks that are not to be made, by their place in [`FileDiff::hunks`], counted from 0.
+    pub hunks: Vec<usize>,
+}
+
+impl LeftOut {
+    /// Whether `changes` can be made without `parts`: each names hunks that are there, once, and something is left.
+    pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
+        let hunks_of = |path: &VirtualPath| {
+            let change = changes.iter().find(|change| change.path == *path);
+            change
+                .filter(|change| change.op == Op::Modify)
+                .map_or(0, |change| change.diff.hunks.len())
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let there = parts.iter().all(|part| {
+            let there = hunks_of(&part.path);
+            let mut hunks = part.hunks.iter();
+            hunks.all(|hunk| *hunk < there && seen.insert((&part.path, *hunk)))
+        });
+        let all: usize = changes.iter().map(|change| change.diff.hunks.len()).sum();
+        there && (seen.is_empty() || seen.len() < all)
+    }
+}
+
 /// What a call writes, charged to the worker's budgets before it is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {

@@ -11,6 +11,7 @@ mod describe;
 mod door;
 #[cfg(feature = "http")]
 mod endpoint;
+mod form;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
@@ -36,6 +37,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
+use crate::call::Asks;
 use crate::describe::Manual;
 use crate::worker::Worker;
 
@@ -126,8 +128,18 @@ struct Desk {
 enum Asking {
     /// The client is told what to ask for, and sends the call again with what was granted.
     Replay,
-    /// The person behind the client is asked; questions that come back are sealed with this.
-    Client(RequestStateCodec),
+    /// The person behind the client is asked.
+    Client(ask::Asker),
+}
+
+impl Asking {
+    /// What becomes of a read of a resource that a person must allow: forms are for calls of tools.
+    fn of_reads(&self) -> Asks {
+        match self {
+            Self::Replay => Asks::Wait,
+            Self::Client(_) => Asks::Refuse,
+        }
+    }
 }
 
 /// Puts a gateway together.
@@ -176,7 +188,7 @@ impl Gateway {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let gateway = self.session();
-        let lines = lines::Lines::new(reader, writer, lines::MAX_LINE);
+        let lines = lines::Lines::new(reader, writer, lines::MAX_LINE, gateway.session.speaks());
         let served = match gateway.clone().serve(lines).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
@@ -237,15 +249,16 @@ impl GatewayBuilder {
         self
     }
 
-    /// Asks the person behind a client that can elicit, in place of naming the scopes that the call lacks. It concerns
-    /// connections of trust [`Trust::Host`] alone.
+    /// Puts questions to the person behind a client that can elicit, in place of naming the scopes that the call lacks.
+    /// It concerns connections of trust [`Trust::Host`] alone, over runtimes that leave answers to others
+    /// ([`Deferred`](crate::Deferred)).
     ///
     /// # Errors
     /// The system's, if it gives no random bits to seal questions with.
     pub fn ask_client(mut self) -> Result<Self, getrandom::Error> {
         let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
         getrandom::fill(&mut key)?;
-        self.desk.asking = Asking::Client(RequestStateCodec::new_unchecked(key));
+        self.desk.asking = Asking::Client(ask::Asker::new(RequestStateCodec::new_unchecked(key)));
         Ok(self)
     }
 

@@ -89,7 +89,7 @@ pub use audit::{
     verify,
 };
 pub use budget::Budget;
-pub use call::{Call, CallMeta, Origin, Progress};
+pub use call::{Asks, Call, CallMeta, Origin, Progress};
 pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,
@@ -97,8 +97,8 @@ pub use config::{
 };
 pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
-    ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, NotAHash, Op,
-    Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
+    ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, LeftOut,
+    NotAHash, Op, Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};
@@ -129,4 +129,4 @@ pub use tool::{
     Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,
     WriteTool,
 };
-pub use worker::{Admission, Status, Worker, WorkerSpec};
+pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};

@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{ContentHash, Preview, PreviewToken};
+use crate::effect::{ContentHash, LeftOut, Preview, PreviewToken};
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
-pub(crate) use broker::{Broker, BrokerConfig, Ruling};
+pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub(crate) use ladder::ladder;
@@ -66,6 +66,8 @@ pub struct Request {
     pub sensitive: bool,
     /// The state of the files that the question was made from.
     pub before: Option<PreviewToken>,
+    /// Hunks of the change can be left out of it.
+    pub divisible: bool,
 }
 
 impl Request {
@@ -92,6 +94,13 @@ impl Request {
                 .iter()
                 .all(|need| patterns.iter().any(|pattern| pattern.covers(need)))
                 && patterns.iter().all(may)
+    }
+
+    /// Whether what was shown can be done without `parts`.
+    #[must_use]
+    pub fn can_leave_out(&self, parts: &[LeftOut]) -> bool {
+        let shown = self.preview.as_ref().filter(|_| self.divisible);
+        parts.is_empty() || shown.is_some_and(|preview| LeftOut::fits(parts, &preview.changes))
     }
 
     /// What `patterns` stands for: itself, or exactly the needs if it is empty.
@@ -132,6 +141,10 @@ pub enum Answer {
         /// Whether the worker's sub-agents may use it too.
         #[serde(default)]
         descendants: bool,
+        /// What of the change that was shown is not to be made; the agent is told. Only where
+        /// [`Request::divisible`] says so.
+        #[serde(default)]
+        left_out: Vec<LeftOut>,
     },
     /// It may not.
     Deny {
@@ -147,6 +160,7 @@ impl Answer {
         patterns: Vec::new(),
         lifetime: Lifetime::Once,
         descendants: false,
+        left_out: Vec::new(),
     };
     /// No, without a word.
     pub const DENY: Self = Self::Deny { note: None };
@@ -276,6 +290,7 @@ pub(crate) mod tests {
             ceiling,
             sensitive: false,
             before: None,
+            divisible: false,
         }
     }
 

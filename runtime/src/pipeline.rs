@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::call::Origin;
 use crate::capability::{Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
-use crate::effect::PreviewToken;
+use crate::effect::{LeftOut, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -265,6 +265,13 @@ impl Step<Parsed> {
     }
 }
 
+impl Step<Waiting> {
+    /// Whether hunks can be left out of what the call would change.
+    pub(crate) fn divisible(&self) -> bool {
+        matches!(&self.way.job, Job::Write(job) if job.divisible())
+    }
+}
+
 impl Step<Cleared> {
     /// What is to be run, with the permit to look.
     pub(crate) fn work(&self) -> Work {
@@ -305,6 +312,21 @@ impl Step<Cleared> {
 }
 
 impl Step<Planned> {
+    /// The same call without the parts that a person left out; the plan that they saw was checked whole.
+    pub(crate) fn without(mut self, left_out: &[LeftOut]) -> Result<Self, CallError> {
+        if !left_out.is_empty() {
+            let Planned { job, plan, .. } = self.state;
+            let plan = job.divide(plan, left_out)?;
+            self.state = Planned {
+                token: token_of(&self.facts, &plan)?,
+                plan,
+                job,
+                terms: self.state.terms,
+            };
+        }
+        Ok(self)
+    }
+
     pub(crate) fn plan(&self) -> &AnyPlan {
         &self.state.plan
     }

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::{Output, Plan, Reply};
-use crate::error::CallError;
+use crate::effect::{LeftOut, Output, Plan, Reply};
+use crate::error::{CallError, Code};
 use crate::scope::Scope;
 
 pub use notes::{Example, Failure, Reverse};
@@ -253,6 +253,23 @@ pub trait WriteTool: Send + Sync + 'static {
     /// # Errors
     /// [`Halt`]
     fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Halt>;
+
+    /// Whether hunks can be left out of this tool's plans.
+    const DIVISIBLE: bool = false;
+
+    /// Leaves out of a plan the hunks that a person refused, and says so in its reply. Called only with hunks that the
+    /// plan has, only if [`WriteTool::DIVISIBLE`].
+    ///
+    /// # Errors
+    /// [`CallError`]
+    fn divide(
+        &self,
+        _plan: Plan<Self::Steps>,
+        _left_out: &[LeftOut],
+    ) -> Result<Plan<Self::Steps>, CallError> {
+        let message = "what this tool changes cannot be divided";
+        Err(CallError::new(Code::InvalidArguments, message))
+    }
 
     /// Carries the plan out, or changes nothing and says `STALE_PREVIEW` if the files are not those of the plan.
     ///

@@ -10,6 +10,7 @@ mod inbox;
 mod intake;
 mod jobs;
 mod locks;
+mod pending;
 mod shared;
 mod turns;
 
@@ -37,7 +38,14 @@ pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
 pub use inbox::Admission;
+#[cfg(feature = "mcp")]
+pub(crate) use inbox::Done;
+#[cfg(not(feature = "mcp"))]
 use inbox::Done;
+use inbox::Terms;
+pub use pending::{Begun, PendingCall};
+#[cfg(feature = "mcp")]
+pub(crate) use pending::{Reached, Underway};
 pub(crate) use shared::Shared;
 pub(crate) use turns::Turns;
 
@@ -146,7 +154,7 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit(&self, call: Call) -> Result<Outcome, CallError> {
-        outcome(inbox::submit(&self.shared, call, None, Mode::Apply, Vec::new()).await?)
+        outcome(inbox::submit(&self.shared, call, Terms::new(Mode::Apply)).await?)
     }
 
     /// Like [`Worker::call`], with arguments of the tool's own type: nothing is turned into JSON and back.
@@ -163,16 +171,11 @@ impl Worker {
             arguments: Value::Null,
             meta: CallMeta::default(),
         };
-        outcome(
-            inbox::submit(
-                &self.shared,
-                call,
-                Some(Box::new(arguments)),
-                Mode::Apply,
-                Vec::new(),
-            )
-            .await?,
-        )
+        let terms = Terms {
+            typed: Some(Box::new(arguments)),
+            ..Terms::new(Mode::Apply)
+        };
+        outcome(inbox::submit(&self.shared, call, terms).await?)
     }
 
     /// Shows what a mutating call would do. Nothing changes, and nobody is asked if the worker may read the targets.
@@ -188,7 +191,7 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
-        preview(inbox::submit(&self.shared, call, None, Mode::Preview, Vec::new()).await?)
+        preview(inbox::submit(&self.shared, call, Terms::new(Mode::Preview)).await?)
     }
 
     /// Starts a worker beneath this one.

@@ -74,6 +74,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/pages", Pure),
     ("gateway/prompts", Pure),
     ("gateway/convert", Pure),
+    ("gateway/form", Pure),
     ("gateway/ask", Io),
     ("gateway", Io),
     ("lib", Pure),

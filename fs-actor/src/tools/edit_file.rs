@@ -1,11 +1,13 @@
 //! A file and edits in, the file with exactly those places changed out.
 
+mod divide;
 mod notes;
 mod refusal;
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Halt, Namespace, Op, Plan, Prepared, ReadPermit,
-    Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape, not_yours,
+    CallError, Change, Code, ContentHash, Cost, Halt, LeftOut, Namespace, Op, Plan, Prepared,
+    ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+    not_yours,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -73,7 +75,7 @@ pub struct EditFileArgs {
 }
 
 /// How one edit was made.
-#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Made {
     /// How the old text was found: `exact`, `line_endings` or `whitespace`.
     pub strategy: Strategy,
@@ -81,6 +83,17 @@ pub struct Made {
     pub count: usize,
     /// The lines where they begin, the first few, as the file was.
     pub lines: Vec<usize>,
+}
+
+/// A run of lines that a person did not let change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotMade {
+    /// Where it begins in the file as it was; the first line is 1.
+    pub line: usize,
+    /// Lines that would have been added.
+    pub added: usize,
+    /// Lines that would have been removed.
+    pub removed: usize,
 }
 
 /// What was changed.
@@ -98,6 +111,9 @@ pub struct FileEdited {
     pub removed: usize,
     /// One for each edit, or for each hunk of the patch.
     pub edits: Vec<Made>,
+    /// What a person left out of the change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<NotMade>,
     /// What the change survives, which may be less than was asked; not in a preview.
     #[serde(skip_serializing_if = "Reached::is_unknown")]
     #[schemars(with = "Option<Durability>")]
@@ -180,44 +196,22 @@ impl WriteTool for EditFile {
             usize::try_from(limit).unwrap_or(usize::MAX),
             permit,
         )?;
-        let content = Bytes::from(edited.text);
-        let diff = diff::of_bytes(&bytes, &content);
-        let after = State::of_file(&content);
-        let reached = Reached::at_best((before != after).then_some(job.durability));
-        let reply = reply(&path, &content, &edited.applied, &diff, reached.clone());
-        if before == after {
-            return Ok(target::nothing(reply));
-        }
-        let restore = Step::Write {
-            path: path.clone(),
-            content: bytes.into(),
-            over: after.clone(),
-            mode: None,
+        let made = Making {
+            path,
+            before,
+            old: bytes.into(),
+            content: Bytes::from(edited.text),
+            durability: job.durability,
         };
-        let steps = vec![Step::Write {
-            path: path.clone(),
-            content: content.clone(),
-            over: before.clone(),
-            mode: None,
-        }];
-        target::within_modes(permit, &steps, false)?;
-        Ok(Plan {
-            changes: vec![Change {
-                path,
-                op: Op::Modify,
-                to: None,
-                before: before.entry(),
-                after: after.entry(),
-                diff,
-            }],
-            reply,
-            cost: Cost {
-                bytes: content.len() as u64,
-                files: 1,
-            },
-            steps: Work::new(steps, job.durability, reached),
-            inverse: Some(vec![restore].into()),
-        })
+        let plan = made.plan(edited.applied.iter().map(Made::from).collect(), Vec::new());
+        target::within_modes(permit, &plan.steps.steps, false)?;
+        Ok(plan)
+    }
+
+    const DIVISIBLE: bool = true;
+
+    fn divide(&self, plan: Plan<Work>, left_out: &[LeftOut]) -> Result<Plan<Work>, CallError> {
+        divide::divided(plan, left_out)
     }
 
     fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
@@ -315,27 +309,79 @@ fn make(
     })
 }
 
-fn reply(
-    path: &VirtualPath,
-    content: &[u8],
-    applied: &[Applied],
-    diff: &bailiwick::FileDiff,
-    durability: Reached,
-) -> Reply {
-    let made = |applied: &Applied| Made {
-        strategy: applied.strategy,
-        count: applied.count,
-        lines: applied.lines.clone(),
-    };
-    let edited = FileEdited {
-        path: path.to_string(),
-        bytes: content.len() as u64,
-        hash: ContentHash::of(content),
-        added: diff.added,
-        removed: diff.removed,
-        edits: applied.iter().map(made).collect(),
-        durability,
-    };
+/// One file with other content.
+struct Making {
+    path: VirtualPath,
+    before: State,
+    old: Bytes,
+    content: Bytes,
+    durability: Durability,
+}
+
+impl Making {
+    /// The plan that makes it, by these edits and without these parts.
+    fn plan(self, edits: Vec<Made>, left_out: Vec<NotMade>) -> Plan<Work> {
+        let Self {
+            path,
+            before,
+            old,
+            content,
+            durability,
+        } = self;
+        let diff = diff::of_bytes(&old, &content);
+        let after = State::of_file(&content);
+        let reached = Reached::at_best((before != after).then_some(durability));
+        let reply = reply(FileEdited {
+            path: path.to_string(),
+            bytes: content.len() as u64,
+            hash: ContentHash::of(&content),
+            added: diff.added,
+            removed: diff.removed,
+            edits,
+            left_out,
+            durability: reached.clone(),
+        });
+        if before == after {
+            return target::nothing(reply);
+        }
+        let write = |content: &Bytes, over: &State| Step::Write {
+            path: path.clone(),
+            content: content.clone(),
+            over: over.clone(),
+            mode: None,
+        };
+        let (steps, restore) = (write(&content, &before), write(&old, &after));
+        Plan {
+            changes: vec![Change {
+                path,
+                op: Op::Modify,
+                to: None,
+                before: before.entry(),
+                after: after.entry(),
+                diff,
+            }],
+            reply,
+            cost: Cost {
+                bytes: content.len() as u64,
+                files: 1,
+            },
+            steps: Work::new(vec![steps], durability, reached),
+            inverse: Some(vec![restore].into()),
+        }
+    }
+}
+
+impl From<&Applied> for Made {
+    fn from(applied: &Applied) -> Self {
+        Self {
+            strategy: applied.strategy,
+            count: applied.count,
+            lines: applied.lines.clone(),
+        }
+    }
+}
+
+fn reply(edited: FileEdited) -> Reply {
     let places: usize = edited.edits.iter().map(|made| made.count).sum();
     let tolerant = edited
         .edits
@@ -354,6 +400,17 @@ fn reply(
     if tolerant > 0 {
         text.push_str(&format!(
             "; {tolerant} matched but for line endings or indentation, which stayed the file's"
+        ));
+    }
+    if !edited.left_out.is_empty() {
+        let lines: Vec<String> = edited
+            .left_out
+            .iter()
+            .map(|part| part.line.to_string())
+            .collect();
+        text.push_str(&format!(
+            "; a person left out what these edits would have changed from line {} on, so the file does not hold it",
+            lines.join(", ")
         ));
     }
     Reply::text(text, edited)

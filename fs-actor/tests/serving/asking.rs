@@ -5,13 +5,36 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, World};
 
-fn asking(world: &World, trust: Trust) -> Client {
-    Client::of(&world.gateway(trust).ask_client().unwrap().build())
+fn able() -> Value {
+    json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}})
 }
 
-fn write(world: &World) -> Value {
-    let path = world.host("outside/new");
+/// A call that writes the file `name` outside the root.
+fn writing(world: &World, name: &str) -> Value {
+    let path = world.host(&format!("outside/{name}"));
     json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}})
+}
+
+async fn greeted(world: &World) -> Client {
+    let mut client = Client::of(&world.asking(Trust::Host));
+    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+    client
+}
+
+async fn send(client: &mut Client, id: &str, params: Value) {
+    let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    client.send(&request).await;
+}
+
+async fn answer(client: &mut Client, question: &Value, action: &str, content: Value) {
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let result = json!({"action": action, "content": content});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    client.send(&answer).await;
+}
+
+fn code(answer: &Value) -> &Value {
+    &answer["result"]["structuredContent"]["code"]
 }
 
 #[tokio::test]
@@ -23,21 +46,16 @@ async fn a_client_with_a_handshake_is_asked_and_its_answer_decides() {
         ("cancel", "allow", false),
     ] {
         let world = World::new();
-        let mut client = asking(&world, Trust::Host);
-        client.greet("2025-11-25", json!({"elicitation": {}})).await;
-        client.send(&json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": write(&world)})).await;
+        let mut client = greeted(&world).await;
+        send(&mut client, "c", writing(&world, "new")).await;
         let question = client.next().await;
-        assert_eq!(question["method"], "elicitation/create", "{question}");
-        let schema = &question["params"]["requestedSchema"];
-        assert_eq!(
-            schema["properties"]["decision"]["enum"],
-            json!(["allow", "deny"]),
-            "{question}"
-        );
-        let answer = json!({"action": action, "content": {"decision": decision}});
-        client
-            .send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}))
-            .await;
+        answer(
+            &mut client,
+            &question,
+            action,
+            json!({"decision": decision}),
+        )
+        .await;
         let done = client.next().await;
         assert_eq!(done["id"], "c");
         assert_eq!(done["result"]["isError"] != true, allowed, "{done}");
@@ -46,41 +64,235 @@ async fn a_client_with_a_handshake_is_asked_and_its_answer_decides() {
 }
 
 #[tokio::test]
+async fn an_answer_may_be_wider_and_last_longer() {
+    let world = World::new();
+    let mut client = greeted(&world).await;
+    send(&mut client, "first", writing(&world, "new")).await;
+    let question = client.next().await;
+    let form = &question["params"]["requestedSchema"]["properties"];
+    let breadth = &form["breadth"]["enum"];
+    assert_eq!(form["breadth"]["default"], breadth[0], "{question}");
+    let wide = json!({"decision": "allow", "breadth": breadth[1], "lifetime": "session"});
+    answer(&mut client, &question, "accept", wide).await;
+    assert_eq!(client.next().await["id"], "first");
+    let second = client.ask("tools/call", writing(&world, "second")).await;
+    assert_ne!(second["result"]["isError"], true, "{second}");
+    assert!(world.host("outside/second").exists());
+}
+
+#[tokio::test]
+async fn a_note_of_the_person_reaches_the_agent() {
+    let world = World::new();
+    let mut client = greeted(&world).await;
+    send(&mut client, "c", writing(&world, "new")).await;
+    let question = client.next().await;
+    let no = json!({"decision": "deny", "note": "write beneath /r"});
+    answer(&mut client, &question, "accept", no).await;
+    let done = client.next().await;
+    assert_eq!(code(&done), "PERMISSION_DENIED");
+    assert!(done.to_string().contains("write beneath /r"), "{done}");
+}
+
+/// The messages that come before the answer to a ping.
+async fn so_far(client: &mut Client) -> Vec<Value> {
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": "ping", "method": "ping"}))
+        .await;
+    let mut before = Vec::new();
+    loop {
+        let message = client.next().await;
+        if message["id"] == "ping" {
+            return before;
+        }
+        before.push(message);
+    }
+}
+
+#[tokio::test]
+async fn questions_come_one_at_a_time_and_equal_ones_once() {
+    let world = World::new();
+    let mut client = greeted(&world).await;
+    for (id, name) in [("a1", "a"), ("a2", "a"), ("b", "b")] {
+        send(&mut client, id, writing(&world, name)).await;
+    }
+    let first = client.next().await;
+    assert_eq!(first["method"], "elicitation/create");
+    assert_eq!(so_far(&mut client).await, Vec::<Value>::new());
+    answer(&mut client, &first, "accept", json!({"decision": "allow"})).await;
+    let (mut questions, mut answers) = (1, 0);
+    while answers < 3 {
+        let message = client.next().await;
+        if message["method"] == "elicitation/create" {
+            questions += 1;
+            answer(
+                &mut client,
+                &message,
+                "accept",
+                json!({"decision": "allow"}),
+            )
+            .await;
+        } else {
+            answers += 1;
+            // Both equal calls were allowed, and the second finds what the first made.
+            let second = ["a1", "a2"].contains(&message["id"].as_str().unwrap());
+            let expected = if second { "ALREADY_EXISTS" } else { "" };
+            let code = code(&message).as_str().unwrap_or_default();
+            assert!(code.is_empty() || code == expected, "{message}");
+        }
+    }
+    assert_eq!(questions, 2);
+    assert!(world.host("outside/a").exists() && world.host("outside/b").exists());
+}
+
+#[tokio::test]
+async fn who_refused_three_times_is_not_asked_again() {
+    let world = World::new();
+    let mut client = greeted(&world).await;
+    for name in ["a", "b", "c"] {
+        send(&mut client, name, writing(&world, name)).await;
+        let question = client.next().await;
+        answer(&mut client, &question, "decline", json!({})).await;
+        assert_eq!(client.next().await["id"], name);
+    }
+    let fourth = client.ask("tools/call", writing(&world, "d")).await;
+    assert_eq!(code(&fourth), "PERMISSION_DENIED");
+    assert!(
+        fourth.to_string().contains("is not asked again"),
+        "{fourth}"
+    );
+}
+
+#[tokio::test]
+async fn nobody_is_asked_before_the_handshake_is_done() {
+    let world = World::new();
+    let mut client = Client::of(&world.asking(Trust::Host));
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "raw", "version": "1"},
+    });
+    client.ask("initialize", hello).await;
+    let early = client.ask("tools/call", writing(&world, "new")).await;
+    assert_eq!(code(&early), "SCOPE_REQUIRED");
+    client
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        .await;
+    assert_eq!(so_far(&mut client).await, Vec::<Value>::new());
+    send(&mut client, "c", writing(&world, "new")).await;
+    assert_eq!(client.next().await["method"], "elicitation/create");
+}
+
+#[tokio::test]
+async fn a_connection_that_goes_takes_its_question_along() {
+    let world = World::new();
+    let gateway = world.asking(Trust::Host);
+    let (mut client, serving) = Client::served(&gateway);
+    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+    send(&mut client, "c", writing(&world, "new")).await;
+    assert_eq!(client.next().await["method"], "elicitation/create");
+    drop(client);
+    tokio::time::timeout(std::time::Duration::from_secs(3), serving)
+        .await
+        .expect("the server ends at once")
+        .unwrap();
+    assert!(!world.host("outside/new").exists());
+}
+
+/// A stateless call that was asked about.
+async fn required(client: &mut Client, params: Value) -> Value {
+    let required = client.modern("tools/call", params, able()).await;
+    let result = &required["result"];
+    assert_eq!(result["resultType"], "input_required", "{required}");
+    result["requestState"].clone()
+}
+
+/// The same call again with an answer.
+fn again(mut params: Value, state: &Value, decision: &str) -> Value {
+    params["requestState"] = state.clone();
+    params["inputResponses"] =
+        json!({"permission": {"action": "accept", "content": {"decision": decision}}});
+    params
+}
+
+#[tokio::test]
 async fn a_stateless_client_sends_the_call_again_with_the_answer() {
     let world = World::new();
-    let mut client = asking(&world, Trust::Host);
-    let able = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}});
-    let required = client
-        .modern("tools/call", write(&world), able.clone())
+    let mut client = Client::of(&world.asking(Trust::Host));
+    let call = writing(&world, "new");
+    let denied = required(&mut client, call.clone()).await;
+    let no = client
+        .modern("tools/call", again(call.clone(), &denied, "deny"), able())
         .await;
-    assert_eq!(
-        required["result"]["resultType"], "input_required",
-        "{required}"
-    );
-    let state = required["result"]["requestState"].clone();
-    let again = |decision: &str, change: &dyn Fn(&mut Value)| {
-        let mut params = write(&world);
-        params["requestState"] = state.clone();
-        params["inputResponses"] =
-            json!({"permission": {"action": "accept", "content": {"decision": decision}}});
-        change(&mut params);
-        params
-    };
-    let tampered = again("allow", &|params| {
-        params["arguments"]["content"] = json!("y")
-    });
-    let refused = client.modern("tools/call", tampered, able.clone()).await;
-    assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    let denied = client
-        .modern("tools/call", again("deny", &|_| {}), able.clone())
-        .await;
-    assert_eq!(denied["result"]["_meta"]["denied_by"], "person", "{denied}");
+    assert_eq!(no["result"]["_meta"]["denied_by"], "person", "{no}");
     assert!(!world.host("outside/new").exists());
+    let state = required(&mut client, call.clone()).await;
+    let yes = client
+        .modern("tools/call", again(call, &state, "allow"), able())
+        .await;
+    assert_ne!(yes["result"]["isError"], true, "{yes}");
+    assert!(world.host("outside/new").exists());
+}
+
+#[tokio::test]
+async fn an_answer_counts_once_and_for_the_very_call_it_was_asked_about() {
+    let world = World::new();
+    let mut client = Client::of(&world.asking(Trust::Host));
+    let call = writing(&world, "new");
+    let state = required(&mut client, call.clone()).await;
+    let yes = || again(call.clone(), &state, "allow");
+    let mut arguments = yes();
+    arguments["arguments"]["content"] = json!("y");
+    let mut tool = yes();
+    tool["name"] = json!("edit_file");
+    let mut sealed = yes();
+    sealed["requestState"] = json!(format!("{}0", state.as_str().unwrap()));
+    let mut unanswered = yes();
+    unanswered["inputResponses"] = json!({});
+    let mut meta = Vec::new();
+    for extra in [
+        json!({"policy": {"read_only": true}}),
+        json!({"preview": true}),
+    ] {
+        let mut capable = able();
+        capable
+            .as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
+        meta.push((yes(), capable));
+    }
+    let other = [arguments, tool, sealed, unanswered].map(|params| (params, able()));
+    for (params, meta) in other.into_iter().chain(meta) {
+        let refused = client.modern("tools/call", params, meta).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert!(!world.host("outside/new").exists());
+    }
+    let done = client.modern("tools/call", yes(), able()).await;
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    std::fs::remove_file(world.host("outside/new")).unwrap();
+    let twice = client.modern("tools/call", yes(), able()).await;
+    assert_eq!(twice["error"]["code"], -32602, "{twice}");
+    assert!(!world.host("outside/new").exists());
+}
+
+#[tokio::test]
+async fn an_answer_carries_out_no_call_whose_client_did_not_come_back() {
+    let world = World::new();
+    let mut client = Client::of(&world.asking(Trust::Host));
+    let path = world.host("outside/f");
+    let append = json!({"name": "edit_file", "arguments": {
+        "path": path.to_str().unwrap(),
+        "edits": [{"old_text": "theirs", "new_text": "theirs theirs"}],
+    }});
+    let first = required(&mut client, append.clone()).await;
+    let second = required(&mut client, append.clone()).await;
     let done = client
-        .modern("tools/call", again("allow", &|_| {}), able)
+        .modern("tools/call", again(append.clone(), &first, "allow"), able())
         .await;
     assert_ne!(done["result"]["isError"], true, "{done}");
-    assert!(world.host("outside/new").exists());
+    let other = client
+        .modern("tools/call", again(append, &second, "allow"), able())
+        .await;
+    assert_eq!(other["error"]["code"], -32602, "{other}");
+    assert_eq!(world.text("outside/f"), "theirs theirs");
 }
 
 #[tokio::test]
@@ -90,12 +302,9 @@ async fn nobody_is_asked_through_an_agents_own_client_or_one_that_cannot_ask() {
         (Trust::Agent, json!({"elicitation": {}})),
         (Trust::Host, json!({})),
     ] {
-        let mut client = asking(&world, trust);
+        let mut client = Client::of(&world.asking(trust));
         client.greet("2025-11-25", capabilities).await;
-        let answer = client.ask("tools/call", write(&world)).await;
-        assert_eq!(
-            answer["result"]["structuredContent"]["code"], "SCOPE_REQUIRED",
-            "{answer}"
-        );
+        let answer = client.ask("tools/call", writing(&world, "new")).await;
+        assert_eq!(code(&answer), "SCOPE_REQUIRED", "{answer}");
     }
 }

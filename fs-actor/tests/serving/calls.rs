@@ -288,7 +288,7 @@ async fn a_client_hears_of_calls_as_heavy_as_it_asked_for() {
 #[tokio::test]
 async fn a_cancelled_call_gets_no_answer_and_the_next_one_does() {
     let world = World::new();
-    let mut client = Client::of(&world.gateway(Trust::Host).ask_client().unwrap().build());
+    let mut client = Client::of(&world.asking(Trust::Host));
     client.greet("2025-11-25", json!({"elicitation": {}})).await;
     let path = world.host("outside/new");
     let write = json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}});

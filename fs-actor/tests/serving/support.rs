@@ -6,19 +6,25 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime, Served, ToolSet,
-    Trust, Worker, WorkerSpec,
+    About, Deferred, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime,
+    Served, ToolSet, Trust, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
 };
+use tokio::task::JoinHandle;
 
 /// How long a message may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Opens the root `/r`, whatever a client configures beyond its policy keys.
-struct Root(PathBuf, fn() -> ToolSet);
+/// Opens a directory as `/r`, whatever a client configures beyond its policy keys.
+struct Root {
+    host: PathBuf,
+    tools: fn() -> ToolSet,
+    /// Questions wait for the gateway's client.
+    asks: bool,
+}
 
 impl Opener for Root {
     fn open(
@@ -27,14 +33,16 @@ impl Opener for Root {
     ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
         Box::pin(async move {
             let policy = Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
-            let (runtime, grants) = Runtime::builder()
-                .root("r", &self.0)
+            let mut builder = Runtime::builder()
+                .root("r", &self.host)
                 .grantable("read:file")
                 .grantable("write:file")
-                .tools((self.1)())
-                .policy(policy.deny_glob("**/secret/**"))
-                .build()
-                .await?;
+                .tools((self.tools)())
+                .policy(policy.deny_glob("**/secret/**"));
+            if self.asks {
+                builder = builder.approver(Deferred);
+            }
+            let (runtime, grants) = builder.build().await?;
             let worker = runtime
                 .spawn(WorkerSpec::new("client").policy(Policy::new()))
                 .await?;
@@ -78,6 +86,15 @@ impl World {
     }
 
     pub(crate) fn gateway(&self, trust: Trust) -> GatewayBuilder {
+        self.opening(trust, false)
+    }
+
+    /// A gateway that puts questions to the people behind its clients.
+    pub(crate) fn asking(&self, trust: Trust) -> Gateway {
+        self.opening(trust, true).ask_client().unwrap().build()
+    }
+
+    fn opening(&self, trust: Trust, asks: bool) -> GatewayBuilder {
         let about = About {
             name: "bailiwick-test".into(),
             title: "Bailiwick under test".into(),
@@ -88,7 +105,12 @@ impl World {
             read: "read_file",
             list: "list_directory",
         };
-        Gateway::opening(Root(self.host("r"), self.tools), trust, about)
+        let root = Root {
+            host: self.host("r"),
+            tools: self.tools,
+            asks,
+        };
+        Gateway::opening(root, trust, about)
             .files(files)
             .config_schema(json!({"type": "object"}))
     }
@@ -116,16 +138,22 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn of(gateway: &Gateway) -> Self {
+        Self::served(gateway).0
+    }
+
+    /// A client, and the task that serves it.
+    pub(crate) fn served(gateway: &Gateway) -> (Self, JoinHandle<()>) {
         let (near, far) = tokio::io::duplex(1 << 20);
         let (reader, writer) = split(far);
         let gateway = gateway.clone();
-        tokio::spawn(async move { gateway.serve(reader, writer).await });
+        let serving = tokio::spawn(async move { gateway.serve(reader, writer).await.unwrap() });
         let (reader, writer) = split(near);
-        Self {
+        let client = Self {
             lines: BufReader::new(reader).lines(),
             writer,
             next: 1,
-        }
+        };
+        (client, serving)
     }
 
     /// A client of `version` that had its handshake and says `capabilities` of itself.

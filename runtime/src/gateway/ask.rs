@@ -1,240 +1,197 @@
-//! A call that a person must allow in, the question put to the person behind the client out; and their answer back.
+//! A question of a call in, put to the person behind the client; their answer out.
 //!
 //! Only a connection of trust [`Host`](super::Trust::Host) is asked this way: behind an agent's own client stands the
-//! agent. Clients with a handshake are sent `elicitation/create`; stateless ones get the question as their result, with
-//! a sealed note of what was asked, and send the call again with the answer.
+//! agent. Clients with a handshake are sent `elicitation/create`; stateless ones get the form as their result, with a
+//! sealed note of which call it is about, and send the call again with the answer. The question itself is the broker's:
+//! equal ones are joined, limits and refusals count, and it is answered once.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema, ErrorData,
-    InputRequest, InputRequests, InputRequiredResult, InputResponses, RequestStateCodec,
-    SealOptions,
+    ElicitRequest, ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult,
+    InputResponses, RequestStateCodec, SealOptions,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::form::{form, read};
+use super::meta::Extras;
 use crate::effect::ContentHash;
+use crate::id::QuestionId;
+use crate::permission::{Answer, Question};
 use crate::pipeline::canonical;
-use crate::scope::{Scope, ScopePattern};
+use crate::worker::Underway;
 
 /// The key of the one question in an input-required result.
 const KEY: &str = "permission";
-/// How long a person may take.
+/// How long a call is kept for a stateless client to come back to.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How many calls are kept at once.
+const MOST_KEPT: usize = 256;
 
-/// What a question was about; it comes back sealed, so that an answer counts for this call alone.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
-    worker: String,
-    preview: bool,
-    tool: String,
-    arguments: ContentHash,
-    scopes: Vec<String>,
-}
-
-/// The call that a question is about.
+/// The call that a question is about, in all that its answer counts for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     /// Names the worker among those of all runtimes of this process.
     pub(super) worker: &'a str,
-    /// Whether the call only shows what it would do.
-    pub(super) preview: bool,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Value,
+    /// What else came with it: a policy, a token, whether it only shows what it would do.
+    pub(super) extras: &'a Extras,
 }
 
 impl Subject<'_> {
-    fn asked(self, scopes: Vec<String>) -> Asked {
-        Asked {
-            worker: self.worker.to_owned(),
-            preview: self.preview,
-            tool: self.tool.to_owned(),
-            arguments: ContentHash::of(canonical(self.arguments).to_string().as_bytes()),
-            scopes,
+    fn digest(self) -> ContentHash {
+        let Extras {
+            preview,
+            policy,
+            origin,
+            token,
+            // A call that brings grants asks nobody.
+            granted: _,
+            ignored_grants: _,
+        } = self.extras;
+        let whole = json!([
+            self.worker,
+            self.tool,
+            canonical(self.arguments),
+            preview,
+            policy.as_ref().map(canonical),
+            origin,
+            token,
+        ]);
+        ContentHash::of(whole.to_string().as_bytes())
+    }
+}
+
+/// What a stateless client gets to bring back, sealed.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    kept: u64,
+    subject: ContentHash,
+}
+
+/// A call that waits for its client to come back.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) question: Box<Question>,
+    pub(super) underway: Underway,
+    since: Instant,
+}
+
+/// Puts questions to the people behind clients.
+#[derive(Debug)]
+pub(super) struct Asker {
+    codec: RequestStateCodec,
+    kept: Mutex<HashMap<u64, Kept>>,
+}
+
+impl Asker {
+    pub(super) fn new(codec: RequestStateCodec) -> Self {
+        Self {
+            codec,
+            kept: Mutex::default(),
         }
     }
-}
 
-/// What a client with a handshake answers to the question; none if it says no, nothing, or cannot be asked.
-pub(super) async fn elicited(
-    context: &RequestContext<RoleServer>,
-    subject: Subject<'_>,
-    needs: &[Scope],
-) -> Option<Vec<ScopePattern>> {
-    let params = question(subject, needs)?;
-    let asked = context.peer.create_elicitation(params);
-    let answer = tokio::time::timeout(PATIENCE, asked).await.ok()?.ok()?;
-    let content = answer.content.unwrap_or_default();
-    allowed(&answer.action, &content).then(|| needs.iter().map(ScopePattern::of).collect())
-}
-
-/// The question as the result of a stateless call.
-pub(super) fn required(
-    codec: &RequestStateCodec,
-    subject: Subject<'_>,
-    needs: &[Scope],
-) -> Option<InputRequiredResult> {
-    let request = InputRequest::Elicitation(ElicitRequest::new(question(subject, needs)?));
-    let asked = subject.asked(needs.iter().map(ToString::to_string).collect());
-    let seal = SealOptions::new().ttl(PATIENCE);
-    let state = codec.seal_json_with(&asked, &seal).ok()?;
-    let requests = InputRequests::from([(KEY.to_owned(), request)]);
-    Some(InputRequiredResult::new(Some(requests), Some(state)))
-}
-
-/// What a stateless client's answer allows: the scopes that were asked for, or nothing after a no.
-///
-/// An answer to another question, one that was tampered with and one that comes too late are errors.
-pub(super) fn answered(
-    codec: &RequestStateCodec,
-    subject: Subject<'_>,
-    state: &str,
-    responses: Option<&InputResponses>,
-) -> Result<Option<Vec<ScopePattern>>, ErrorData> {
-    let foreign = || {
-        let reason = "requestState is not that of a question about this call, or it is too old";
-        ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
-    };
-    let asked: Asked = codec.open_json(state).map_err(|_| foreign())?;
-    if asked != subject.asked(asked.scopes.clone()) {
-        return Err(foreign());
-    }
-    let Some(answer) = responses.and_then(|responses| responses.get(KEY)) else {
-        let reason = format!("inputResponses lacks the answer to `{KEY}`");
-        return Err(ErrorData::invalid_params(reason, None));
-    };
-    let action = answer.get("action").cloned().unwrap_or_default();
-    let action: ElicitationAction = serde_json::from_value(action)
-        .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
-    let content = answer.get("content").cloned().unwrap_or_default();
-    if !allowed(&action, &content) {
-        return Ok(None);
-    }
-    let scopes = asked.scopes.iter().map(|scope| scope.parse());
-    scopes
-        .collect::<Result<_, _>>()
-        .map(Some)
-        .map_err(|_| foreign())
-}
-
-fn allowed(action: &ElicitationAction, content: &Value) -> bool {
-    *action == ElicitationAction::Accept && content.get("decision") == Some(&json!("allow"))
-}
-
-fn question(subject: Subject<'_>, needs: &[Scope]) -> Option<ElicitRequestParams> {
-    let needs: Vec<String> = needs
-        .iter()
-        .map(|need| crate::escape(&need.to_string()).into_owned())
-        .collect();
-    let message = format!(
-        "`{}` asks for {}. The arguments are {}",
-        crate::escape(subject.tool),
-        needs.join(", "),
-        crate::escape(&shortened(&canonical(subject.arguments).to_string())),
-    );
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "decision": {
-                "type": "string",
-                "title": "Allow this call?",
-                "description": "`allow` holds for this one call.",
-                "enum": ["allow", "deny"],
-            },
-        },
-        "required": ["decision"],
-    });
-    let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
-    Some(ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message,
-        requested_schema,
-    })
-}
-
-fn shortened(text: &str) -> String {
-    const MOST: usize = 2000;
-    if text.chars().count() <= MOST {
-        return text.to_owned();
-    }
-    text.chars().take(MOST).chain(['…']).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn codec() -> RequestStateCodec {
-        RequestStateCodec::try_new([7; 32]).unwrap()
-    }
-
-    fn answer(decision: &str) -> InputResponses {
-        let answer = json!({"action": "accept", "content": {"decision": decision}});
-        InputResponses::from([(KEY.to_owned(), answer)])
-    }
-
-    #[test]
-    fn an_answer_counts_for_the_call_it_was_asked_about_and_no_other() {
-        let arguments = json!({"path": "/r/a", "content": "x"});
-        let subject = Subject {
-            worker: "a/w1",
-            preview: false,
-            tool: "write_file",
-            arguments: &arguments,
+    /// Keeps a call and makes its question the result; none if too many are kept.
+    pub(super) fn keep(
+        &self,
+        subject: Subject<'_>,
+        question: Box<Question>,
+        underway: Underway,
+    ) -> Option<InputRequiredResult> {
+        let form = InputRequest::Elicitation(ElicitRequest::new(form(&question)?));
+        let id = u64::from_le_bytes(random()?);
+        let note = Note {
+            kept: id,
+            subject: subject.digest(),
         };
-        let needs: Vec<Scope> = vec!["write:file:/r/a".parse().unwrap()];
-        let state = required(&codec(), subject, &needs)
-            .unwrap()
-            .request_state
-            .unwrap();
-        let yes = answered(&codec(), subject, &state, Some(&answer("allow"))).unwrap();
-        assert_eq!(yes, Some(vec!["write:file:/r/a".parse().unwrap()]));
-        let no = answered(&codec(), subject, &state, Some(&answer("deny"))).unwrap();
-        assert_eq!(no, None);
-        let reordered = json!({"content": "x", "path": "/r/a"});
-        let same = Subject {
-            arguments: &reordered,
-            ..subject
-        };
-        assert!(
-            answered(&codec(), same, &state, Some(&answer("allow")))
-                .unwrap()
-                .is_some()
-        );
-        let changed = json!({"path": "/r/a", "content": "y"});
-        for other in [
-            Subject {
-                arguments: &changed,
-                ..subject
-            },
-            Subject {
-                preview: true,
-                ..subject
-            },
-            Subject {
-                tool: "delete",
-                ..subject
-            },
-            Subject {
-                worker: "a/w2",
-                ..subject
-            },
-        ] {
-            assert!(answered(&codec(), other, &state, Some(&answer("allow"))).is_err());
+        let seal = SealOptions::new().ttl(PATIENCE);
+        let state = self.codec.seal_json_with(&note, &seal).ok()?;
+        let mut kept = self.kept();
+        kept.retain(|_, call| call.since.elapsed() < PATIENCE);
+        if kept.len() >= MOST_KEPT {
+            return None;
         }
-        let forged = RequestStateCodec::try_new([8; 32]).unwrap();
-        assert!(answered(&forged, subject, &state, Some(&answer("allow"))).is_err());
-        assert!(
-            answered(
-                &codec(),
-                subject,
-                &format!("{state}0"),
-                Some(&answer("allow"))
-            )
-            .is_err()
-        );
-        assert!(answered(&codec(), subject, &state, None).is_err());
+        let since = Instant::now();
+        let call = Kept {
+            question,
+            underway,
+            since,
+        };
+        kept.insert(id, call);
+        let requests = InputRequests::from([(KEY.to_owned(), form)]);
+        Some(InputRequiredResult::new(Some(requests), Some(state)))
+    }
+
+    /// The call that a stateless client comes back to, and the answer it brings. It can come back once.
+    ///
+    /// An answer to another question, one that was tampered with and one that comes too late are errors.
+    pub(super) fn resumed(
+        &self,
+        subject: Subject<'_>,
+        state: &str,
+        responses: Option<&InputResponses>,
+    ) -> Result<(Kept, Answer), ErrorData> {
+        let foreign = || {
+            let reason = "requestState is not that of an open question about this call; make the call without it";
+            ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
+        };
+        let note: Note = self.codec.open_json(state).map_err(|_| foreign())?;
+        if note.subject != subject.digest() {
+            return Err(foreign());
+        }
+        let Some(answer) = responses.and_then(|responses| responses.get(KEY)) else {
+            let reason = format!("inputResponses lacks the answer to `{KEY}`");
+            return Err(ErrorData::invalid_params(reason, None));
+        };
+        let action = answer.get("action").cloned().unwrap_or_default();
+        let action: ElicitationAction = serde_json::from_value(action)
+            .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
+        let content = answer.get("content").cloned().unwrap_or_default();
+        let mut kept = self.kept();
+        let call = kept.remove(&note.kept).ok_or_else(foreign)?;
+        // Calls that share the question and whose clients did not come back must not be carried out by this answer.
+        drop_all_about(&mut kept, call.question.id);
+        let answer = read(&call.question, &action, &content);
+        Ok((call, answer))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn drop_all_about(kept: &mut HashMap<u64, Kept>, question: QuestionId) {
+    kept.retain(|_, call| call.question.id != question);
+}
+
+fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// What the person behind a client with a handshake answers; a refusal if they cannot be asked.
+pub(super) async fn elicited(context: &RequestContext<RoleServer>, question: &Question) -> Answer {
+    let Some(form) = form(question) else {
+        return Answer::DENY;
+    };
+    match context.peer.create_elicitation(form).await {
+        Ok(answer) => read(
+            question,
+            &answer.action,
+            &answer.content.unwrap_or_default(),
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "the person behind a client could not be asked");
+            Answer::Deny {
+                note: Some("nobody could be asked".to_owned()),
+            }
+        }
     }
 }

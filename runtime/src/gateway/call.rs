@@ -5,21 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData,
-    ProgressNotificationParam, ProtocolVersion, RequestStateCodec,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, InputResponses,
+    ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 
-use super::ask::{self, Subject};
+use super::ask::{self, Asker, Subject};
 use super::convert;
 use super::door::Served;
 use super::meta::Extras;
 use super::tasks::Underway;
 use super::{Asking, Gateway};
-use crate::call::{Call, CallMeta, Progress};
+use crate::call::{Asks, Call, CallMeta, Progress};
 use crate::error::{CallError, Code};
-use crate::scope::ScopePattern;
+use crate::permission::{Answer, GrantAuthority, Question};
+use crate::pipeline::Mode;
+use crate::policy::Verdict;
+use crate::worker::{Done, Reached, Underway as Begun};
 
 /// How often a client hears of its call's progress at most.
 const BETWEEN: Duration = Duration::from_millis(250);
@@ -49,7 +52,7 @@ impl Gateway {
                 CallError::new(Code::RateLimited, "calls come too fast; wait and try again");
             return convert::failure(&error.with("retry_after_ms", ms)).map(Into::into);
         }
-        let mut errand = Errand {
+        let errand = Errand {
             extras: Extras::read(&context.meta, self.desk.trust)?,
             served: self.served().await?,
             tool: request.name.into_owned(),
@@ -60,16 +63,17 @@ impl Gateway {
                 .get_progress_token()
                 .map(|_| Progress::default()),
         };
-        if let Some(state) = request.request_state {
-            match self.redeemed(&errand, &state, request.input_responses.as_ref())? {
-                Some(granted) => errand.extras.granted.extend(granted),
-                None => return convert::failure(&refused()).map(Into::into),
+        let resumed = match request.request_state {
+            None => None,
+            Some(state) => {
+                let responses = request.input_responses.as_ref();
+                Some(self.resumed(&errand, &state, responses).await?)
             }
-        }
+        };
         let progress = errand.progress.clone();
         let answer = tokio::select! {
             biased;
-            answer = self.carried_out(&mut errand, &context) => answer,
+            answer = self.carried_out(&errand, &context, resumed) => answer,
             never = progressing(&context, progress) => match never {},
             // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
             () = context.ct.cancelled() => {
@@ -83,48 +87,120 @@ impl Gateway {
 
     async fn carried_out(
         &self,
-        errand: &mut Errand,
+        errand: &Errand,
+        context: &RequestContext<RoleServer>,
+        resumed: Option<Begun>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let asker = match &self.desk.asking {
+            Asking::Client(asker) if self.may_ask(errand, context) => asker,
+            Asking::Client(_) => return self.unasked(errand, Asks::Refuse, context).await,
+            Asking::Replay => return self.unasked(errand, Asks::Wait, context).await,
+        };
+        match resumed {
+            Some(underway) => self.conversed(asker, errand, underway, context).await,
+            // What needs nobody's word may become a task.
+            None if errand.is_allowed() => self.unasked(errand, Asks::Refuse, context).await,
+            None => {
+                let call = errand.call(Asks::Wait);
+                let underway = errand.served.worker().underway(call, errand.mode());
+                self.conversed(asker, errand, underway, context).await
+            }
+        }
+    }
+
+    /// Makes a call without a word of the person behind the client.
+    async fn unasked(
+        &self,
+        errand: &Errand,
+        asks: Asks,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if may_be_task(errand, context) {
             let owner = errand.served.name().to_owned();
             let errand = errand.clone();
-            let underway = Underway(tokio::spawn(async move { errand.answer().await }));
+            let underway = Underway(tokio::spawn(async move { errand.answer(asks).await }));
             return self.desk.tasks.answer(&owner, underway).await;
         }
-        match (errand.run().await, &self.desk.asking) {
-            (Err(error), Asking::Client(codec)) if self.may_ask(errand, &error, context) => {
-                asked(codec, errand, &error, context).await
-            }
-            (result, _) => answered(result).map(Into::into),
-        }
+        errand.answer(asks).await.map(Into::into)
     }
 
-    /// Whether the person behind the client may be asked for what a call lacks.
-    fn may_ask(
-        &self,
-        errand: &Errand,
-        error: &CallError,
-        context: &RequestContext<RoleServer>,
-    ) -> bool {
+    /// Whether the person behind the client may be asked for what a call lacks. One with a handshake may be sent nothing
+    /// before it is ready.
+    fn may_ask(&self, errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
         let capabilities = context.client_capabilities();
-        error.code() == Code::ScopeRequired
-            && errand.extras.granted.is_empty()
+        errand.extras.granted.is_empty()
             && self.desk.trust.is_host()
             && errand.served.grants().is_some()
             && capabilities.is_some_and(|capabilities| capabilities.elicitation.is_some())
+            && (is_stateless(context) || self.session.is_ready())
     }
 
-    /// What a person granted in answer to a question that this gateway put.
-    fn redeemed(
+    /// Carries a call on, question by question. A stateless client comes back with the answer.
+    async fn conversed(
+        &self,
+        asker: &Asker,
+        errand: &Errand,
+        mut underway: Begun,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut reached = underway.next().await;
+        loop {
+            let question = match reached {
+                Err(error) => return convert::failure(&error).map(Into::into),
+                Ok(Reached::End(done)) => return answered(errand.shown(&done)).map(Into::into),
+                Ok(Reached::Question(question)) => question,
+            };
+            if is_stateless(context) {
+                let kept = asker.keep(errand.subject(), question, underway);
+                let full = || CallError::new(Code::Busy, "too many questions are open");
+                return kept.map_or_else(
+                    || convert::failure(&full().with("retry_after_ms", 1000)).map(Into::into),
+                    |required| Ok(required.into()),
+                );
+            }
+            reached = tokio::select! {
+                biased;
+                reached = underway.next() => reached,
+                () = self.put(&question, errand, context) => underway.next().await,
+                () = self.session.silent() => {
+                    let message = "the client is gone, so nobody can be asked";
+                    let error = CallError::new(Code::Cancelled, message);
+                    return convert::failure(&error).map(Into::into);
+                }
+            };
+        }
+    }
+
+    /// Puts a question to the person behind a client with a handshake, one at a time, unless it has ended meanwhile.
+    async fn put(
+        &self,
+        question: &Question,
+        errand: &Errand,
+        context: &RequestContext<RoleServer>,
+    ) {
+        let Some(grants) = errand.served.grants() else {
+            return;
+        };
+        let _turn = self.session.asking.lock().await;
+        if grants.question(question.id).await.is_none() {
+            return;
+        }
+        let answer = ask::elicited(context, question).await;
+        settle(grants, question, answer).await;
+    }
+
+    /// The call that a stateless client comes back to, its question answered.
+    async fn resumed(
         &self,
         errand: &Errand,
         state: &str,
-        responses: Option<&rmcp::model::InputResponses>,
-    ) -> Result<Option<Vec<ScopePattern>>, ErrorData> {
-        match &self.desk.asking {
-            Asking::Client(codec) if self.desk.trust.is_host() => {
-                ask::answered(codec, errand.subject(), state, responses)
+        responses: Option<&InputResponses>,
+    ) -> Result<Begun, ErrorData> {
+        match (&self.desk.asking, errand.served.grants()) {
+            (Asking::Client(asker), Some(grants)) if self.desk.trust.is_host() => {
+                let (kept, answer) = asker.resumed(errand.subject(), state, responses)?;
+                settle(grants, &kept.question, answer).await;
+                Ok(kept.underway)
             }
             _ => {
                 let reason = "no question is open that `requestState` could belong to";
@@ -134,88 +210,92 @@ impl Gateway {
     }
 }
 
+/// Gives an answer to the broker. One that cannot be taken is a no, so that the call does not wait for another.
+async fn settle(grants: &GrantAuthority, question: &Question, answer: Answer) {
+    if let Err(error) = grants.answer(question.id, answer).await {
+        tracing::warn!(%error, question = %question.id, "an answer had no effect");
+        // A question that ended another way needs no answer.
+        let _ = grants.answer(question.id, Answer::DENY).await;
+    }
+}
+
 impl Errand {
     fn subject(&self) -> Subject<'_> {
         Subject {
             worker: self.served.name(),
-            preview: self.extras.preview,
             tool: &self.tool,
             arguments: &self.arguments,
+            extras: &self.extras,
         }
     }
 
-    async fn answer(&self) -> Result<CallToolResult, ErrorData> {
-        answered(self.run().await)
-    }
-
-    async fn run(&self) -> Result<CallToolResult, CallError> {
-        let Extras {
-            preview,
-            policy,
-            origin,
-            granted,
-            ignored_grants,
-            token,
-        } = self.extras.clone();
-        let call = Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
-            origin,
-            policy,
-            preview_token: token,
+    fn call(&self, asks: Asks) -> Call {
+        Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
+            origin: self.extras.origin,
+            policy: self.extras.policy.clone(),
+            preview_token: self.extras.token,
             deadline: None,
             progress: self.progress.clone(),
-        });
-        let worker = self.served.worker();
-        if ignored_grants {
+            asks,
+        })
+    }
+
+    /// Whether the call shows what it would do; what only reads is done all the same.
+    fn mode(&self) -> Mode {
+        if self.extras.preview && self.served.worker().mutates(&self.tool) {
+            Mode::Preview
+        } else {
+            Mode::Apply
+        }
+    }
+
+    /// Whether the worker's policy allows all that the call names; links are not followed for that.
+    fn is_allowed(&self) -> bool {
+        let explained = self.served.worker().explain(&self.call(Asks::Refuse));
+        explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
+    }
+
+    async fn answer(&self, asks: Asks) -> Result<CallToolResult, ErrorData> {
+        answered(self.run(asks).await)
+    }
+
+    async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
+        let (call, worker) = (self.call(asks), self.served.worker());
+        if self.extras.ignored_grants {
             worker.note_ignored_grants(&call);
         }
+        let granted = self.extras.granted.clone();
         let grants = self.served.grants().filter(|_| !granted.is_empty());
-        if preview && worker.mutates(&self.tool) {
-            let preview = match grants {
-                Some(grants) => grants.preview(worker, call, granted).await?,
-                None => worker.submit_preview(call).await?,
-            };
-            if !preview.artifacts.is_empty() {
-                self.served.made_artifacts();
+        let done = match (self.mode(), grants) {
+            (Mode::Preview, Some(grants)) => {
+                Done::Preview(grants.preview(worker, call, granted).await?)
             }
-            return convert::preview(&preview, self.links);
-        }
-        let outcome = match grants {
-            Some(grants) => grants.submit(worker, call, granted).await?,
-            None => worker.submit(call).await?,
+            (Mode::Preview, None) => Done::Preview(worker.submit_preview(call).await?),
+            (Mode::Apply, Some(grants)) => {
+                Done::Outcome(grants.submit(worker, call, granted).await?)
+            }
+            (Mode::Apply, None) => Done::Outcome(worker.submit(call).await?),
         };
-        if !outcome.artifacts.is_empty() {
+        self.shown(&done)
+    }
+
+    fn shown(&self, done: &Done) -> Result<CallToolResult, CallError> {
+        let artifacts = match done {
+            Done::Preview(preview) => &preview.artifacts,
+            Done::Outcome(outcome) => &outcome.artifacts,
+        };
+        if !artifacts.is_empty() {
             self.served.made_artifacts();
         }
-        convert::outcome(&outcome, self.links)
+        match done {
+            Done::Preview(preview) => convert::preview(preview, self.links),
+            Done::Outcome(outcome) => convert::outcome(outcome, self.links),
+        }
     }
 }
 
 fn answered(result: Result<CallToolResult, CallError>) -> Result<CallToolResult, ErrorData> {
     result.or_else(|error| convert::failure(&error))
-}
-
-/// Asks the person behind the client for what a call lacks: at once, and makes the call again; or, without a handshake,
-/// by the answer.
-async fn asked(
-    codec: &RequestStateCodec,
-    errand: &mut Errand,
-    error: &CallError,
-    context: &RequestContext<RoleServer>,
-) -> Result<CallToolResponse, ErrorData> {
-    let needs = error.requested_scopes();
-    if is_stateless(context) {
-        return match ask::required(codec, errand.subject(), needs) {
-            Some(required) => Ok(required.into()),
-            None => convert::failure(error).map(Into::into),
-        };
-    }
-    match ask::elicited(context, errand.subject(), needs).await {
-        Some(granted) => {
-            errand.extras.granted = granted;
-            errand.answer().await.map(Into::into)
-        }
-        None => convert::failure(&refused()).map(Into::into),
-    }
 }
 
 /// Tells the client how far its call is, if it wants to hear of that; ends only with the call.
@@ -241,10 +321,6 @@ async fn progressing(
             let _ = context.peer.notify_progress(news).await;
         }
     }
-}
-
-fn refused() -> CallError {
-    CallError::new(Code::PermissionDenied, "a person refused this").with("denied_by", "person")
 }
 
 fn shows_links(context: &RequestContext<RoleServer>) -> bool {

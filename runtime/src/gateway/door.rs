@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rmcp::ErrorData;
 use serde_json::Value;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{Mutex, OnceCell, watch};
 
 use super::log::Level;
 use super::rate::{Bucket, Rate};
@@ -170,27 +171,54 @@ pub(super) struct Session {
     pub(super) bucket: Arc<Bucket>,
     pub(super) watches: Watches,
     pub(super) level: Level,
+    /// Held while the person behind the client is asked, since they are asked one thing at a time.
+    pub(super) asking: Mutex<()>,
+    /// The client said that its handshake is done.
+    ready: AtomicBool,
+    /// Whether the client can still say something.
+    speaks: watch::Sender<bool>,
 }
 
 impl Session {
     pub(super) fn new(rate: &Rate) -> Self {
+        Self::counting(Arc::new(Bucket::new(rate)))
+    }
+
+    fn counting(bucket: Arc<Bucket>) -> Self {
         Self {
             served: OnceLock::new(),
-            bucket: Arc::new(Bucket::new(rate)),
+            bucket,
             watches: Watches::default(),
             level: Level::default(),
+            asking: Mutex::default(),
+            ready: AtomicBool::new(false),
+            speaks: watch::Sender::new(true),
         }
+    }
+
+    /// The client has everything it needs to be sent requests.
+    pub(super) fn ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    pub(super) fn speaks(&self) -> watch::Sender<bool> {
+        self.speaks.clone()
+    }
+
+    /// Returns once the client can answer nothing any more.
+    pub(super) async fn silent(&self) {
+        // This session holds a sender, so the channel does not close before it is said.
+        let _ = self.speaks.subscribe().wait_for(|speaks| !speaks).await;
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
     }
 
     /// One that counts its calls along with this one's.
     #[cfg(feature = "http")]
     pub(super) fn sibling(&self) -> Self {
-        Self {
-            served: OnceLock::new(),
-            bucket: Arc::clone(&self.bucket),
-            watches: Watches::default(),
-            level: Level::default(),
-        }
+        Self::counting(Arc::clone(&self.bucket))
     }
 }
 

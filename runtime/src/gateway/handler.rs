@@ -199,6 +199,7 @@ impl ServerHandler for Gateway {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.session.ready();
         self.tell_of_artifacts(context.peer).await;
     }
 

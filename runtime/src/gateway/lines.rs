@@ -16,7 +16,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use super::decorate::decorate;
 
@@ -36,6 +36,8 @@ pub(super) struct Lines<R, W> {
     begun: bool,
     writer: Arc<Mutex<W>>,
     limit: usize,
+    /// Whether the client can still say something.
+    speaks: watch::Sender<bool>,
     /// Requests whose answers were not written yet.
     open: Arc<Open>,
 }
@@ -78,7 +80,7 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub(super) fn new(reader: R, writer: W, limit: usize) -> Self {
+    pub(super) fn new(reader: R, writer: W, limit: usize, speaks: watch::Sender<bool>) -> Self {
         Self {
             reader: BufReader::new(reader),
             line: Vec::new(),
@@ -86,6 +88,7 @@ where
             begun: false,
             writer: Arc::new(Mutex::new(writer)),
             limit,
+            speaks,
             open: Arc::default(),
         }
     }
@@ -217,13 +220,15 @@ where
                     let reason = format!("a message has at most {} bytes", self.limit);
                     self.refuse(None, ErrorCode::INVALID_REQUEST, reason).await;
                 }
-                Ok(Read::End) => return None,
+                Ok(Read::End) => break,
                 Err(error) => {
                     tracing::warn!(%error, "the client cannot be read from");
-                    return None;
+                    break;
                 }
             }
         }
+        self.speaks.send_replace(false);
+        None
     }
 
     async fn close(&mut self) -> io::Result<()> {
@@ -295,7 +300,7 @@ mod tests {
     /// What comes through of `input`, and what is answered to the rest.
     async fn exchange(input: &[u8], limit: usize) -> (Vec<String>, Vec<Value>) {
         let (near, far) = duplex(1 << 20);
-        let mut lines = Lines::new(input, near, limit);
+        let mut lines = Lines::new(input, near, limit, watch::Sender::new(true));
         let mut through = Vec::new();
         while let Some(message) = lines.receive().await {
             through.push(serde_json::to_string(&message).unwrap());

@@ -138,6 +138,7 @@ impl Gateway {
             preview_token: None,
             deadline: None,
             progress: None,
+            asks: self.desk.asking.of_reads(),
         });
         match served.grants() {
             Some(grants) if !extras.granted.is_empty() => {

@@ -73,6 +73,7 @@ impl Scripted {
                     patterns: Vec::new(),
                     lifetime,
                     descendants: false,
+                    left_out: Vec::new(),
                 })
         })
     }

@@ -69,6 +69,11 @@ impl GrantAuthority {
         self.broker.open_questions().await
     }
 
+    /// The question, while it waits for an answer.
+    pub async fn question(&self, id: QuestionId) -> Option<Question> {
+        self.broker.question(id).await
+    }
+
     /// Answers a question.
     ///
     /// # Errors

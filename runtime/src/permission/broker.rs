@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
+use tokio::sync::mpsc;
 
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::audit::Audit;
 use crate::capability::{GRACE, Gate, settled};
+use crate::effect::LeftOut;
 use crate::error::{CallError, Code};
 use crate::id::{GrantId, QuestionId, WorkerId};
 use crate::scope::Scope;
@@ -63,8 +65,8 @@ impl fmt::Debug for BrokerConfig {
 /// What was said to a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Ruling {
-    /// It may, by these patterns.
-    Allowed(Redeemed),
+    /// It may, by these patterns, and without these parts of the change.
+    Allowed(Redeemed, Vec<LeftOut>),
     /// It may not.
     Refused {
         /// Denied, expired or cancelled.
@@ -74,6 +76,9 @@ pub(crate) enum Ruling {
     },
 }
 
+/// The way to whoever hears that a call waits for a question.
+pub(crate) type Told = mpsc::UnboundedSender<Question>;
+
 pub(super) type AskPort = RpcReplyPort<Result<Ruling, CallError>>;
 
 /// What the broker is told and asked.
@@ -81,12 +86,14 @@ pub(super) type AskPort = RpcReplyPort<Result<Ruling, CallError>>;
 pub(crate) enum Message {
     /// A call wants to use grants.
     Redeem(Claimant, Arc<[Scope]>, RpcReplyPort<Option<Redeemed>>),
-    /// A call needs a person's word.
-    Ask(Box<Request>, Claimant, AskPort),
+    /// A call needs a person's word; whoever made it may want to hear of the question.
+    Ask(Box<Request>, Claimant, Option<Told>, AskPort),
     /// A person answers.
     Answer(QuestionId, Answer, RpcReplyPort<Result<(), AuthorityError>>),
     /// The approver answers.
     Decided(QuestionId, Answer),
+    /// A person wants to see one question.
+    Question(QuestionId, RpcReplyPort<Option<Question>>),
     /// A person wants to see what is open.
     Questions(RpcReplyPort<Vec<Question>>),
     /// A person wants to see what is granted.
@@ -145,9 +152,12 @@ impl Actor for BrokerActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Redeem(claimant, needs, port) => tell(port, desk.redeem(&claimant, &needs)),
-            Message::Ask(request, claimant, port) => desk.ask(*request, claimant, port),
+            Message::Ask(request, claimant, told, port) => {
+                desk.ask(*request, claimant, told, port);
+            }
             Message::Answer(id, answer, port) => tell(port, desk.answer(id, answer)),
             Message::Decided(id, answer) => desk.decide(id, answer),
+            Message::Question(id, port) => tell(port, desk.question(id)),
             Message::Questions(port) => tell(port, desk.questions()),
             Message::Grants(port) => tell(port, desk.grants()),
             Message::Grant(new, port) => tell(port, desk.grant(new)),
@@ -245,13 +255,15 @@ impl Broker {
             .ok_or_else(closed)
     }
 
-    /// Asks a person and waits for the ruling. Dropping the future withdraws the question.
+    /// Asks a person and waits for the ruling; `told` hears of the question once it is open. Dropping the future withdraws
+    /// the question.
     pub(crate) async fn ask(
         &self,
         request: Request,
         claimant: Claimant,
+        told: Option<Told>,
     ) -> Result<Ruling, CallError> {
-        self.call(|port| Message::Ask(Box::new(request), claimant, port))
+        self.call(|port| Message::Ask(Box::new(request), claimant, told, port))
             .await
             .ok_or_else(closed)?
     }
@@ -264,6 +276,12 @@ impl Broker {
         self.call(|port| Message::Answer(id, answer, port))
             .await
             .ok_or(AuthorityError::Closed)?
+    }
+
+    pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {
+        self.call(|port| Message::Question(id, port))
+            .await
+            .flatten()
     }
 
     pub(crate) async fn open_questions(&self) -> Vec<Question> {
@@ -379,14 +397,14 @@ mod tests {
             request: Request,
         ) -> tokio::task::JoinHandle<Result<Ruling, CallError>> {
             let (broker, claimant) = (self.broker.clone(), claimant(&request));
-            let asking = tokio::spawn(async move { broker.ask(request, claimant).await });
+            let asking = tokio::spawn(async move { broker.ask(request, claimant, None).await });
             tokio::task::yield_now().await;
             asking
         }
 
         async fn ask(&self, request: Request) -> Result<Ruling, CallError> {
             let claimant = claimant(&request);
-            self.broker.ask(request, claimant).await
+            self.broker.ask(request, claimant, None).await
         }
 
         /// The one question that is open, as soon as there is one.
@@ -427,19 +445,20 @@ mod tests {
             patterns: Vec::new(),
             lifetime,
             descendants: false,
+            left_out: Vec::new(),
         }
     }
 
     fn refusal(answered: Result<Ruling, CallError>) -> Decision {
         match answered.unwrap() {
             Ruling::Refused { decision, .. } => decision,
-            Ruling::Allowed(redeemed) => panic!("{redeemed:?}"),
+            Ruling::Allowed(redeemed, _) => panic!("{redeemed:?}"),
         }
     }
 
     fn allowed(answered: Result<Ruling, CallError>) -> Redeemed {
         match answered.unwrap() {
-            Ruling::Allowed(redeemed) => redeemed,
+            Ruling::Allowed(redeemed, _) => redeemed,
             refused @ Ruling::Refused { .. } => panic!("{refused:?}"),
         }
     }
@@ -578,6 +597,7 @@ mod tests {
             patterns: vec!["write:file:/q".parse().unwrap()],
             lifetime: Lifetime::Session,
             descendants: false,
+            left_out: Vec::new(),
         };
         let wrong = elsewhere.clone();
         let scripted = stage(Scripted::new().rule(move |_| Some(wrong.clone()))).await;
@@ -775,7 +795,7 @@ mod tests {
         let claimant = claimant(&sample);
         audit.record(crate::audit::tests::refused("x")).unwrap();
         audit.flush().await.unwrap_err();
-        let refused = broker.ask(sample, claimant).await.unwrap_err();
+        let refused = broker.ask(sample, claimant, None).await.unwrap_err();
         assert_eq!(
             (refused.code(), shown.load(Ordering::SeqCst)),
             (Code::Io, 0)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 
-use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource};
+use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
 use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
 use super::record::{about, holder, refused, whom};
@@ -14,6 +14,7 @@ use super::{Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, Requ
 use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
+use crate::effect::LeftOut;
 use crate::error::CallError;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::scope::{Scope, ScopePattern};
@@ -22,6 +23,7 @@ use crate::scope::{Scope, ScopePattern};
 #[derive(Debug)]
 struct Waiter {
     claimant: Claimant,
+    told: Option<Told>,
     port: AskPort,
 }
 
@@ -67,15 +69,25 @@ impl Desk {
         self.book.redeem(claimant, needs, (self.clock)())
     }
 
-    pub(super) fn ask(&mut self, request: Request, claimant: Claimant, port: AskPort) {
+    pub(super) fn ask(
+        &mut self,
+        request: Request,
+        claimant: Claimant,
+        told: Option<Told>,
+        port: AskPort,
+    ) {
         self.end_overdue();
         let call = request.call;
-        let waiter = Waiter { claimant, port };
+        let waiter = Waiter {
+            claimant,
+            told: told.clone(),
+            port,
+        };
         let id = match self.ledger.ask(request, waiter, (self.clock)()) {
             Asked::Opened(id) | Asked::Joined(id) => id,
             Asked::Refused(waiter, reason) => return waiter.tell(Err(reason.into())),
         };
-        if let Err(error) = self.put(id, call)
+        if let Err(error) = self.put(id, call, told)
             && let Some(waiter) = self.ledger.withdraw(id)
         {
             waiter.tell(Err(error.into()));
@@ -83,7 +95,7 @@ impl Desk {
     }
 
     /// Records that `call` asks, then shows the question unless it is shown already.
-    fn put(&mut self, id: QuestionId, call: CallId) -> Result<(), AuditError> {
+    fn put(&mut self, id: QuestionId, call: CallId, told: Option<Told>) -> Result<(), AuditError> {
         let Some(question) = self.ledger.question(id) else {
             return Ok(());
         };
@@ -96,6 +108,10 @@ impl Desk {
         let mut event = about(request, request.origin, step);
         event.call = Some(call);
         self.audit.record(event)?;
+        if let Some(told) = told {
+            // Whoever made the call may have gone meanwhile.
+            let _ = told.send(question.clone());
+        }
         if !self.shown.contains_key(&id) {
             self.shown.insert(id, (self.show)(question.clone()));
         }
@@ -124,7 +140,8 @@ impl Desk {
                 patterns,
                 lifetime,
                 descendants,
-            } => self.allow(id, &request, patterns, lifetime, descendants),
+                left_out,
+            } => self.allow(id, &request, patterns, lifetime, descendants, left_out),
         }
     }
 
@@ -145,8 +162,10 @@ impl Desk {
         patterns: Vec<ScopePattern>,
         lifetime: Lifetime,
         descendants: bool,
+        mut left_out: Vec<LeftOut>,
     ) -> Result<(), AuthorityError> {
-        if !request.fits(&patterns) {
+        left_out.retain(|part| !part.hunks.is_empty());
+        if !request.fits(&patterns) || !request.can_leave_out(&left_out) {
             return Err(AuthorityError::DoesNotFit);
         }
         let patterns = request.meant(patterns);
@@ -164,6 +183,7 @@ impl Desk {
             patterns: patterns.clone(),
             lifetime: Some(lifetime),
             note: None,
+            left_out: left_out.clone(),
         };
         self.enter_all(new.into_iter().flatten())
             .and_then(|entered| {
@@ -187,9 +207,9 @@ impl Desk {
                 self.book.redeem(&waiter.claimant, &request.needs, now)
             };
             match redeemed {
-                Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed))),
+                Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed, left_out.clone()))),
                 // The uses ran out among the calls that shared the question.
-                None => self.ask(request.clone(), waiter.claimant, waiter.port),
+                None => self.ask(request.clone(), waiter.claimant, waiter.told, waiter.port),
             }
         }
         Ok(())
@@ -273,6 +293,10 @@ impl Desk {
 
     pub(super) fn unblock(&mut self, worker: WorkerId) {
         self.ledger.unblock(worker);
+    }
+
+    pub(super) fn question(&self, id: QuestionId) -> Option<Question> {
+        self.ledger.question(id).cloned()
     }
 
     pub(super) fn questions(&self) -> Vec<Question> {

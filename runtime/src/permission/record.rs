@@ -19,6 +19,7 @@ pub(super) fn refused(
         patterns: Vec::new(),
         lifetime: None,
         note,
+        left_out: Vec::new(),
     }
 }
 

@@ -118,6 +118,7 @@ impl Console {
                 patterns,
                 lifetime,
                 descendants: false,
+                left_out: Vec::new(),
             }),
         )
     }
@@ -314,6 +315,7 @@ mod tests {
             patterns: vec![pattern.parse().unwrap()],
             lifetime,
             descendants: false,
+            left_out: Vec::new(),
         }
     }
 

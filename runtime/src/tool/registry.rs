@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool};
 use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::{Plan, Reply};
+use crate::effect::{LeftOut, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
@@ -39,6 +39,8 @@ pub(crate) trait ReadJob: Send + Sync + fmt::Debug {
 pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt>;
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
+    fn divisible(&self) -> bool;
+    fn divide(&self, plan: AnyPlan, left_out: &[LeftOut]) -> Result<AnyPlan, CallError>;
 }
 
 /// A prepared call.
@@ -315,32 +317,46 @@ impl<T: WriteTool> fmt::Debug for Writing<T> {
 
 impl<T: WriteTool> WriteJob for Writing<T> {
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt> {
-        let Plan {
-            changes,
-            reply,
-            cost,
-            steps,
-            inverse,
-        } = self.tool.plan(&self.job, permit)?;
-        let inverse = inverse.map(|steps| Box::new(steps) as Box<dyn Any + Send>);
-        Ok(Plan {
-            changes,
-            reply,
-            cost,
-            steps: Box::new(steps),
-            inverse,
-        })
+        self.tool.plan(&self.job, permit).map(any)
     }
 
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError> {
-        match steps.downcast::<T::Steps>() {
-            Ok(steps) => self.tool.apply(*steps, permit),
-            Err(_) => Err(CallError::new(
-                Code::Internal,
-                "the plan belongs to another tool",
-            )),
-        }
+        self.tool.apply(own::<T>(steps)?, permit)
     }
+
+    fn divisible(&self) -> bool {
+        T::DIVISIBLE
+    }
+
+    fn divide(&self, plan: AnyPlan, left_out: &[LeftOut]) -> Result<AnyPlan, CallError> {
+        let own = Plan {
+            changes: plan.changes,
+            reply: plan.reply,
+            cost: plan.cost,
+            steps: own::<T>(plan.steps)?,
+            inverse: plan.inverse.map(own::<T>).transpose()?,
+        };
+        self.tool.divide(own, left_out).map(any)
+    }
+}
+
+/// The same plan for those who do not know its tool.
+fn any<S: Send + 'static>(plan: Plan<S>) -> AnyPlan {
+    let inverse = plan
+        .inverse
+        .map(|steps| Box::new(steps) as Box<dyn Any + Send>);
+    Plan {
+        changes: plan.changes,
+        reply: plan.reply,
+        cost: plan.cost,
+        steps: Box::new(plan.steps),
+        inverse,
+    }
+}
+
+fn own<T: WriteTool>(steps: Box<dyn Any + Send>) -> Result<T::Steps, CallError> {
+    let foreign = |_| CallError::new(Code::Internal, "the plan belongs to another tool");
+    steps.downcast().map(|steps| *steps).map_err(foreign)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::docket::Docket;
 use super::inbox::Incoming;
 use super::jobs::Ended;
 use crate::capability::{Halt, Halted};
-use crate::effect::Preview;
+use crate::effect::{LeftOut, Preview};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Granted, Parsed, Step};
@@ -26,8 +26,8 @@ pub(crate) enum WorkerMsg {
     Redeemed(CallId, Result<Option<Granted>, CallError>),
     /// The plan that is shown with the question.
     Looked(CallId, Box<Result<(AnyPlan, Preview), Halt>>),
-    /// What a person said.
-    Answered(CallId, Result<Granted, CallError>),
+    /// What a person said, and what of the change they left out.
+    Answered(CallId, Result<(Granted, Vec<LeftOut>), CallError>),
     /// A mutating call has its paths for itself now.
     Turn(CallId),
     /// A pool thread is done with a call.

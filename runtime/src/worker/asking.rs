@@ -6,11 +6,12 @@ use tokio::task::AbortHandle;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use crate::effect::{ContentHash, Preview};
+use crate::call::Asks;
+use crate::effect::{ContentHash, LeftOut, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, ladder};
+use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, Told, ladder};
 use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Scope, ScopePattern};
@@ -75,28 +76,38 @@ impl Shared {
         }
     }
 
-    /// Puts a call to whoever answers, with its preview if it has one.
+    /// Refuses a call that needs a person's word if there is nobody to ask, or nobody may be asked.
+    pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
+        match asks {
+            Asks::Wait if self.core.asks => Ok(()),
+            Asks::Wait | Asks::Refuse => Err(waiting.unasked()),
+        }
+    }
+
+    /// Puts a call to whoever answers, with its preview if it has one; `told` hears that it is open.
     pub(super) fn question(
         self: &Arc<Self>,
         id: CallId,
         waiting: &Step<Waiting>,
         preview: Option<Preview>,
-    ) -> Result<Asking, CallError> {
-        if !self.core.asks {
-            return Err(waiting.unasked());
-        }
+        told: Option<Told>,
+    ) -> Asking {
         let request = self.request(waiting, preview);
         let shared = Arc::clone(self);
         let task = tokio::spawn(async move {
             let needs = request.needs.clone();
-            let ruling = shared.core.broker.ask(request, shared.claimant()).await;
+            let broker = &shared.core.broker;
+            let ruling = broker.ask(request, shared.claimant(), told).await;
             let granted = match ruling.and_then(ruled) {
-                Ok(redeemed) => shared.opened(redeemed, &needs).await,
+                Ok((redeemed, left_out)) => {
+                    let opened = shared.opened(redeemed, &needs).await;
+                    opened.map(|granted| (granted, left_out))
+                }
                 Err(error) => Err(error),
             };
             shared.post(WorkerMsg::Answered(id, granted));
         });
-        Ok(Asking(task.abort_handle()))
+        Asking(task.abort_handle())
     }
 
     /// Opens what of the needs was granted beyond the worker's roots; without such a grant nothing is opened.
@@ -147,6 +158,7 @@ impl Shared {
             ladder: ladder(&needs, &ceiling, sensitive),
             needs,
             before: preview.as_ref().map(|preview| preview.token),
+            divisible: preview.is_some() && waiting.divisible(),
             preview,
             ceiling,
             sensitive,
@@ -176,9 +188,9 @@ impl Shared {
     }
 }
 
-fn ruled(ruling: Ruling) -> Result<Redeemed, CallError> {
+fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
     let (decision, note) = match ruling {
-        Ruling::Allowed(granted) => return Ok(granted),
+        Ruling::Allowed(granted, left_out) => return Ok((granted, left_out)),
         Ruling::Refused { decision, note } => (decision, note),
     };
     let (code, message) = match decision {

@@ -17,13 +17,15 @@ use super::blocking::Ticket;
 use super::deadline::Armed;
 use super::inbox::{Admitted, Done, Incoming, Port};
 use super::intake::Request;
-use super::jobs;
+use super::jobs::{self, Approved};
 use super::turns::Claim;
 use crate::audit::Step as AuditStep;
+use crate::call::Asks;
 use crate::capability::{Halt, Halted};
-use crate::effect::Preview;
+use crate::effect::{LeftOut, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
+use crate::permission::Told;
 use crate::pipeline::{Cleared, Facts, Granted, Judged, Mode, Parsed, Step, Waiting};
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
@@ -40,7 +42,7 @@ enum Stage {
     /// A person was asked.
     Asking(Step<Waiting>, Option<AnyPlan>),
     /// It waits for its turn to write, or for a thread.
-    Ready(Step<Cleared>, Option<AnyPlan>),
+    Ready(Step<Cleared>, Option<Approved>),
     /// A pool thread has it.
     Running,
 }
@@ -63,6 +65,9 @@ struct Caller {
     claim: Option<Claim>,
     /// What it asked, from when it asked until it is answered.
     asking: Option<Asking>,
+    asks: Asks,
+    /// Who hears of each question that it waits for.
+    told: Option<Told>,
     _admitted: Admitted,
 }
 
@@ -110,6 +115,8 @@ impl Docket {
         let Incoming {
             request,
             deadline,
+            asks,
+            told,
             admitted,
             port,
         } = incoming;
@@ -139,6 +146,8 @@ impl Docket {
             ticket: None,
             claim: None,
             asking: None,
+            asks,
+            told,
             _admitted: admitted,
         };
         if request.policy.is_none() {
@@ -261,7 +270,11 @@ impl Docket {
     ) {
         caller.armed = None;
         let (plan, preview) = plan.unzip();
-        match self.shared.question(id, &waiting, preview) {
+        let asked = self.shared.may_ask(&waiting, caller.asks).map(|()| {
+            let told = caller.told.clone();
+            self.shared.question(id, &waiting, preview, told)
+        });
+        match asked {
             Ok(asking) => {
                 caller.asking = Some(asking);
                 self.calls
@@ -271,11 +284,18 @@ impl Docket {
         }
     }
 
-    pub(super) fn answered(&mut self, id: CallId, answer: Result<Granted, CallError>) {
+    pub(super) fn answered(
+        &mut self,
+        id: CallId,
+        answer: Result<(Granted, Vec<LeftOut>), CallError>,
+    ) {
         match (self.calls.remove(&id), answer) {
-            (Some((Stage::Asking(waiting, plan), caller)), Ok(granted)) => {
+            (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
                 match self.shared.judge(waiting.granted(granted)) {
-                    Judged::Run(cleared) => self.line_up(id, cleared, plan, caller),
+                    Judged::Run(cleared) => {
+                        let approved = plan.map(|plan| Approved { plan, left_out });
+                        self.line_up(id, cleared, approved, caller);
+                    }
                     // The answer was narrower than the need: asking again at once would be a trick.
                     Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.unasked())),
                     Judged::Refused(error) => self.answer(id, caller, Err(error)),

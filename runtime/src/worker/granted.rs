@@ -1,5 +1,6 @@
 //! A call with what a person granted to it alone in, its answer out; nothing of the grant is kept.
 
+use super::inbox::Terms;
 use super::{Worker, inbox, outcome, preview};
 use crate::call::Call;
 use crate::effect::{Outcome, Preview};
@@ -21,7 +22,11 @@ impl GrantAuthority {
         granted: Vec<ScopePattern>,
     ) -> Result<Outcome, CallError> {
         self.speaks_for(worker)?;
-        outcome(inbox::submit(&worker.shared, call, None, Mode::Apply, granted).await?)
+        let terms = Terms {
+            offered: granted,
+            ..Terms::new(Mode::Apply)
+        };
+        outcome(inbox::submit(&worker.shared, call, terms).await?)
     }
 
     /// Shows what such a call would do; `granted` counts for this preview alone.
@@ -35,7 +40,11 @@ impl GrantAuthority {
         granted: Vec<ScopePattern>,
     ) -> Result<Preview, CallError> {
         self.speaks_for(worker)?;
-        preview(inbox::submit(&worker.shared, call, None, Mode::Preview, granted).await?)
+        let terms = Terms {
+            offered: granted,
+            ..Terms::new(Mode::Preview)
+        };
+        preview(inbox::submit(&worker.shared, call, terms).await?)
     }
 
     fn speaks_for(&self, worker: &Worker) -> Result<(), CallError> {

@@ -13,11 +13,12 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::intake::Request;
-use crate::call::{Call, CallMeta};
+use crate::call::{Asks, Call};
 use crate::capability::{Halted, StopFlag, revoked};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
+use crate::permission::Told;
 use crate::pipeline::{Facts, Mode};
 use crate::scope::ScopePattern;
 
@@ -116,6 +117,29 @@ impl Done {
     }
 }
 
+/// How a call is to be carried out.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) mode: Mode,
+    /// Arguments of the tool's own type, in place of JSON.
+    pub(super) typed: Option<Box<dyn Any + Send>>,
+    /// What a person granted to this call alone, before it was made.
+    pub(super) offered: Vec<ScopePattern>,
+    /// Who hears of each question that the call waits for.
+    pub(super) told: Option<Told>,
+}
+
+impl Terms {
+    pub(super) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            typed: None,
+            offered: Vec::new(),
+            told: None,
+        }
+    }
+}
+
 pub(super) type Port = oneshot::Sender<Result<Done, CallError>>;
 
 /// An admitted call in the mailbox.
@@ -123,6 +147,8 @@ pub(super) type Port = oneshot::Sender<Result<Done, CallError>>;
 pub(crate) struct Incoming {
     pub(super) request: Request,
     pub(super) deadline: Option<Duration>,
+    pub(super) asks: Asks,
+    pub(super) told: Option<Told>,
     pub(super) admitted: Admitted,
     pub(super) port: Port,
 }
@@ -148,57 +174,47 @@ impl Drop for Waiter {
 pub(super) async fn submit(
     shared: &Arc<Shared>,
     call: Call,
-    typed: Option<Box<dyn Any + Send>>,
-    mode: Mode,
-    offered: Vec<ScopePattern>,
+    terms: Terms,
 ) -> Result<Done, CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
         measured(&call).and_then(|bytes| Admitted::new(shared, bytes))
     };
-    let id = shared.core.next_call();
     let Call {
         tool,
         arguments,
-        meta:
-            CallMeta {
-                origin,
-                policy,
-                preview_token,
-                deadline,
-                progress,
-            },
+        meta,
     } = call;
-    let stop = Arc::new(StopFlag::counting(progress));
-    let facts = Facts {
-        id,
+    let facts = Arc::new(Facts {
+        id: shared.core.next_call(),
         worker: shared.id,
         tool,
-        origin,
-        mode,
-        token: preview_token,
+        origin: meta.origin,
+        mode: terms.mode,
+        token: meta.preview_token,
         arguments,
-        stop: Arc::clone(&stop),
-    };
-    let facts = Arc::new(facts);
+        stop: Arc::new(StopFlag::counting(meta.progress)),
+    });
     let admitted = admitted.inspect_err(|error| shared.refused(&facts, error))?;
     let request = Request {
         facts: Arc::clone(&facts),
-        typed,
-        policy,
-        offered,
+        typed: terms.typed,
+        policy: meta.policy,
+        offered: terms.offered,
     };
     let (port, answer) = oneshot::channel();
     let mut waiter = Waiter {
         shared: Arc::clone(shared),
-        call: id,
-        stop,
+        call: facts.id,
+        stop: Arc::clone(&facts.stop),
         answered: false,
     };
     let posted = shared.post(WorkerMsg::Call(Box::new(Incoming {
         request,
-        deadline,
+        deadline: meta.deadline,
+        asks: meta.asks,
+        told: terms.told,
         admitted,
         port,
     })));

@@ -8,7 +8,7 @@ use super::inbox::Done;
 use crate::artifact::{self, Kind};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::capability::{Halt, ReadPermit, Spent};
-use crate::effect::{ArtifactRef, Outcome, Preview, PreviewToken, Reply};
+use crate::effect::{ArtifactRef, LeftOut, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
 use crate::tool::{AnyPlan, WriteJob};
@@ -60,8 +60,16 @@ pub(super) fn whole<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| failed(panicked()))
 }
 
-/// Runs a cleared call to its end; `plan` was made before a person was asked, if it was.
-pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, plan: Option<AnyPlan>) -> Ended {
+/// What a person allowed after they saw it.
+#[derive(Debug)]
+pub(super) struct Approved {
+    pub(super) plan: AnyPlan,
+    /// What of it they left out.
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// Runs a cleared call to its end, by the plan that a person saw, if one was asked.
+pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Approved>) -> Ended {
     match step.work() {
         Work::Read(job, permit) => match guarded(|| {
             permit
@@ -75,14 +83,16 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, plan: Option<AnyPla
         },
         Work::Write(job, permit) => {
             let fresh = || {
-                permit
-                    .checkpoint()
-                    .map_err(Halt::from)
-                    .and_then(|()| job.plan(&permit))
+                permit.checkpoint()?;
+                Ok(Approved {
+                    plan: job.plan(&permit)?,
+                    left_out: Vec::new(),
+                })
             };
-            match plan.map_or_else(|| guarded(fresh), Ok) {
-                Ok(plan) => Ended::Done(
+            match approved.map_or_else(|| guarded(fresh), Ok) {
+                Ok(Approved { plan, left_out }) => Ended::Done(
                     step.planned(plan)
+                        .and_then(|planned| planned.without(&left_out))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
                 Err(Halt::Failed(error)) => Ended::Done(Err(error)),

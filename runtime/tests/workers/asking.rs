@@ -103,6 +103,7 @@ async fn a_grant_of_two_uses_asks_again_at_the_third() {
         patterns,
         lifetime: uses,
         descendants: false,
+        left_out: Vec::new(),
     });
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
@@ -119,6 +120,7 @@ async fn a_yes_for_the_session_serves_its_worker_and_no_sibling_of_the_same_name
             patterns: vec!["write:file:/r/src".parse().unwrap()],
             lifetime,
             descendants: false,
+            left_out: Vec::new(),
         });
         let stage = stage(|builder| builder.approver(approver)).await;
         let parent = stage.open().await;

@@ -7,12 +7,11 @@ use crate::capability::{Halt, Halted};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Mode, Step, Waiting};
-use crate::tool::AnyPlan;
 use crate::worker::actor::WorkerMsg;
 use crate::worker::blocking::{Full, Pool, Ticket};
 use crate::worker::inbox::{Done, busy};
 use crate::worker::intake::Request;
-use crate::worker::jobs::{self, Ended};
+use crate::worker::jobs::{self, Approved, Ended};
 
 impl Docket {
     /// Queues a cleared call: for its turn if it changes something, else for a thread.
@@ -20,12 +19,13 @@ impl Docket {
         &mut self,
         id: CallId,
         step: Step<Cleared>,
-        plan: Option<AnyPlan>,
+        approved: Option<Approved>,
         mut caller: Caller,
     ) {
         let ordered = step.mutates() && caller.facts.mode == Mode::Apply;
         caller.arm(id, &self.shared);
-        self.calls.insert(id, (Stage::Ready(step, plan), caller));
+        self.calls
+            .insert(id, (Stage::Ready(step, approved), caller));
         if ordered {
             self.writes.push_back(id);
             if self.writes.len() == 1 {
@@ -75,8 +75,8 @@ impl Docket {
                     self.start_preparing(id, request, caller)
                 }
                 Some((Stage::Looking(waiting), caller)) => self.start_looking(id, waiting, caller),
-                Some((Stage::Ready(step, plan), caller)) => {
-                    self.start_running(id, step, plan, caller)
+                Some((Stage::Ready(step, approved), caller)) => {
+                    self.start_running(id, step, approved, caller)
                 }
                 other => self.put_back(id, other),
             }
@@ -116,14 +116,14 @@ impl Docket {
         &mut self,
         id: CallId,
         step: Step<Cleared>,
-        plan: Option<AnyPlan>,
+        approved: Option<Approved>,
         mut caller: Caller,
     ) {
         let (shared, claim) = (Arc::clone(&self.shared), caller.claim.take());
         let root = self.shared.root_of(step.needs());
         let span = caller.span.clone();
         let work = move || {
-            let run = || span.in_scope(|| jobs::run(&shared, step, plan));
+            let run = || span.in_scope(|| jobs::run(&shared, step, approved));
             let ended = jobs::whole(run, |error| Ended::Done(Err(error)));
             // The paths are free before anybody hears of the result.
             drop(claim);

@@ -1,0 +1,186 @@
+//! An edit that a person allows in part in, the file with just that part changed out; and the agent knows.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests prepare and check files from outside"
+)]
+
+use std::fs;
+
+use bailiwick::{
+    Answer, AuthorityError, Begun, Call, Code, Deferred, GrantAuthority, LeftOut, Lifetime,
+    PendingCall, Policy, Runtime, VirtualPath, Worker, WorkerSpec,
+};
+use serde_json::{Value, json};
+
+struct Stage {
+    _runtime: Runtime,
+    grants: GrantAuthority,
+    worker: Worker,
+    temp: tempfile::TempDir,
+}
+
+/// Thirty lines, so that edits far apart are hunks of their own.
+fn text(change: impl Fn(usize) -> Option<&'static str>) -> String {
+    let line =
+        |n: usize| change(n).map_or_else(|| format!("line {n}\n"), |line| format!("{line}\n"));
+    (1..=30).map(line).collect()
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(temp.path().join("f"), text(|_| None)).unwrap();
+        let (runtime, grants) = Runtime::builder()
+            .root("r", temp.path())
+            .tools(bailiwick_fs::tools())
+            .approver(Deferred)
+            .build()
+            .await
+            .unwrap();
+        let policy = Policy::new().allow("read:file").ask("write:file");
+        let worker = runtime
+            .spawn(WorkerSpec::new("main").policy(policy))
+            .await
+            .unwrap();
+        Self {
+            _runtime: runtime,
+            grants,
+            worker,
+            temp,
+        }
+    }
+
+    fn read(&self) -> String {
+        fs::read_to_string(self.temp.path().join("f")).unwrap()
+    }
+
+    async fn asked(&self, tool: &str, arguments: Value) -> PendingCall {
+        match self.worker.begin(Call::new(tool, arguments)).await.unwrap() {
+            Begun::Asks(pending) => *pending,
+            Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+        }
+    }
+
+    /// An edit of three lines far apart.
+    async fn three(&self) -> PendingCall {
+        let edit =
+            |n: usize, new: &str| json!({"old_text": format!("line {n}\n"), "new_text": new});
+        let edits = [
+            edit(2, "two\n"),
+            edit(15, "fifteen\n"),
+            edit(28, "twenty-eight\n"),
+        ];
+        self.asked("edit_file", json!({"path": "/r/f", "edits": edits}))
+            .await
+    }
+
+    async fn answer(&self, pending: &PendingCall, hunks: &[usize]) -> Result<(), AuthorityError> {
+        let left_out = vec![LeftOut {
+            path: VirtualPath::parse("/r/f", None).unwrap(),
+            hunks: hunks.to_vec(),
+        }];
+        let answer = Answer::Allow {
+            patterns: Vec::new(),
+            lifetime: Lifetime::Once,
+            descendants: false,
+            left_out,
+        };
+        self.grants.answer(pending.question().id, answer).await
+    }
+}
+
+async fn outcome(pending: PendingCall) -> bailiwick::Outcome {
+    match pending.go_on().await.unwrap() {
+        Begun::Ended(outcome) => *outcome,
+        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_not_made_and_the_agent_is_told() {
+    let stage = Stage::new().await;
+    let pending = stage.three().await;
+    let shown = pending.question().request.preview.as_ref().unwrap();
+    assert_eq!(shown.changes[0].diff.hunks.len(), 3);
+    stage.answer(&pending, &[1]).await.unwrap();
+    let outcome = outcome(pending).await;
+    let expected = text(|n| match n {
+        2 => Some("two"),
+        28 => Some("twenty-eight"),
+        _ => None,
+    });
+    assert_eq!(stage.read(), expected);
+    let told = outcome.structured().unwrap();
+    assert_eq!(
+        told["left_out"],
+        json!([{"line": 15, "added": 1, "removed": 1}])
+    );
+    assert_eq!(told["bytes"], expected.len());
+    assert_eq!(
+        (told["added"].clone(), told["removed"].clone()),
+        (json!(2), json!(2))
+    );
+    assert!(outcome.text().contains("left out"), "{}", outcome.text());
+    assert_eq!(outcome.changes[0].diff.hunks.len(), 2);
+}
+
+#[tokio::test]
+async fn a_whole_yes_makes_the_whole_edit() {
+    let stage = Stage::new().await;
+    let pending = stage.three().await;
+    stage.answer(&pending, &[]).await.unwrap();
+    let outcome = outcome(pending).await;
+    assert!(outcome.structured().unwrap().get("left_out").is_none());
+    assert_eq!(outcome.changes[0].diff.hunks.len(), 3);
+}
+
+#[tokio::test]
+async fn parts_that_are_not_there_and_everything_cannot_be_left_out() {
+    let stage = Stage::new().await;
+    let pending = stage.three().await;
+    for wrong in [&[3][..], &[0, 0], &[0, 1, 2]] {
+        let refused = stage.answer(&pending, wrong).await;
+        assert!(
+            matches!(refused, Err(AuthorityError::DoesNotFit)),
+            "{wrong:?}"
+        );
+    }
+    assert_eq!(stage.read(), text(|_| None));
+    stage.answer(&pending, &[0, 2]).await.unwrap();
+    outcome(pending).await;
+    assert_eq!(stage.read(), text(|n| (n == 15).then_some("fifteen")));
+}
+
+#[tokio::test]
+async fn a_file_that_changed_since_the_question_is_not_edited_in_part() {
+    let stage = Stage::new().await;
+    let pending = stage.three().await;
+    let other = text(|n| (n == 15).then_some("theirs"));
+    fs::write(stage.temp.path().join("f"), &other).unwrap();
+    stage.answer(&pending, &[1]).await.unwrap();
+    let error = pending.go_on().await.unwrap_err();
+    assert_eq!(error.code(), Code::StalePreview);
+    assert_eq!(stage.read(), other);
+}
+
+#[tokio::test]
+async fn a_tool_whose_changes_are_whole_takes_no_part_of_them() {
+    let stage = Stage::new().await;
+    let pending = stage
+        .asked(
+            "write_file",
+            json!({"path": "/r/f", "content": "new\n", "mode": "overwrite"}),
+        )
+        .await;
+    assert!(!pending.question().request.divisible);
+    let refused = stage.answer(&pending, &[0]).await;
+    assert!(matches!(refused, Err(AuthorityError::DoesNotFit)));
+    stage.answer(&pending, &[]).await.unwrap();
+    outcome(pending).await;
+    assert_eq!(stage.read(), "new\n");
+}

@@ -1,0 +1,252 @@
+//! A question in, a form for the person behind a client out; and what they filled in, as their answer.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
+use serde_json::{Map, Value, json};
+
+use crate::effect::Change;
+use crate::permission::{Answer, Lifetime, Question};
+use crate::scope::ScopePattern;
+
+/// How many rungs of the ladder a form offers: wider ones ask for more care than a form can.
+const MOST_RUNGS: usize = 3;
+/// The longest note to the agent, in characters.
+const MOST_NOTE: usize = 500;
+
+/// What a filled-in form means. Whatever is not a clear yes is a no.
+pub(super) fn read(question: &Question, action: &ElicitationAction, content: &Value) -> Answer {
+    let text = |key: &str| content.get(key).and_then(Value::as_str);
+    let denied = || Answer::Deny {
+        note: text("note")
+            .filter(|note| !note.trim().is_empty())
+            .map(|note| shortened(note, MOST_NOTE)),
+    };
+    if *action != ElicitationAction::Accept || text("decision") != Some("allow") {
+        return denied();
+    }
+    let chosen = match content.get("breadth") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::String(chosen)) => rungs(question)
+            .find(|(text, _)| text == chosen)
+            .map(|(_, rung)| rung.clone()),
+        Some(_) => None,
+    };
+    let lifetime = match content.get("lifetime") {
+        None | Some(Value::Null) => Some(Lifetime::Once),
+        Some(Value::String(chosen)) => lifetimes()
+            .find(|(name, _)| name == chosen)
+            .map(|(_, lifetime)| lifetime),
+        Some(_) => None,
+    };
+    match (chosen, lifetime) {
+        (Some(patterns), Some(lifetime)) => Answer::Allow {
+            patterns,
+            lifetime,
+            descendants: false,
+            left_out: Vec::new(),
+        },
+        _ => denied(),
+    }
+}
+
+/// The rungs that a form offers, each as the text that chooses it.
+fn rungs(question: &Question) -> impl Iterator<Item = (String, &Vec<ScopePattern>)> {
+    let ladder = question.request.ladder.iter().take(MOST_RUNGS);
+    ladder.map(|rung| {
+        let patterns: Vec<String> = rung
+            .iter()
+            .map(|pattern| crate::escape(&pattern.to_string()).into_owned())
+            .collect();
+        (patterns.join(", "), rung)
+    })
+}
+
+/// How long an answer may hold, each by the name that chooses it.
+fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
+    const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+    [
+        ("once", Lifetime::Once),
+        ("ten uses", Lifetime::Uses(TEN)),
+        ("one hour", Lifetime::For(Duration::from_secs(3600))),
+        ("session", Lifetime::Session),
+    ]
+    .into_iter()
+}
+
+/// The form that puts a question.
+pub(super) fn form(question: &Question) -> Option<ElicitRequestParams> {
+    let properties = properties(question);
+    let schema = json!({"type": "object", "properties": properties, "required": ["decision"]});
+    let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message(question),
+        requested_schema,
+    })
+}
+
+fn message(question: &Question) -> String {
+    let request = &question.request;
+    let needs: Vec<String> = request
+        .needs
+        .iter()
+        .map(|need| crate::escape(&need.to_string()).into_owned())
+        .collect();
+    let changes = request
+        .preview
+        .as_ref()
+        .map_or_else(String::new, |preview| {
+            let shown: Vec<String> = preview.changes.iter().take(5).map(told).collect();
+            let more = preview.changes.len().saturating_sub(5);
+            let more = if more == 0 {
+                String::new()
+            } else {
+                format!(" and {more} more")
+            };
+            format!("It would change {}{more}. ", shown.join(", "))
+        });
+    let care = if request.sensitive {
+        "CAREFUL: this changes what agents or tools may do. "
+    } else {
+        ""
+    };
+    format!(
+        "{care}{} asks: {}. `{}` needs {}. {changes}The arguments are {}",
+        crate::escape(&request.agent_path.join(" > ")),
+        crate::escape(&shortened(&request.intent, 300)),
+        crate::escape(request.tool.as_str()),
+        needs.join(", "),
+        crate::escape(&shortened(&request.arguments.to_string(), 2000)),
+    )
+}
+
+fn properties(question: &Question) -> Map<String, Value> {
+    let mut properties = Map::new();
+    properties.insert(
+        "decision".into(),
+        json!({"type": "string", "title": "Allow this call?", "enum": ["allow", "deny"]}),
+    );
+    let offered: Vec<String> = rungs(question).map(|(text, _)| text).collect();
+    if offered.len() > 1 {
+        let narrowest = offered.first().cloned();
+        properties.insert(
+            "breadth".into(),
+            json!({
+                "type": "string", "title": "How much?",
+                "description": "What is allowed; the first is exactly what the call needs.",
+                "enum": offered, "default": narrowest,
+            }),
+        );
+    }
+    let names: Vec<&str> = lifetimes().map(|(name, _)| name).collect();
+    properties.insert(
+        "lifetime".into(),
+        json!({
+            "type": "string", "title": "For how long?",
+            "description": "`once` is this call alone; the others hold for this connection's worker.",
+            "enum": names, "default": "once",
+        }),
+    );
+    properties.insert(
+        "note".into(),
+        json!({
+            "type": "string", "title": "Note", "description": "If denied: what the agent is told.",
+            "maxLength": MOST_NOTE,
+        }),
+    );
+    properties
+}
+
+fn told(change: &Change) -> String {
+    let path = crate::escape(change.path.as_str());
+    format!("{path} (+{} -{})", change.diff.added, change.diff.removed)
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question() -> Question {
+        Question {
+            id: crate::id::QuestionId(1),
+            asked_at: Duration::ZERO,
+            expires_at: Duration::from_secs(600),
+            request: crate::permission::tests::request(1, 1, &["write:file:/r/a/x"]),
+        }
+    }
+
+    #[track_caller]
+    fn check(action: &str, content: &Value, expected: &Answer) {
+        let action: ElicitationAction = serde_json::from_value(json!(action)).unwrap();
+        assert_eq!(&read(&question(), &action, content), expected, "{content}");
+    }
+
+    #[test]
+    fn a_form_says_how_much_and_how_long_and_defaults_to_the_least() {
+        check("accept", &json!({"decision": "allow"}), &Answer::ONCE);
+        let wider =
+            json!({"decision": "allow", "breadth": "write:file:/r/a", "lifetime": "session"});
+        let patterns = vec!["write:file:/r/a".parse().unwrap()];
+        let expected = Answer::Allow {
+            patterns,
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        };
+        check("accept", &wider, &expected);
+        let note = json!({"decision": "deny", "note": "use /r/b"});
+        let told = Answer::Deny {
+            note: Some("use /r/b".to_owned()),
+        };
+        check("accept", &note, &told);
+    }
+
+    #[test]
+    fn whatever_is_not_a_clear_yes_is_a_no() {
+        for (action, content) in [
+            ("decline", json!({"decision": "allow"})),
+            ("cancel", json!({"decision": "allow"})),
+            ("accept", json!({})),
+            ("accept", json!({"decision": true})),
+            ("accept", json!({"decision": "allow", "breadth": "write"})),
+            ("accept", json!({"decision": "allow", "breadth": 1})),
+            ("accept", json!({"decision": "allow", "lifetime": "agent"})),
+            ("accept", json!({"decision": "allow", "lifetime": []})),
+            ("accept", json!("allow")),
+            ("accept", Value::Null),
+        ] {
+            check(action, &content, &Answer::DENY);
+        }
+    }
+
+    #[test]
+    fn a_form_offers_three_rungs_and_every_lifetime_but_the_longest() {
+        let ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        } = form(&question()).unwrap()
+        else {
+            panic!("no form");
+        };
+        assert!(message.contains("write:file:/r/a/x"), "{message}");
+        let schema = serde_json::to_value(requested_schema).unwrap();
+        assert_eq!(
+            schema["properties"]["breadth"]["enum"],
+            json!(["write:file:/r/a/x", "write:file:/r/a", "write:file:/r"])
+        );
+        assert_eq!(
+            schema["properties"]["lifetime"]["enum"],
+            json!(["once", "ten uses", "one hour", "session"])
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! A call begun in, its end or the question that it waits for out.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::inbox::{self, Done, Terms};
+use super::{Worker, outcome};
+use crate::call::Call;
+use crate::effect::Outcome;
+use crate::error::CallError;
+use crate::permission::Question;
+use crate::pipeline::Mode;
+
+/// How far a call has come that was begun.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is carried out.
+    Ended(Box<Outcome>),
+    /// It waits for a person's word.
+    Asks(Box<PendingCall>),
+}
+
+/// A call that waits for a person's word; dropping it cancels the call and withdraws its question.
+#[derive(Debug)]
+pub struct PendingCall {
+    question: Question,
+    underway: Underway,
+}
+
+impl PendingCall {
+    /// What it waits for. Calls that ask the same share a question.
+    #[must_use]
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// Goes on once the question has ended: to the end of the call, or to another question, should it need one.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit`].
+    pub async fn go_on(self) -> Result<Begun, CallError> {
+        self.underway.begun().await
+    }
+}
+
+impl Worker {
+    /// Begins a call and returns when it has ended or waits for a person, whichever comes first.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit`].
+    pub async fn begin(&self, call: Call) -> Result<Begun, CallError> {
+        self.underway(call, Mode::Apply).begun().await
+    }
+
+    pub(crate) fn underway(&self, call: Call, mode: Mode) -> Underway {
+        let (told, questions) = mpsc::unbounded_channel();
+        let terms = Terms {
+            told: Some(told),
+            ..Terms::new(mode)
+        };
+        let shared = Arc::clone(&self.shared);
+        Underway {
+            call: Box::pin(async move { inbox::submit(&shared, call, terms).await }),
+            questions,
+        }
+    }
+}
+
+/// The next thing that becomes of a call under way.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    End(Box<Done>),
+    Question(Box<Question>),
+}
+
+/// A call under way; dropping it cancels the call.
+pub(crate) struct Underway {
+    call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
+    questions: mpsc::UnboundedReceiver<Question>,
+}
+
+impl Underway {
+    /// Waits until the call ends or asks. Nothing is lost if the future is dropped; after the end there is no next.
+    pub(crate) async fn next(&mut self) -> Result<Reached, CallError> {
+        tokio::select! {
+            biased;
+            done = &mut self.call => Ok(Reached::End(Box::new(done?))),
+            Some(question) = self.questions.recv() => Ok(Reached::Question(Box::new(question))),
+        }
+    }
+
+    async fn begun(mut self) -> Result<Begun, CallError> {
+        Ok(match self.next().await? {
+            Reached::End(done) => Begun::Ended(Box::new(outcome(*done)?)),
+            Reached::Question(question) => Begun::Asks(Box::new(PendingCall {
+                question: *question,
+                underway: self,
+            })),
+        })
+    }
+}
+
+impl fmt::Debug for Underway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Underway").finish_non_exhaustive()
+    }
+}
