@@ -75,6 +75,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/prompts", Pure),
     ("gateway/convert", Pure),
     ("gateway/ask", Io),
+    ("gateway/http/callers", Pure),
     ("gateway", Io),
     ("lib", Pure),
 ];
