@@ -1,5 +1,7 @@
 //! Options in, a server of the file tools out.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use bailiwick::{
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
@@ -27,17 +29,32 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Input(#[from] BuildError),
     /// The audit cannot be written.
-    #[error("cannot write the audit file")]
-    Audit(#[from] AuditFileError),
+    #[error("cannot write the audit file `{}`", .path.display())]
+    Audit {
+        path: PathBuf,
+        source: AuditFileError,
+    },
     /// A connection did not begin.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// The address cannot be bound.
+    #[error("cannot listen on `{address}`")]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
     /// The address cannot be served.
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
-    /// The socket to attach to cannot be reached, or the address not be bound.
-    #[error("cannot connect")]
-    Io(#[from] std::io::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+    /// The socket to attach to cannot be reached.
+    #[error("cannot connect to the socket `{}`", .socket.display())]
+    Attach { socket: PathBuf, source: io::Error },
+    /// The socket or a standard stream broke off.
+    #[error("the connection broke off")]
+    Joined(#[source] io::Error),
     /// The system gives no random bits.
     #[error("no random bits")]
     Random(#[from] getrandom::Error),
@@ -67,8 +84,8 @@ impl Server {
     async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
         let mut builder = builder(&self.options, configuration)?;
         if let Some(file) = self.audit() {
-            let audit = JsonLines::append(file).map_err(|error| {
-                tracing::error!(%error, "the audit file cannot be written");
+            let audit = JsonLines::append(&file).map_err(|error| {
+                tracing::error!(%error, file = %file.display(), "the audit file cannot be written");
                 OpenError::Audit(error)
             })?;
             // Only a file that could be opened is done with: records never move on to another for a fault of the first.
@@ -159,7 +176,10 @@ async fn check(options: &Options) -> Result<(), ServeError> {
     let mut builder = builder(options, None)?;
     if let Some(file) = &options.audit {
         // It is opened and let go at once: whoever is served first records in it.
-        drop(JsonLines::append(file)?);
+        drop(JsonLines::append(file).map_err(|source| ServeError::Audit {
+            path: file.clone(),
+            source,
+        })?);
         builder = builder.keep_out(file);
     }
     let (runtime, _grants) = builder.build().await?;
@@ -180,11 +200,12 @@ fn about() -> About {
 
 async fn http(
     gateway: &Gateway,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     token: Option<&str>,
 ) -> Result<(), ServeError> {
-    let listener = TcpListener::bind(address).await?;
-    let at = listener.local_addr()?;
+    let bound = TcpListener::bind(address).await;
+    let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
     let token = match token.and_then(Token::chosen) {
         Some(token) => token,
         None => {
@@ -196,21 +217,43 @@ async fn http(
     };
     tell(&format!("serving http://{at}/mcp"));
     let stop = CancellationToken::new();
+    let mut signals = Signals::heard().map_err(ServeError::Signals)?;
     let ended = stop.clone();
-    let mut terminated = signal(SignalKind::terminate())?;
     tokio::spawn(async move {
-        tokio::select! {
-            // Without a handler the signal ends the program by itself.
-            Ok(()) = tokio::signal::ctrl_c() => {}
-            Some(()) = terminated.recv() => {}
-            else => return,
-        }
+        signals.next().await;
         ended.cancel();
+        // Whoever asks again does not want to wait for what is under way.
+        let again = signals.next().await;
+        std::process::exit(128 + again.as_raw_value());
     });
     gateway
         .serve_http(listener, Http::new().token(token), stop)
         .await?;
     Ok(())
+}
+
+/// What asks the program to end.
+struct Signals {
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Signals {
+    fn heard() -> io::Result<Self> {
+        Ok(Self {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next one that comes.
+    async fn next(&mut self) -> SignalKind {
+        tokio::select! {
+            Some(()) = self.interrupted.recv() => SignalKind::interrupt(),
+            Some(()) = self.terminated.recv() => SignalKind::terminate(),
+            else => std::future::pending().await,
+        }
+    }
 }
 
 /// Says something to the person who started the server.
@@ -222,7 +265,16 @@ fn tell(line: &str) {
 
 /// Joins standard input and output to the socket of a worker's endpoint.
 async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
-    let (mut from, mut to) = UnixStream::connect(socket).await?.into_split();
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|source| ServeError::Attach {
+        socket: socket.to_owned(),
+        source,
+    })?;
+    joined(stream).await.map_err(ServeError::Joined)
+}
+
+async fn joined(stream: UnixStream) -> io::Result<()> {
+    let (mut from, mut to) = stream.into_split();
     let sending = async {
         tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
         tokio::io::AsyncWriteExt::shutdown(&mut to).await

@@ -7,8 +7,11 @@
 )]
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 struct Place {
     dir: tempfile::TempDir,
@@ -42,9 +45,14 @@ impl Place {
 
     #[track_caller]
     fn refused(&self, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
+        self.fails(2, arguments, variables, expected);
+    }
+
+    #[track_caller]
+    fn fails(&self, code: i32, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
         let output = self.run(arguments, variables);
         let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert_eq!(output.status.code(), Some(code), "{told}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
         assert_eq!(told.lines().count(), 1, "{told}");
         for part in expected {
@@ -157,6 +165,85 @@ fn only_addresses_of_this_machine_are_listened_on() {
         place.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
     }
     place.listens("127.0.0.1:0");
+}
+
+#[test]
+fn what_cannot_be_opened_is_named_with_the_reason() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let listen = format!("bailiwick-fs: cannot listen on `{address}`: ");
+    place.fails(1, &["--http", &address], &[], &[&listen, "in use"]);
+    drop(taken);
+    place.listens(&address);
+    place.fails(
+        1,
+        &["--attach", "none.sock"],
+        &[],
+        &["cannot connect to the socket `none.sock`: ", "No such file"],
+    );
+    place.refused(
+        &["root", "--audit=none/audit"],
+        &[],
+        &["cannot write the audit file `none/audit`: ", "No such file"],
+    );
+}
+
+/// A server that waits for the rest of a request; the connection keeps it waiting.
+fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .args(["--http", "127.0.0.1:0", "root"])
+        .env_clear()
+        .current_dir(place.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut told = told.map(Result::unwrap);
+    let mut after = |start: &str| {
+        let found = told.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
+        found.unwrap()
+    };
+    let token = after("bearer token: ");
+    let address = after("serving http://");
+    let address: SocketAddr = address.strip_suffix("/mcp").unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    )
+    .unwrap();
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line).unwrap();
+    assert!(line.contains("100"), "{line}");
+    (server, address, stream)
+}
+
+fn send(server: &Child, signal: Signal) {
+    kill_process(Pid::from_child(server), signal).unwrap();
+}
+
+#[test]
+fn one_signal_ends_a_server_in_order_and_a_second_one_at_once() {
+    let place = Place::new();
+    for (first, second, code) in [
+        (Signal::TERM, Signal::INT, 130),
+        (Signal::INT, Signal::TERM, 143),
+    ] {
+        let (mut server, address, _stream) = kept_waiting(&place);
+        send(&server, first);
+        // It has heard the signal once it listens no more.
+        while TcpStream::connect(address).is_ok() {
+            std::thread::yield_now();
+        }
+        send(&server, second);
+        assert_eq!(server.wait().unwrap().code(), Some(code));
+    }
+    let (mut server, _, stream) = kept_waiting(&place);
+    send(&server, Signal::TERM);
+    drop(stream);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub use door::{OpenError, Opener, Served};
 pub use endpoint::Endpoint;
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
+use rate::Bucket;
 pub use rate::Rate;
 #[cfg(feature = "http")]
 pub use token::Token;
@@ -165,16 +166,16 @@ impl Gateway {
     fn session(&self) -> Self {
         Self {
             desk: Arc::clone(&self.desk),
-            session: Arc::new(Session::new(&self.desk.rate)),
+            session: Arc::new(self.session.heir(Arc::new(Bucket::new(&self.desk.rate)))),
         }
     }
 
-    /// The same gateway for one more request of a transport without connections; all share one rate.
+    /// The same gateway for one more session or request; they share one rate, as whoever opened them is one client.
     #[cfg(feature = "http")]
     fn request(&self) -> Self {
         Self {
             desk: Arc::clone(&self.desk),
-            session: Arc::new(self.session.sibling()),
+            session: Arc::new(self.session.heir(Arc::clone(&self.session.bucket))),
         }
     }
 
@@ -187,9 +188,18 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let gateway = self.session();
-        let lines = lines::Lines::new(reader, writer, lines::MAX_LINE, gateway.session.speaks());
-        let served = match gateway.clone().serve(lines).await {
+        self.session().serve_lines(reader, writer).await
+    }
+
+    /// Serves the one client that this is the session of.
+    async fn serve_lines<R, W>(self, reader: R, writer: W) -> Result<(), ServeError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let lines = lines::Lines::new(reader, writer, lines::MAX_LINE, self.session.speaks());
+        // Called by its path: a method of that name is this gateway's own.
+        let served = match ServiceExt::serve(self.clone(), lines).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
                 let _ = running.waiting().await;
@@ -198,7 +208,7 @@ impl Gateway {
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
         };
-        gateway.settle().await;
+        self.settle().await;
         served
     }
 }
@@ -221,7 +231,8 @@ impl GatewayBuilder {
         }
     }
 
-    /// Sets how many tool calls one connection may make.
+    /// Sets how many tool calls one connection may make. All clients of one HTTP server share one rate, as do all of one
+    /// [`Endpoint`].
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
         self.desk.rate = rate;
@@ -265,10 +276,10 @@ impl GatewayBuilder {
     /// The gateway.
     #[must_use]
     pub fn build(self) -> Gateway {
-        let session = Arc::new(Session::new(&self.desk.rate));
+        let bucket = Arc::new(Bucket::new(&self.desk.rate));
         Gateway {
             desk: Arc::new(self.desk),
-            session,
+            session: Arc::new(Session::new(bucket)),
         }
     }
 }

@@ -63,8 +63,8 @@ impl Runtime {
         self.house.core.audit.flush().await
     }
 
-    /// Takes all authority from every worker, ends them, and waits until the audit is written. No worker is started
-    /// afterwards: that is [`SpawnError::Closed`].
+    /// Takes all authority from every worker, ends them, and waits until the audit is written, their ends included. No
+    /// worker is started afterwards: that is [`SpawnError::Closed`].
     pub async fn shutdown(&self) -> Revoked {
         self.house.core.admit_no_more();
         let mut all = Revoked {

@@ -222,11 +222,12 @@ impl Core {
         }
     }
 
-    /// Waits for effects that had begun, all together no longer than [`GRACE`]; returns how many workers have one left.
+    /// Waits for effects that had begun and for the workers' ends, all together no longer than [`GRACE`]; returns how
+    /// many workers have an effect left.
     async fn settle(&self, subtree: Vec<Arc<Shared>>) -> usize {
         let end = tokio::time::Instant::now() + GRACE;
         let mut unfinished = 0;
-        for shared in subtree {
+        for shared in &subtree {
             if tokio::time::timeout_at(end, shared.gate().idle())
                 .await
                 .is_err()
@@ -234,6 +235,10 @@ impl Core {
                 unfinished += 1;
             }
             self.broker.forget_worker(shared.id).await;
+        }
+        for shared in subtree {
+            // The end of one that still answers somebody is recorded later.
+            let _ = tokio::time::timeout_at(end, shared.ended()).await;
         }
         unfinished
     }

@@ -303,6 +303,15 @@ impl Worker {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
+    /// One of [`Worker::tools`].
+    pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
+        let entry = self.shared.core.tools.get(name)?;
+        self.shared
+            .authority
+            .allows_tool(name)
+            .then(|| entry.info())
+    }
+
     /// Whether a tool of that name changes something.
     pub(crate) fn mutates(&self, tool: &str) -> bool {
         let entry = self.shared.core.tools.get(tool);

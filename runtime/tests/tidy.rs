@@ -76,6 +76,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/convert", Pure),
     ("gateway/form", Pure),
     ("gateway/ask", Io),
+    ("gateway/http/callers", Pure),
     ("gateway", Io),
     ("lib", Pure),
 ];

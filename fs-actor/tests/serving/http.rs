@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{About, Gateway, Http, HttpError, Token, Trust};
+use bailiwick::{About, Endpoint, Gateway, Http, HttpError, Token, Trust};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -13,8 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::support::{Client, World};
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
-const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
+pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
+pub(crate) const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
 
 /// A gateway on a free loopback port; it closes when this goes.
 pub(crate) struct Served {
@@ -24,20 +24,36 @@ pub(crate) struct Served {
 
 /// What came back.
 #[derive(Debug)]
-struct Reply {
-    status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Reply {
-    fn header(&self, name: &str) -> Option<&str> {
+    /// What the server sent until it closed; none if that is no whole answer.
+    pub(crate) fn parse(answer: &str) -> Option<Self> {
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let mut lines = head.lines();
+        let status = lines.next()?.split(' ').nth(1)?;
+        let headers = lines.map(|line| {
+            let (name, value) = line.split_once(':').unwrap();
+            (name.to_ascii_lowercase(), value.trim().to_owned())
+        });
+        Some(Self {
+            status: status.parse().unwrap(),
+            headers: headers.collect(),
+            body: body.to_owned(),
+        })
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
     /// The one answer in the body, be that JSON or a stream of events.
-    fn message(&self) -> Value {
+    pub(crate) fn message(&self) -> Value {
         let events = self.body.lines().filter_map(|line| {
             serde_json::from_str::<Value>(line.strip_prefix("data:").unwrap_or(line)).ok()
         });
@@ -59,16 +75,29 @@ impl Served {
         }
     }
 
-    fn host(&self) -> String {
+    /// One that somebody else stops.
+    pub(crate) fn reached(address: SocketAddr) -> Self {
+        Self {
+            address,
+            _stop: CancellationToken::new().drop_guard(),
+        }
+    }
+
+    pub(crate) fn at(endpoint: &Endpoint) -> Self {
+        let address = endpoint.url().strip_prefix("http://").unwrap();
+        Self::reached(address.strip_suffix("/mcp").unwrap().parse().unwrap())
+    }
+
+    pub(crate) fn host(&self) -> String {
         self.address.to_string()
     }
 
-    async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
         request(self.address, "POST", headers, &body.to_string()).await
     }
 
     /// A request of a client that does everything right, with `headers` besides.
-    async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
         let host = self.host();
         let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
         all.extend(headers);
@@ -76,7 +105,7 @@ impl Served {
     }
 
     /// A handshake; the session's name and the answer.
-    async fn greet(&self) -> (String, Value) {
+    pub(crate) async fn greet(&self) -> (String, Value) {
         let reply = self.right(&[], &initialize()).await;
         let session = reply.header("mcp-session-id").unwrap().to_owned();
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -85,7 +114,7 @@ impl Served {
         (session, reply.message())
     }
 
-    async fn ask(&self, session: &str, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, session: &str, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         let reply = self.right(&[("Mcp-Session-Id", session)], &request).await;
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -94,7 +123,12 @@ impl Served {
 }
 
 /// Speaks HTTP/1.0, so that the answer ends where the connection does.
-async fn request(address: SocketAddr, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+pub(crate) async fn request(
+    address: SocketAddr,
+    method: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut text = format!(
         "{method} /mcp HTTP/1.0\r\nContent-Length: {}\r\n",
@@ -110,21 +144,10 @@ async fn request(address: SocketAddr, method: &str, headers: &[(&str, &str)], bo
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let mut lines = head.lines();
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap();
-    let headers = lines.map(|line| {
-        let (name, value) = line.split_once(':').unwrap();
-        (name.to_ascii_lowercase(), value.trim().to_owned())
-    });
-    Reply {
-        status: status.parse().unwrap(),
-        headers: headers.collect(),
-        body: body.to_owned(),
-    }
+    Reply::parse(&answer).unwrap_or_else(|| panic!("no answer: {answer}"))
 }
 
-fn initialize() -> Value {
+pub(crate) fn initialize() -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": {"name": "raw", "version": "1"},
@@ -147,7 +170,12 @@ fn modern(method: &str, mut params: Value) -> (Value, [(&'static str, String); 3
     (request, headers)
 }
 
-async fn stateless(served: &Served, token: Option<&str>, method: &str, params: Value) -> Reply {
+pub(crate) async fn stateless(
+    served: &Served,
+    token: Option<&str>,
+    method: &str,
+    params: Value,
+) -> Reply {
     let (request, headers) = modern(method, params);
     let bearer = token.map(|token| format!("Bearer {token}"));
     let mut all: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
@@ -158,7 +186,7 @@ async fn stateless(served: &Served, token: Option<&str>, method: &str, params: V
     served.right(&all, &request).await
 }
 
-async fn served(world: &World, http: Http) -> Served {
+pub(crate) async fn served(world: &World, http: Http) -> Served {
     Served::of(&world.gateway(Trust::Agent).build(), http).await
 }
 
@@ -399,7 +427,7 @@ async fn sessions_have_workers_of_their_own() {
     assert!(stolen["error"].is_object(), "{stolen}");
 }
 
-fn about() -> About {
+pub(crate) fn about() -> About {
     About {
         name: "bailiwick-test".into(),
         title: "Bailiwick under test".into(),
@@ -413,12 +441,8 @@ async fn an_endpoint_serves_its_worker_until_that_is_revoked() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();
-    let address = endpoint.url().strip_prefix("http://").unwrap();
-    let address: SocketAddr = address.strip_suffix("/mcp").unwrap().parse().unwrap();
-    let server = Served {
-        address,
-        _stop: CancellationToken::new().drop_guard(),
-    };
+    let server = Served::at(&endpoint);
+    let address = server.address;
     let token = endpoint.token().reveal().to_owned();
     let read = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
     let bare = stateless(&server, None, "tools/call", read.clone()).await;

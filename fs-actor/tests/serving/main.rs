@@ -12,6 +12,8 @@ mod asking;
 mod calls;
 mod clients;
 mod conformance;
+mod edge;
+mod ends;
 mod eras;
 mod fuzz;
 mod golden;

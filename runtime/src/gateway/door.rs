@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell, watch};
 
 use super::log::Level;
-use super::rate::{Bucket, Rate};
+use super::rate::Bucket;
 use super::watch::Watches;
 use super::{Desk, Gateway, Trust};
 use crate::audit::AuditFileError;
@@ -40,6 +40,14 @@ pub enum OpenError {
     Spawn(#[from] SpawnError),
 }
 
+/// What ends along with a connection, since nobody else has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    Nothing,
+    Worker,
+    Runtime,
+}
+
 /// What a connection is served with; it lives as long as the connection.
 #[derive(Debug)]
 pub struct Served {
@@ -47,8 +55,7 @@ pub struct Served {
     runtime: Option<Runtime>,
     worker: Worker,
     grants: Option<Arc<GrantAuthority>>,
-    /// The worker is this connection's alone and ends with it.
-    own: bool,
+    own: Own,
     /// Names the worker among those of all runtimes of this process.
     name: String,
     /// Told whenever the worker has made an artifact.
@@ -71,7 +78,7 @@ impl Served {
             runtime: None,
             worker: worker.clone(),
             grants: None,
-            own: false,
+            own: Own::Nothing,
             name: worker.name_in_process(),
             artifacts: watch::Sender::default(),
         }
@@ -105,19 +112,25 @@ impl Served {
             name: worker.name_in_process(),
             worker,
             grants,
-            own: true,
+            own: Own::Worker,
             artifacts: watch::Sender::default(),
         }
     }
-}
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        if self.own
-            && let Ok(tokio) = tokio::runtime::Handle::try_current()
-        {
-            let worker = self.worker.clone();
-            tokio.spawn(async move { worker.revoke().await });
+    /// Ends what is this connection's own, and waits until all it did is recorded.
+    async fn end(&self) {
+        match (self.own, &self.runtime) {
+            (Own::Runtime, Some(runtime)) => {
+                runtime.shutdown().await;
+            }
+            (Own::Worker, _) => {
+                self.worker.revoke().await;
+            }
+            (Own::Runtime, None) | (Own::Nothing, _) => {}
+        }
+        if let Some(runtime) = &self.runtime {
+            // A log that cannot be written has told every caller so already.
+            let _ = runtime.flush_audit().await;
         }
     }
 }
@@ -164,7 +177,7 @@ impl fmt::Debug for Door {
     }
 }
 
-/// What one connection has of its own.
+/// What one connection has of its own; that ends with it.
 #[derive(Debug)]
 pub(super) struct Session {
     served: OnceLock<Arc<Served>>,
@@ -177,14 +190,14 @@ pub(super) struct Session {
     ready: AtomicBool,
     /// Whether the client can still say something.
     speaks: watch::Sender<bool>,
+    /// Each connection that came of this one listens until it has ended.
+    heirs: watch::Sender<()>,
+    /// Listens to the one that this came of.
+    heir: Option<watch::Receiver<()>>,
 }
 
 impl Session {
-    pub(super) fn new(rate: &Rate) -> Self {
-        Self::counting(Arc::new(Bucket::new(rate)))
-    }
-
-    fn counting(bucket: Arc<Bucket>) -> Self {
+    pub(super) fn new(bucket: Arc<Bucket>) -> Self {
         Self {
             served: OnceLock::new(),
             bucket,
@@ -193,6 +206,8 @@ impl Session {
             asking: Mutex::default(),
             ready: AtomicBool::new(false),
             speaks: watch::Sender::new(true),
+            heirs: watch::Sender::default(),
+            heir: None,
         }
     }
 
@@ -215,10 +230,28 @@ impl Session {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// One that counts its calls along with this one's.
-    #[cfg(feature = "http")]
-    pub(super) fn sibling(&self) -> Self {
-        Self::counting(Arc::clone(&self.bucket))
+    /// One that this one can wait for.
+    pub(super) fn heir(&self, bucket: Arc<Bucket>) -> Self {
+        let mut session = Self::new(bucket);
+        session.heir = Some(self.heirs.subscribe());
+        session
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let served = self.served.take();
+        let Some(served) = served.filter(|served| served.own != Own::Nothing) else {
+            return;
+        };
+        // Without an executor there are no workers left to end.
+        if let Ok(tokio) = tokio::runtime::Handle::try_current() {
+            let heir = self.heir.take();
+            tokio.spawn(async move {
+                served.end().await;
+                drop(heir);
+            });
+        }
     }
 }
 
@@ -252,7 +285,9 @@ impl Gateway {
     ) -> Result<(), OpenError> {
         let served = match (&self.desk.door, self.desk.trust, configuration) {
             (Door::Opening { opener, .. }, Trust::Host, Some(configuration)) => {
-                opener.open(Some(configuration)).await?
+                let mut served = opener.open(Some(configuration)).await?;
+                served.own = Own::Runtime;
+                served
             }
             // Whoever is not trusted can only restrict, by configuration as by anything else.
             (_, _, Some(configuration)) => {
@@ -281,18 +316,17 @@ impl Gateway {
         }
     }
 
-    /// Ends the worker of this connection, if it has one of its own, and waits until all it did is recorded.
+    /// Ends what is this connection's own, and waits until all it did is recorded.
     pub(super) async fn settle(&self) {
-        let Some(served) = self.served_now() else {
-            return;
-        };
-        if served.own {
-            served.worker.revoke().await;
+        if let Some(served) = self.served_now() {
+            served.end().await;
         }
-        if let Some(runtime) = &served.runtime {
-            // A log that cannot be written has told every caller so already.
-            let _ = runtime.flush_audit().await;
-        }
+    }
+
+    /// Waits until every connection that came of this one is gone, and what was its own has ended.
+    #[cfg(feature = "http")]
+    pub(super) async fn all_ended(&self) {
+        self.session.heirs.closed().await;
     }
 
     /// Whether this connection had its handshake.

@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::http::Http;
+use super::http::{Http, next};
 use super::token::Token;
 use super::{About, FileTools, Gateway};
 use crate::worker::Worker;
 
+/// How many clients may be at a socket at a time; it is for one agent.
+const MAX_CLIENTS: usize = 64;
+
 /// Where a worker is served: by HTTP on this machine alone, and at a socket for clients that speak over stdio.
 ///
 /// It closes when it is dropped and when the worker is revoked. Whoever has the token or can open the socket speaks
-/// to the worker as its agent: it may narrow and nothing else.
+/// to the worker as its agent: it may narrow and nothing else. All of them together have one rate of calls.
 #[derive(Debug)]
 pub struct Endpoint {
     url: String,
@@ -89,21 +93,22 @@ async fn accept(
     _socket: Arc<Socket>,
     stop: CancellationToken,
 ) {
+    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
-        let connection = tokio::select! {
-            connection = stream.accept() => connection,
+        let (client, _) = tokio::select! {
+            client = next(|cx| stream.poll_accept(cx)) => client,
             () = stop.cancelled() => return,
         };
-        let Ok((client, _)) = connection else {
-            // Most likely no descriptor is free; the next client may find one.
-            tokio::task::yield_now().await;
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            tracing::debug!("an endpoint hung up on a client: all its connections are taken");
             continue;
         };
-        let (gateway, stop) = (gateway.clone(), stop.clone());
+        let (gateway, stop) = (gateway.request(), stop.clone());
         tokio::spawn(async move {
+            let _place = place;
             let (reader, writer) = client.into_split();
             tokio::select! {
-                served = gateway.serve(reader, writer) => {
+                served = gateway.serve_lines(reader, writer) => {
                     if let Err(error) = served {
                         tracing::debug!(%error, "a client went before it began");
                     }
@@ -150,5 +155,102 @@ impl Drop for Socket {
         // What is not there any more needs no removal.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::{Policy, Rate, Runtime, WorkerSpec};
+
+    /// A socket whose clients may make so many calls an hour; it closes when the guard goes.
+    async fn open(runtime: &Runtime, calls: u32) -> (Arc<Socket>, DropGuard) {
+        let spec = WorkerSpec::new("agent").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        let about = About {
+            name: "test".into(),
+            title: "Test".into(),
+            version: "0".into(),
+            instructions: String::new(),
+        };
+        let per = Duration::from_secs(3600);
+        let gateway = Gateway::worker(&worker, about).rate(Rate { calls, per });
+        let socket = Arc::new(Socket::new().unwrap());
+        let stream = UnixListener::bind(&socket.path).unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(accept(
+            gateway.build(),
+            stream,
+            Arc::clone(&socket),
+            stop.clone(),
+        ));
+        (socket, stop.drop_guard())
+    }
+
+    async fn runtime() -> (Runtime, tempfile::TempDir) {
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder().root("r", root.path());
+        (builder.build().await.unwrap().0, root)
+    }
+
+    /// Calls a tool that there is not; the whole answer, none if the socket hung up.
+    async fn call(client: &mut UnixStream) -> Option<Value> {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "none", "arguments": {}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        }});
+        // One that was hung up on cannot be written to.
+        let _ = client.write_all(format!("{request}\n").as_bytes()).await;
+        let mut line = String::new();
+        let _ = BufReader::new(client).read_line(&mut line).await;
+        serde_json::from_str(&line).ok()
+    }
+
+    #[tokio::test]
+    async fn all_connections_of_an_endpoint_have_one_rate() {
+        let (runtime, _root) = runtime().await;
+        let (socket, _open) = open(&runtime, 2).await;
+        for code in ["UNKNOWN_TOOL", "UNKNOWN_TOOL", "RATE_LIMITED"] {
+            let mut client = UnixStream::connect(&socket.path).await.unwrap();
+            let answer = call(&mut client).await.unwrap();
+            assert!(answer.to_string().contains(code), "{answer}");
+        }
+        let (other, _open) = open(&runtime, 2).await;
+        let mut client = UnixStream::connect(&other.path).await.unwrap();
+        let answer = call(&mut client).await.unwrap();
+        assert!(answer.to_string().contains("UNKNOWN_TOOL"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_beyond_the_bound_is_hung_up_on() {
+        let (runtime, _root) = runtime().await;
+        let (socket, _open) = open(&runtime, 1000).await;
+        let mut held = Vec::new();
+        for _ in 0..MAX_CLIENTS {
+            held.push(UnixStream::connect(&socket.path).await.unwrap());
+        }
+        let mut beyond = UnixStream::connect(&socket.path).await.unwrap();
+        assert_eq!(beyond.read(&mut [0; 1]).await.unwrap(), 0);
+        assert!(call(held.last_mut().unwrap()).await.is_some());
+        drop(held);
+        let served = async {
+            loop {
+                let mut client = UnixStream::connect(&socket.path).await.unwrap();
+                if call(&mut client).await.is_some() {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), served)
+            .await
+            .expect("a client that went leaves its place");
     }
 }

@@ -141,9 +141,11 @@ impl ServerHandler for Gateway {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let served = self.served_now()?;
-        let tools = served.worker().tools();
-        let tool = tools.iter().find(|tool| tool.spec.name == name);
-        tool.map(|tool| convert::tool(tool, &tools))
+        let tool = served.worker().tool(name)?;
+        // Of the other tools it speaks of its way back alone.
+        let back = tool.spec.reverse;
+        let back = back.and_then(|back| served.worker().tool(back.tool));
+        Some(convert::tool(&tool, back.as_slice()))
     }
 
     async fn call_tool(

@@ -1,31 +1,46 @@
 //! A loopback listener in, Streamable HTTP for the gateway's worker out: who may speak is checked before what is said.
 
+mod body;
+mod callers;
+mod connections;
+mod events;
+mod sessions;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt;
 use rmcp::ServerHandler;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use super::decorate::decorate;
 use super::token::Token;
+use callers::Callers;
+pub(super) use connections::next;
+use sessions::Sessions;
 
 /// The longest request a client may send by default, in bytes.
 const MAX_BODY: usize = 4 << 20;
 
-/// How long requests under way may take to end once the server is to stop.
+/// How many sessions there may be by default.
+const MAX_SESSIONS: usize = 256;
+
+/// How many connections there may be by default: for each session one that listens and one that calls.
+const MAX_CONNECTIONS: usize = 2 * MAX_SESSIONS;
+
+/// How long a session may be idle by default.
+const IDLE: Duration = Duration::from_secs(5 * 60);
+
+/// How long a client may take by default to send the head of a request, and again to send its body.
+const READING: Duration = Duration::from_secs(30);
+
+/// How long requests under way may take to end once the server is to stop, and again what sessions leave behind.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Why nothing is served over HTTP.
@@ -46,6 +61,10 @@ pub struct Http {
     token: Option<Token>,
     origins: Vec<String>,
     max_body: usize,
+    max_sessions: usize,
+    max_connections: usize,
+    idle: Duration,
+    reading: Duration,
 }
 
 impl Default for Http {
@@ -54,6 +73,10 @@ impl Default for Http {
             token: None,
             origins: Vec::new(),
             max_body: MAX_BODY,
+            max_sessions: MAX_SESSIONS,
+            max_connections: MAX_CONNECTIONS,
+            idle: IDLE,
+            reading: READING,
         }
     }
 }
@@ -85,10 +108,45 @@ impl Http {
         self.max_body = bytes;
         self
     }
+
+    /// Sets how many sessions there may be at a time (256 by default); a handshake beyond that is answered 503.
+    #[must_use]
+    pub fn max_sessions(mut self, sessions: usize) -> Self {
+        self.max_sessions = sessions;
+        self
+    }
+
+    /// Sets how many connections there may be at a time (512 by default); one beyond that is answered 503.
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// Sets how long a session lasts in which nothing is said by either end (5 minutes by default).
+    #[must_use]
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.idle = time;
+        self
+    }
+
+    /// Sets how long a client may take to send the head of a request, and again to send its body (30 seconds by
+    /// default).
+    #[must_use]
+    pub fn read_timeout(mut self, time: Duration) -> Self {
+        self.reading = time;
+        self
+    }
 }
 
 impl Gateway {
-    /// Serves clients over Streamable HTTP at `/mcp` until `stop` is cancelled.
+    /// Serves clients over Streamable HTTP at `/mcp` until `stop` is cancelled, and then until what its sessions opened
+    /// is ended and recorded.
+    ///
+    /// A token is one trust domain: whoever carries it may speak in any session it knows the name of, and all of them
+    /// share one rate. A client with a handshake gets a worker of its own; stateless clients (2026-07-28) are told
+    /// apart by nothing and share one worker, with its budget, artifacts and tasks. Clients that must not see one
+    /// another's work need servers of their own: one [`Worker::endpoint`](crate::Worker::endpoint) each.
     ///
     /// # Errors
     /// [`HttpError`] if the listener is no loopback address, or fails.
@@ -126,21 +184,30 @@ impl Gateway {
         if !address.ip().is_loopback() {
             return Err(HttpError::NotLoopback(address));
         }
-        let router = self.router(&http, address, &stop, dress);
-        let serving = axum::serve(listener, router)
-            .with_graceful_shutdown(stop.clone().cancelled_owned())
-            .into_future();
+        // What is opened for sessions of this server is told apart from what others serve.
+        let server = self.request();
+        let router = server.router(&http, address, &stop, dress);
+        let bounds = connections::Bounds {
+            most: http.max_connections,
+            time: http.reading,
+        };
         let out_of_patience = async {
             stop.cancelled().await;
             tokio::time::sleep(GRACE).await;
         };
         // A client that never ends its request must not keep the server, nor what is still to be recorded.
-        let served = tokio::select! {
-            served = serving => served,
-            () = out_of_patience => Ok(()),
-        };
+        tokio::select! {
+            () = connections::serve(listener, router, bounds, &stop) => {}
+            () = out_of_patience => {}
+        }
+        if tokio::time::timeout(GRACE, server.all_ended())
+            .await
+            .is_err()
+        {
+            tracing::warn!("a session did not end in time; its last records may be missing");
+        }
         self.settle().await;
-        Ok(served?)
+        Ok(())
     }
 
     fn router<S: ServerHandler>(
@@ -150,148 +217,60 @@ impl Gateway {
         stop: &CancellationToken,
         dress: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Router {
-        let own = hosts(address);
-        let origins = own.iter().map(|host| format!("http://{host}"));
+        let hosts = hosts(address);
+        let own = hosts.iter().map(|host| format!("http://{host}"));
+        let callers = Callers {
+            origins: own.chain(http.origins.iter().cloned()).collect(),
+            hosts,
+            token: http.token.clone(),
+        };
         let config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(own.clone())
-            .with_allowed_origins(origins.chain(http.origins.iter().cloned()))
+            .with_allowed_hosts(callers.hosts.clone())
+            .with_allowed_origins(callers.origins.clone())
             .enforce_origin_validation()
             .with_max_request_body_bytes(http.max_body)
             .with_cancellation_token(stop.child_token());
+        let body = body::Bounds {
+            bytes: http.max_body,
+            time: http.reading,
+        };
         let gateway = self.clone();
         let service = StreamableHttpService::new(
             move || Ok(dress(gateway.request())),
-            Arc::new(LocalSessionManager::default()),
+            Arc::new(Sessions::new(http.max_sessions, http.idle)),
             config,
         );
         Router::new()
             .route_service("/mcp", service)
-            .layer(middleware::map_response(decorated))
-            .layer(middleware::from_fn_with_state(
-                Arc::new(http.token.clone()),
-                authorized,
-            ))
+            .layer(middleware::map_response(events::decorated))
+            .layer(middleware::from_fn(sessions::seated))
+            .layer(middleware::from_fn_with_state(body, body::read))
+            .layer(middleware::from_fn_with_state(Arc::new(callers), heard))
     }
 }
 
-/// The names by which a client on this machine reaches `address`.
+/// The names by which a client on this machine reaches `address`; the port that is HTTP's own may go unsaid.
 fn hosts(address: SocketAddr) -> Vec<String> {
-    let port = address.port();
     let literal = match address.ip() {
-        IpAddr::V4(ip) => format!("{ip}:{port}"),
-        IpAddr::V6(ip) => format!("[{ip}]:{port}"),
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     };
-    vec![
-        literal,
-        format!("localhost:{port}"),
-        format!("127.0.0.1:{port}"),
-        format!("[::1]:{port}"),
-    ]
-}
-
-/// Lets a request through if it carries the token; without one everybody is let through.
-async fn authorized(
-    State(token): State<Arc<Option<Token>>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match &*token {
-        Some(token) if !carries(request.headers(), token) => (
-            StatusCode::UNAUTHORIZED,
-            [(header::WWW_AUTHENTICATE, "Bearer")],
-            "a bearer token is required",
-        )
-            .into_response(),
-        _ => next.run(request).await,
+    let names = ["localhost", "127.0.0.1", "[::1]", &literal];
+    let with_port = names
+        .iter()
+        .map(|name| format!("{name}:{}", address.port()));
+    let mut hosts: Vec<_> = with_port.collect();
+    if address.port() == 80 {
+        hosts.extend(names.map(str::to_owned));
     }
+    hosts
 }
 
-fn carries(headers: &HeaderMap, token: &Token) -> bool {
-    let value = headers.get(header::AUTHORIZATION);
-    let value = value.and_then(|value| value.to_str().ok());
-    let given = value.and_then(|value| {
-        let (scheme, given) = value.split_once(' ')?;
-        scheme
-            .eq_ignore_ascii_case("bearer")
-            .then_some(given.trim())
-    });
-    given.is_some_and(|given| token.is(given))
-}
-
-/// Decorates the messages of a response, be it one JSON body or a stream of events.
-async fn decorated(response: Response) -> Response {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.starts_with("text/event-stream") {
-        let (parts, body) = response.into_parts();
-        let mut events = Events::default();
-        let stream = body
-            .into_data_stream()
-            .map(move |chunk| chunk.map(|bytes| events.push(&bytes)));
-        return Response::from_parts(parts, Body::from_stream(stream));
-    }
-    if !kind.starts_with("application/json") {
-        return response;
-    }
-    let (mut parts, body) = response.into_parts();
-    match axum::body::to_bytes(body, usize::MAX).await {
-        Ok(bytes) => {
-            let body = message(&bytes).map_or(bytes, Bytes::from);
-            parts.headers.remove(header::CONTENT_LENGTH);
-            Response::from_parts(parts, Body::from(body))
-        }
-        Err(error) => {
-            tracing::warn!(%error, "an answer was cut off");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
-}
-
-/// Whether a message is of a kind that is decorated; what it says is not parsed for that.
-fn may_decorate(text: &[u8]) -> bool {
-    let says = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
-    says(br#""_meta""#)
-        && (says(br#""tools""#) || says(br#""resources""#) || says(br#""capabilities""#))
-}
-
-/// A message decorated; none if there is nothing to decorate.
-fn message(text: &[u8]) -> Option<Vec<u8>> {
-    if !may_decorate(text) {
-        return None;
-    }
-    let mut message: Value = serde_json::from_slice(text).ok()?;
-    decorate(&mut message);
-    serde_json::to_vec(&message).ok()
-}
-
-/// A stream of server-sent events, cut into lines.
-#[derive(Default)]
-struct Events {
-    rest: Vec<u8>,
-}
-
-impl Events {
-    /// What can be passed on now that `chunk` came: whole lines.
-    fn push(&mut self, chunk: &[u8]) -> Bytes {
-        self.rest.extend_from_slice(chunk);
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
-            return Bytes::new();
-        };
-        let tail = self.rest.split_off(end + 1);
-        let whole = std::mem::replace(&mut self.rest, tail);
-        let mut out = Vec::with_capacity(whole.len());
-        for line in whole.split_inclusive(|byte| *byte == b'\n') {
-            let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
-            match data.and_then(message) {
-                Some(message) => {
-                    out.extend_from_slice(b"data: ");
-                    out.extend_from_slice(&message);
-                    out.push(b'\n');
-                }
-                None => out.extend_from_slice(line),
-            }
-        }
-        out.into()
+/// Lets a request through if its sender may speak; nothing else of it is looked at before.
+async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
+    match callers.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -300,38 +279,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_decorated_wherever_they_are_cut() {
-        let event = concat!(
-            "id: 1\n",
-            r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"preview":true}}]}}"#,
-            "\n\n: ping\n\n"
-        );
-        let mut whole = Events::default();
-        let expected = whole.push(event.as_bytes());
-        let text = std::str::from_utf8(&expected).unwrap();
-        assert!(text.starts_with("id: 1\ndata: ") && text.ends_with("\n\n: ping\n\n"));
-        assert!(text.contains(r#""annotations":{"preview":true}"#));
-        for cut in 0..event.len() {
-            let (head, tail) = event.as_bytes().split_at(cut);
-            let mut events = Events::default();
-            let pieces = [events.push(head), events.push(tail)].concat();
-            assert_eq!(pieces, expected, "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn only_the_very_token_is_carried() {
-        let token = Token::random().unwrap();
-        let with = |value: String| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            headers
-        };
-        assert!(carries(&with(format!("Bearer {}", token.reveal())), &token));
-        assert!(carries(&with(format!("bearer {}", token.reveal())), &token));
-        for wrong in ["Bearer", "Bearer ", "Basic x", "Bearer x"] {
-            assert!(!carries(&with(wrong.into()), &token));
-        }
-        assert!(!carries(&HeaderMap::new(), &token));
+    fn only_the_port_of_http_goes_unsaid() {
+        let at = |address: &str| hosts(address.parse().unwrap());
+        assert!(at("127.0.0.2:80").contains(&"127.0.0.2".to_owned()));
+        assert!(at("127.0.0.2:80").contains(&"localhost:80".to_owned()));
+        assert!(at("[::1]:8080").iter().all(|host| host.ends_with(":8080")));
     }
 }

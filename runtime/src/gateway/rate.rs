@@ -1,10 +1,10 @@
-//! How fast one connection may call in, whether a call comes too soon out.
+//! How fast calls may come in, whether a call comes too soon out.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many tool calls a connection may make in a span of time; that many may also come at once.
+/// How many tool calls may be made in a span of time; that many may also come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How many.

@@ -122,6 +122,14 @@ impl Shared {
         self.post(WorkerMsg::Close);
     }
 
+    /// Waits until the actor has ended, and the end is on its way to the audit.
+    pub(crate) async fn ended(&self) {
+        if let Some(actor) = self.actor.load_full() {
+            // Without a limit of its own it waits for as long as it takes.
+            let _ = actor.wait(None).await;
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn kill(&self) {
         self.actor.load().as_ref().unwrap().kill();

@@ -1,0 +1,260 @@
+//! Hostile heads, trickles and floods over HTTP in, who is served all the same out.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bailiwick::{Http, Trust};
+use rmcp::ServerHandler;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::http::{ACCEPT, JSON, Reply, Served, about, initialize, request, served, stateless};
+use crate::support::{Client, World};
+
+/// How long a server on a busy machine may take for what is bounded to far less.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Sends what is given and nothing more; what comes until the server hangs up.
+async fn begun(address: SocketAddr, text: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let reading = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer));
+    // A server that hangs up on bytes it did not read resets the connection.
+    let _ = reading.await.expect("the server hangs up");
+    String::from_utf8(answer).unwrap()
+}
+
+async fn under(server: &Served, lines: &[(&str, &str)], token: Option<&str>) -> Reply {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let mut all = vec![JSON, ACCEPT];
+    all.extend(lines);
+    all.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+    server.post(&all, &initialize()).await
+}
+
+/// Who is refused by what a request calls the server, and that who is not is served.
+async fn judges_hosts(server: &Served, token: Option<&str>) {
+    let own = server.host();
+    let port = server.address.port();
+    for host in [&own, &format!("LOCALHOST:{port}")] {
+        let reply = under(server, &[("Host", host)], token).await;
+        assert_eq!(reply.status, 200, "{host}: {reply:?}");
+    }
+    let none: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("Host", &own), ("Host", &own)],
+        &[("Host", &own), ("Host", "evil.example")],
+    ];
+    for lines in none {
+        let reply = under(server, lines, token).await;
+        assert_eq!(reply.status, 400, "{lines:?}: {reply:?}");
+        assert_eq!(reply.body, "exactly one Host is required");
+    }
+    for host in [
+        format!("me@{own}"),
+        format!("{own}, {own}"),
+        format!("127.0.0.1:0{port}"),
+        format!("localhost.:{port}"),
+        format!("127.1:{port}"),
+        format!("http://{own}"),
+        "127.0.0.1".to_owned(),
+        "localhost".to_owned(),
+        String::new(),
+    ] {
+        let reply = under(server, &[("Host", &host)], token).await;
+        assert_eq!(reply.status, 403, "{host}: {reply:?}");
+        assert_eq!(reply.body, "this Host is not served");
+    }
+}
+
+/// The same by the page that a request comes from.
+async fn judges_origins(server: &Served, token: Option<&str>) {
+    let own = server.host();
+    let page = format!("http://{own}");
+    let right = under(server, &[("Host", &own), ("Origin", &page)], token).await;
+    assert_eq!(right.status, 200, "{right:?}");
+    for origin in [
+        format!("http://me@{own}"),
+        format!("http://me:secret@{own}"),
+        format!("{page}/"),
+        format!("{page}#x"),
+        format!("{page} http://evil.example"),
+        format!("{page}, http://evil.example"),
+        format!("https://{own}"),
+        "http://127.0.0.1".to_owned(),
+        "null".to_owned(),
+        String::new(),
+    ] {
+        let reply = under(server, &[("Host", &own), ("Origin", &origin)], token).await;
+        assert_eq!(reply.status, 403, "{origin}: {reply:?}");
+        assert_eq!(reply.body, "this Origin is not served");
+    }
+    for second in [page.as_str(), "http://evil.example"] {
+        let lines = [
+            ("Host", own.as_str()),
+            ("Origin", &page),
+            ("Origin", second),
+        ];
+        let reply = under(server, &lines, token).await;
+        assert_eq!(reply.status, 403, "{second}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn names_of_hosts_and_pages_are_compared_whole() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    judges_hosts(&server, None).await;
+    judges_origins(&server, None).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_compares_names_whole_too() {
+    let world = World::new();
+    let (_runtime, worker) = world.worker().await;
+    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let server = Served::at(&endpoint);
+    let token = Some(endpoint.token().reveal());
+    judges_hosts(&server, token).await;
+    judges_origins(&server, token).await;
+}
+
+#[tokio::test]
+async fn the_target_of_a_request_names_no_other_host_either() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    let own = server.host();
+    let body = initialize().to_string();
+    for (target, status) in [(own.as_str(), 200), ("evil.example", 403)] {
+        let text = format!(
+            "POST http://{target}/mcp HTTP/1.0\r\nHost: {own}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let reply = Reply::parse(&begun(server.address, &text).await).unwrap();
+        assert_eq!(reply.status, status, "{target}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_beyond_the_bound_of_sessions_is_put_off() {
+    let world = World::new();
+    let server = served(&world, Http::new().max_sessions(2)).await;
+    let ((first, _), (second, _)) = (server.greet().await, server.greet().await);
+    let refused = server.right(&[], &initialize()).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert!(refused.body.contains("sessions are taken"), "{refused:?}");
+    let listed = server.ask(&second, "tools/list", json!({})).await;
+    assert!(listed["result"].is_object(), "{listed}");
+    let without = stateless(&server, None, "tools/list", json!({})).await;
+    assert_eq!(without.status, 200, "{without:?}");
+    let host = server.host();
+    let headers = [("Host", host.as_str()), ("Mcp-Session-Id", first.as_str())];
+    let deleted = request(server.address, "DELETE", &headers, "").await;
+    assert_eq!(deleted.status, 202, "{deleted:?}");
+    let (third, _) = server.greet().await;
+    assert!(![first, second].contains(&third));
+}
+
+#[tokio::test]
+async fn an_idle_session_ends_and_leaves_its_place() {
+    let world = World::new();
+    let http = Http::new().idle(Duration::from_secs(1)).max_sessions(1);
+    let server = served(&world, http).await;
+    let (session, _) = server.greet().await;
+    let host = server.host();
+    let headers = [
+        ("Host", host.as_str()),
+        ("Accept", "text/event-stream"),
+        ("Mcp-Session-Id", session.as_str()),
+    ];
+    let listening = request(server.address, "GET", &headers, "");
+    let heard = tokio::time::timeout(PATIENCE, listening).await;
+    let heard = heard.expect("the stream of an idle session ends");
+    assert_eq!(heard.status, 200, "{heard:?}");
+    let again = async {
+        while server.right(&[], &initialize()).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("an idle session leaves its place");
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let gone = server.right(&[("Mcp-Session-Id", &session)], &list).await;
+    assert_eq!(gone.status, 404, "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_bound_is_told_so() {
+    let world = World::new();
+    let server = served(&world, Http::new().max_connections(2)).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"POST /mcp").await.unwrap();
+        held.push(stream);
+    }
+    let refused = server.right(&[], &initialize()).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert!(
+        refused.body.contains("connections are taken"),
+        "{refused:?}"
+    );
+    drop(held);
+    let served = async {
+        while server.right(&[], &initialize()).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, served)
+        .await
+        .expect("a connection that went leaves its place");
+}
+
+#[tokio::test]
+async fn who_trickles_a_request_is_hung_up_on() {
+    let world = World::new();
+    let http = Http::new().read_timeout(Duration::from_secs(1));
+    let server = served(&world, http).await;
+    let own = server.host();
+    assert_eq!(begun(server.address, "").await, "");
+    let head = begun(server.address, "POST /mcp HTTP/1.1\r\nHost").await;
+    assert!(head.is_empty(), "{head}");
+    for length in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
+        let text = format!("POST /mcp HTTP/1.1\r\nHost: {own}\r\n{length}\r\n\r\n5\r\n");
+        let reply = Reply::parse(&begun(server.address, &text).await).unwrap();
+        assert_eq!(reply.status, 408, "{reply:?}");
+    }
+    let whole = server.right(&[], &initialize()).await;
+    assert_eq!(whole.status, 200, "{whole:?}");
+}
+
+#[tokio::test]
+async fn one_tool_is_described_as_all_of_them_are() {
+    let world = World::new();
+    let gateway = world.gateway(Trust::Agent).build();
+    let mut client = Client::of(&gateway);
+    // Opens what is shared.
+    let listed = client.modern("tools/list", json!({}), json!({})).await;
+    let listed = listed["result"]["tools"].as_array().unwrap();
+    assert!(listed.len() > 5, "{listed:?}");
+    for tool in listed {
+        let name = tool["name"].as_str().unwrap();
+        let one = json!(gateway.get_tool(name).unwrap());
+        for part in [
+            "name",
+            "description",
+            "inputSchema",
+            "outputSchema",
+            "_meta",
+        ] {
+            assert_eq!(one[part], tool[part], "{name}/{part}");
+        }
+    }
+    assert!(gateway.get_tool("none").is_none());
+}

@@ -1,0 +1,140 @@
+//! Sessions that configured a runtime in, what the audit says of their ends out.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use bailiwick::{
+    Gateway, Http, JsonLines, OpenError, Opener, Policy, Runtime, Served, Trust, WorkerSpec, verify,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::{self, about, initialize, request};
+use crate::support::World;
+
+/// Opens the root `/r` with an audit in this file.
+struct Recorded {
+    root: PathBuf,
+    audit: PathBuf,
+}
+
+impl Opener for Recorded {
+    fn open(
+        &self,
+        _configuration: Option<Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+        Box::pin(async move {
+            let audit = JsonLines::append(&self.audit).map_err(OpenError::Audit)?;
+            let builder = Runtime::builder().root("r", &self.root).audit(audit);
+            let (runtime, grants) = builder.tools(bailiwick_fs::tools()).build().await?;
+            let spec = WorkerSpec::new("client").policy(Policy::new());
+            let worker = runtime.spawn(spec).await?;
+            Ok(Served::new(runtime, &worker, Some(grants)))
+        })
+    }
+}
+
+/// A server, and a session that configured a runtime and read a file.
+struct Session {
+    server: http::Served,
+    name: String,
+    audit: PathBuf,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Session {
+    async fn begun(world: &World, http: Http) -> Self {
+        let audit = world.host("audit.jsonl");
+        let opener = Recorded {
+            root: world.host("r"),
+            audit: audit.clone(),
+        };
+        let gateway = Gateway::opening(opener, Trust::Host, about()).build();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let serving = tokio::spawn(async move {
+            gateway.serve_http(listener, http, stopped).await.unwrap();
+        });
+        let server = http::Served::reached(address);
+        let mut greeting = initialize();
+        greeting["params"]["capabilities"] = json!({"experimental": {"configuration": {}}});
+        let greeted = server.right(&[], &greeting).await;
+        let name = greeted.header("mcp-session-id").unwrap().to_owned();
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        server.right(&[("Mcp-Session-Id", &name)], &ready).await;
+        let call = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
+        let read = server.ask(&name, "tools/call", call).await;
+        assert_eq!(read["result"]["content"][0]["text"], "one\ntwo\nthree\n");
+        Self {
+            server,
+            name,
+            audit,
+            stop,
+            serving,
+        }
+    }
+}
+
+/// That an audit is intact, has the call, and ends with the end of the worker.
+#[track_caller]
+fn ended(audit: &Path) {
+    let text = std::fs::read_to_string(audit).unwrap();
+    verify(text.as_bytes()).unwrap();
+    assert!(text.contains("read_file"), "{text}");
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"]["step"], "stopped", "{text}");
+}
+
+/// Waits for the end of a session that nobody else waits for.
+async fn ends(audit: &Path) {
+    let ending = async {
+        // While it is written its last line may not be whole.
+        loop {
+            let text = std::fs::read_to_string(audit).unwrap();
+            if text.contains(r#""stopped""#) && text.ends_with('\n') {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), ending)
+        .await
+        .expect("the end is recorded");
+    ended(audit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stopped_has_recorded_the_end_of_its_sessions() {
+    let world = World::new();
+    let session = Session::begun(&world, Http::new()).await;
+    let living = std::fs::read_to_string(&session.audit).unwrap();
+    assert!(!living.contains("stopped"), "{living}");
+    session.stop.cancel();
+    session.serving.await.unwrap();
+    ended(&session.audit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_session_ends_its_runtime() {
+    let world = World::new();
+    let session = Session::begun(&world, Http::new()).await;
+    let host = session.server.host();
+    let headers = [("Host", host.as_str()), ("Mcp-Session-Id", &session.name)];
+    let deleted = request(session.server.address, "DELETE", &headers, "").await;
+    assert_eq!(deleted.status, 202, "{deleted:?}");
+    ends(&session.audit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_session_ends_its_runtime() {
+    let world = World::new();
+    let http = Http::new().idle(Duration::from_secs(1));
+    let session = Session::begun(&world, http).await;
+    ends(&session.audit).await;
+}

@@ -1,0 +1,174 @@
+//! The head of a request in, why its sender is not heard out.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::gateway::token::Token;
+
+/// Who is heard: what a request may call this server, the pages it may come from, and what it must carry.
+#[derive(Clone, Debug)]
+pub(super) struct Callers {
+    pub(super) hosts: Vec<String>,
+    pub(super) origins: Vec<String>,
+    pub(super) token: Option<Token>,
+}
+
+/// Why a request is not heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It does not say once what it calls this server.
+    NoHost,
+    /// It calls this server by a name of others, as a page does that rebound its own.
+    Host,
+    /// It comes from a page of others.
+    Origin,
+    /// It does not carry the token.
+    Token,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::NoHost => {
+                (StatusCode::BAD_REQUEST, "exactly one Host is required").into_response()
+            }
+            Self::Host => (StatusCode::FORBIDDEN, "this Host is not served").into_response(),
+            Self::Origin => (StatusCode::FORBIDDEN, "this Origin is not served").into_response(),
+            Self::Token => (
+                StatusCode::UNAUTHORIZED,
+                [(header::WWW_AUTHENTICATE, "Bearer")],
+                "a bearer token is required",
+            )
+                .into_response(),
+        }
+    }
+}
+
+impl Callers {
+    /// Compares whole values: whatever would first have to be parsed is refused.
+    ///
+    /// # Errors
+    /// The first of the [`Refusal`]s that holds.
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let host = single(headers, &header::HOST).map_err(|Doubled| Refusal::NoHost)?;
+        let host = host.ok_or(Refusal::NoHost)?;
+        let target = uri
+            .authority()
+            .map(|authority| authority.as_str().as_bytes());
+        let named = [Some(host.as_bytes()), target];
+        if !named
+            .into_iter()
+            .flatten()
+            .all(|name| is_one_of(name, &self.hosts))
+        {
+            return Err(Refusal::Host);
+        }
+        let origin = single(headers, &header::ORIGIN).map_err(|Doubled| Refusal::Origin)?;
+        if origin.is_some_and(|origin| !is_one_of(origin.as_bytes(), &self.origins)) {
+            return Err(Refusal::Origin);
+        }
+        match &self.token {
+            Some(token) if !carries(headers, token) => Err(Refusal::Token),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A header stands there more than once.
+struct Doubled;
+
+fn single<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'h HeaderValue>, Doubled> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first),
+        _ => Err(Doubled),
+    }
+}
+
+fn is_one_of(given: &[u8], known: &[String]) -> bool {
+    known
+        .iter()
+        .any(|known| known.as_bytes().eq_ignore_ascii_case(given))
+}
+
+fn carries(headers: &HeaderMap, token: &Token) -> bool {
+    let value = single(headers, &header::AUTHORIZATION).ok().flatten();
+    let value = value.and_then(|value| value.to_str().ok());
+    let given = value.and_then(|value| {
+        let (scheme, given) = value.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(given.trim())
+    });
+    given.is_some_and(|given| token.is(given))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(callers: &Callers, target: &'static str, lines: &[(&str, &str)]) -> Option<Refusal> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            let name = HeaderName::try_from(*name).unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        callers.check(&Uri::from_static(target), &headers).err()
+    }
+
+    #[test]
+    fn only_whole_and_single_names_are_heard() {
+        let callers = Callers {
+            hosts: vec!["localhost:8080".into()],
+            origins: vec!["http://localhost:8080".into()],
+            token: None,
+        };
+        let own = ("host", "localhost:8080");
+        let page = ("origin", "http://localhost:8080");
+        let refused = |lines: &[_]| check(&callers, "/mcp", lines);
+        assert_eq!(refused(&[own]), None);
+        assert_eq!(refused(&[("host", "LocalHost:8080")]), None);
+        assert_eq!(refused(&[own, page]), None);
+        assert_eq!(refused(&[]), Some(Refusal::NoHost));
+        assert_eq!(refused(&[own, own]), Some(Refusal::NoHost));
+        assert_eq!(refused(&[("host", "")]), Some(Refusal::Host));
+        assert_eq!(
+            refused(&[("host", "me@localhost:8080")]),
+            Some(Refusal::Host)
+        );
+        assert_eq!(refused(&[own, page, page]), Some(Refusal::Origin));
+        assert_eq!(refused(&[own, ("origin", "")]), Some(Refusal::Origin));
+        let absolute = |target| check(&callers, target, &[own]);
+        assert_eq!(absolute("http://localhost:8080/mcp"), None);
+        assert_eq!(
+            absolute("http://evil.example:8080/mcp"),
+            Some(Refusal::Host)
+        );
+    }
+
+    #[test]
+    fn only_the_very_token_is_carried() {
+        let token = Token::random().unwrap();
+        let callers = Callers {
+            hosts: vec!["h".into()],
+            origins: Vec::new(),
+            token: Some(token.clone()),
+        };
+        let refused = |values: &[&str]| {
+            let lines = values.iter().map(|value| ("authorization", *value));
+            let lines: Vec<_> = std::iter::once(("host", "h")).chain(lines).collect();
+            check(&callers, "/mcp", &lines)
+        };
+        let right = format!("Bearer {}", token.reveal());
+        assert_eq!(refused(&[&right]), None);
+        assert_eq!(refused(&[&format!("bearer {}", token.reveal())]), None);
+        for wrong in ["Bearer", "Bearer ", "Basic x", "Bearer x"] {
+            assert_eq!(refused(&[wrong]), Some(Refusal::Token), "{wrong}");
+        }
+        assert_eq!(refused(&[&right, &right]), Some(Refusal::Token));
+        assert_eq!(refused(&[]), Some(Refusal::Token));
+    }
+}

@@ -1,0 +1,111 @@
+//! A response in, the same with its messages decorated out, be it one JSON body or a stream of events.
+
+use axum::body::{Body, Bytes};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use crate::gateway::decorate::decorate;
+
+/// Decorates the messages of a response.
+pub(super) async fn decorated(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("text/event-stream") {
+        let (parts, body) = response.into_parts();
+        let mut events = Events::default();
+        let stream = body
+            .into_data_stream()
+            .map(move |chunk| chunk.map(|bytes| events.push(&bytes)));
+        return Response::from_parts(parts, Body::from_stream(stream));
+    }
+    if !kind.starts_with("application/json") {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    match axum::body::to_bytes(body, usize::MAX).await {
+        Ok(bytes) => {
+            let body = message(&bytes).map_or(bytes, Bytes::from);
+            parts.headers.remove(header::CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(body))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "an answer was cut off");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// Whether a message is of a kind that is decorated; what it says is not parsed for that.
+fn may_decorate(text: &[u8]) -> bool {
+    let says = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
+    says(br#""_meta""#)
+        && (says(br#""tools""#) || says(br#""resources""#) || says(br#""capabilities""#))
+}
+
+/// A message decorated; none if there is nothing to decorate.
+fn message(text: &[u8]) -> Option<Vec<u8>> {
+    if !may_decorate(text) {
+        return None;
+    }
+    let mut message: Value = serde_json::from_slice(text).ok()?;
+    decorate(&mut message);
+    serde_json::to_vec(&message).ok()
+}
+
+/// A stream of server-sent events, cut into lines.
+#[derive(Default)]
+struct Events {
+    rest: Vec<u8>,
+}
+
+impl Events {
+    /// What can be passed on now that `chunk` came: whole lines.
+    fn push(&mut self, chunk: &[u8]) -> Bytes {
+        self.rest.extend_from_slice(chunk);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return Bytes::new();
+        };
+        let tail = self.rest.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.rest, tail);
+        let mut out = Vec::with_capacity(whole.len());
+        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+            let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
+            match data.and_then(message) {
+                Some(message) => {
+                    out.extend_from_slice(b"data: ");
+                    out.extend_from_slice(&message);
+                    out.push(b'\n');
+                }
+                None => out.extend_from_slice(line),
+            }
+        }
+        out.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_decorated_wherever_they_are_cut() {
+        let event = concat!(
+            "id: 1\n",
+            r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"preview":true}}]}}"#,
+            "\n\n: ping\n\n"
+        );
+        let mut whole = Events::default();
+        let expected = whole.push(event.as_bytes());
+        let text = std::str::from_utf8(&expected).unwrap();
+        assert!(text.starts_with("id: 1\ndata: ") && text.ends_with("\n\n: ping\n\n"));
+        assert!(text.contains(r#""annotations":{"preview":true}"#));
+        for cut in 0..event.len() {
+            let (head, tail) = event.as_bytes().split_at(cut);
+            let mut events = Events::default();
+            let pieces = [events.push(head), events.push(tail)].concat();
+            assert_eq!(pieces, expected, "cut at {cut}");
+        }
+    }
+}
