@@ -14,6 +14,7 @@ mod endpoint;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
+mod inotify;
 mod lines;
 mod log;
 mod meta;
@@ -24,6 +25,7 @@ mod resources;
 mod tasks;
 #[cfg(feature = "http")]
 mod token;
+mod unique;
 mod uri;
 mod watch;
 
@@ -34,7 +36,6 @@ use rmcp::model::RequestStateCodec;
 use rmcp::service::ServerInitializeError;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 
 use crate::describe::Manual;
 use crate::worker::Worker;
@@ -93,7 +94,10 @@ pub struct FileTools {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The handshake failed; the client was told why.
+    /// The handshake was refused; the client was told why, and more of it.
+    #[error("the handshake was refused: {0}")]
+    Refused(String),
+    /// The connection broke, or what came first was no message of MCP.
     #[error("the handshake failed")]
     Handshake(#[from] Box<ServerInitializeError>),
 }
@@ -115,7 +119,7 @@ struct Desk {
     files: Option<FileTools>,
     asking: Asking,
     tasks: tasks::Tasks,
-    watching: Arc<Semaphore>,
+    watching: watch::Watching,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
@@ -184,6 +188,12 @@ impl Gateway {
                 Ok(())
             }
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(ServerInitializeError::InitializeFailed(error)) => {
+                Err(ServeError::Refused(error.message.into_owned()))
+            }
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+                Err(ServeError::Refused("`initialize` comes first".to_owned()))
+            }
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
         };
         gateway.settle().await;
@@ -202,7 +212,7 @@ impl GatewayBuilder {
                 files: None,
                 asking: Asking::Replay,
                 tasks: tasks::Tasks::default(),
-                watching: Arc::new(Semaphore::new(watch::MOST)),
+                watching: watch::Watching::default(),
                 schema: None,
                 manual: None,
             },

@@ -195,13 +195,14 @@ impl Session {
 }
 
 impl Desk {
-    /// What clients share that configure nothing.
-    async fn shared(&self) -> Result<Arc<Served>, OpenError> {
+    /// What clients share that configure nothing, and so are told of none of its faults.
+    async fn shared(&self) -> Result<Arc<Served>, ErrorData> {
         match &self.door {
             Door::Worker(served) => Ok(Arc::clone(served)),
             Door::Opening { opener, shared } => {
                 let open = || async { opener.open(None).await.map(Arc::new) };
-                shared.get_or_try_init(open).await.cloned()
+                let served = shared.get_or_try_init(open).await.cloned();
+                served.map_err(|error| closed(&error))
             }
         }
     }
@@ -212,7 +213,7 @@ impl Gateway {
     pub(super) async fn served(&self) -> Result<Arc<Served>, ErrorData> {
         match self.session.served.get() {
             Some(served) => Ok(Arc::clone(served)),
-            None => self.desk.shared().await.map_err(|error| not_open(&error)),
+            None => self.desk.shared().await,
         }
     }
 
@@ -221,23 +222,29 @@ impl Gateway {
         &self,
         client: &str,
         configuration: Option<Value>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), ErrorData> {
         let served = match (&self.desk.door, self.desk.trust, configuration) {
             (Door::Opening { opener, .. }, Trust::Host, Some(configuration)) => {
-                opener.open(Some(configuration)).await?
+                let opened = opener.open(Some(configuration)).await;
+                opened.map_err(|error| not_open(&error))?
             }
             // Whoever is not trusted can only restrict, by configuration as by anything else.
             (_, _, Some(configuration)) => {
-                let policy = Policy::parse(&configuration)?;
+                let policy = Policy::parse(&configuration);
+                let policy = policy.map_err(|error| not_open(&error.into()))?;
                 let spec = WorkerSpec::new(visible(client)).policy(policy);
-                narrowed(&*self.desk.shared().await?, spec).await?
+                let narrowed = narrowed(&*self.desk.shared().await?, spec).await;
+                narrowed.map_err(|error| not_open(&error.into()))?
             }
             (Door::Worker(served), _, None) => {
                 // A second handshake on one connection is refused before it comes here.
                 let _ = self.session.served.set(Arc::clone(served));
                 return Ok(());
             }
-            (Door::Opening { .. }, _, None) => own(&*self.desk.shared().await?, client).await?,
+            (Door::Opening { .. }, _, None) => {
+                let own = own(&*self.desk.shared().await?, client).await;
+                own.map_err(|error| closed(&error.into()))?
+            }
         };
         // A second handshake on one connection is refused before it comes here.
         let _ = self.session.served.set(Arc::new(served));
@@ -274,13 +281,13 @@ impl Gateway {
 }
 
 /// A worker beneath the one that is shared.
-async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, OpenError> {
+async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, SpawnError> {
     let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
     Ok(shared.another(worker, None))
 }
 
 /// A worker for one connection, under the configuration that is shared.
-async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
+async fn own(shared: &Served, client: &str) -> Result<Served, SpawnError> {
     let spec = WorkerSpec::new(visible(client)).policy(Policy::new());
     let worker = match &shared.runtime {
         Some(runtime) => runtime.spawn(spec).await?,
@@ -309,9 +316,9 @@ pub(super) fn visible(client: &str) -> String {
     }
 }
 
-/// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
-/// told which member is to blame.
-pub(super) fn not_open(error: &OpenError) -> ErrorData {
+/// Why a connection gets nothing, as an error of the protocol: a client is told which member of what it configured is to
+/// blame, and of nothing else.
+fn not_open(error: &OpenError) -> ErrorData {
     const LAYER: &str = "initialize";
     let data = match error {
         OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
@@ -320,11 +327,24 @@ pub(super) fn not_open(error: &OpenError) -> ErrorData {
         OpenError::Build(error) => error.data(LAYER),
         OpenError::Spawn(_) | OpenError::Audit(_) => None,
     };
+    match data {
+        Some(data) => {
+            ErrorData::invalid_params(crate::escape(&chain(error)).into_owned(), Some(data))
+        }
+        None => closed(error),
+    }
+}
+
+/// What a client is told whatever it is that the host did wrong; the log has it.
+fn closed(error: &OpenError) -> ErrorData {
+    tracing::error!(error = chain(error), "a client cannot be served");
+    let reason = "the server could not be opened; its operator can see why in its log";
+    ErrorData::internal_error(reason, None)
+}
+
+/// An error with its causes.
+fn chain(error: &OpenError) -> String {
     let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     let told: Vec<String> = causes.map(ToString::to_string).collect();
-    let told = crate::escape(&told.join(": ")).into_owned();
-    match data {
-        Some(data) => ErrorData::invalid_params(told, Some(data)),
-        None => ErrorData::internal_error(told, None),
-    }
+    told.join(": ")
 }
