@@ -16,6 +16,7 @@ use bailiwick::{
 };
 use clap::ArgMatches;
 use clap::error::ErrorKind;
+use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
 /// What the person wants.
@@ -108,7 +109,7 @@ pub(crate) fn parse(
         return (shown.text)(&matches).map(Wanted::Text);
     }
     let config_file = matches.get_one::<PathBuf>("config").cloned();
-    let mut sources = ConfigSources::new();
+    let mut sources = ConfigSources::new().tools(bailiwick_fs::tools().names());
     if let Some(path) = &config_file {
         sources = sources.with(ConfigSource::File, file::read(path)?)?;
     }
@@ -148,9 +149,19 @@ fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
         .collect();
     let roots = given(command::ROOT);
     if !roots.is_empty() {
+        let roots = roots.into_iter().map(one_root);
         flags.entry("roots").or_default().extend(roots);
     }
     flags
+}
+
+/// The text of an argument that is no flag: one directory whatever is in its name, unless it is JSON.
+fn one_root(argument: String) -> String {
+    if argument.starts_with(['[', '{']) {
+        argument
+    } else {
+        json!([argument]).to_string()
+    }
 }
 
 /// What clap shows instead of options: help on standard output, or what is wrong in one line.

@@ -7,13 +7,16 @@ mod serve;
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use bailiwick::{VirtualPath, escape};
+use bailiwick::{BuildError, VirtualPath, escape};
 use cli::{Options, Wanted};
 use serve::ServeError;
 
 /// What was given to the program cannot be used.
 const BAD_INPUT: u8 = 2;
+/// How long the end waits for the log to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let here = std::env::current_dir().ok();
@@ -33,12 +36,13 @@ fn show(text: &str) -> ExitCode {
 }
 
 fn serve(options: Options) -> ExitCode {
-    let log = match logging::Log::start() {
+    let log = match logging::Log::start(std::io::stderr()) {
         Ok(log) => log,
         Err(error) => return refuse(&error, 1),
     };
+    let writer = log.clone();
     tracing_subscriber::fmt()
-        .with_writer(move || log.clone())
+        .with_writer(move || writer.clone())
         .with_max_level(options.log)
         .with_ansi(false)
         .init();
@@ -46,25 +50,37 @@ fn serve(options: Options) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error, 1),
     };
+    let sources = options.sources.clone();
     let served = runtime.block_on(serve::run(options));
     // A read of standard input that waits must not keep the program.
     runtime.shutdown_background();
+    log.settle(LAST_WORDS);
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (ServeError::Input(_) | ServeError::Audit { .. })) => refuse(&error, BAD_INPUT),
+        Err(ServeError::Input(BuildError::Configured { field, source })) => tell(
+            &format!("{} is refused: {}", sources.place(&field), chain(&source)),
+            BAD_INPUT,
+        ),
+        Err(error @ (ServeError::Input(_) | ServeError::Audit(_))) => refuse(&error, BAD_INPUT),
         Err(error) => refuse(&error, 1),
     }
 }
 
 /// Says in one line on standard error what is wrong, with its causes.
 fn refuse(error: &(dyn Error + 'static), code: u8) -> ExitCode {
+    tell(&chain(error), code)
+}
+
+/// An error with its causes.
+fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     let told: Vec<_> = causes.map(ToString::to_string).collect();
+    told.join(": ")
+}
+
+/// Says it in one line on standard error.
+fn tell(what: &str, code: u8) -> ExitCode {
     // If even this cannot be written the code says it.
-    let _ = writeln!(
-        std::io::stderr(),
-        "bailiwick-fs: {}",
-        escape(&told.join(": "))
-    );
+    let _ = writeln!(std::io::stderr(), "bailiwick-fs: {}", escape(what));
     ExitCode::from(code)
 }

@@ -29,11 +29,8 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Input(#[from] BuildError),
     /// The audit cannot be written.
-    #[error("cannot write the audit file `{}`", .path.display())]
-    Audit {
-        path: PathBuf,
-        source: AuditFileError,
-    },
+    #[error(transparent)]
+    Audit(#[from] AuditFileError),
     /// A connection did not begin.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -84,8 +81,8 @@ impl Server {
     async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
         let mut builder = builder(&self.options, configuration)?;
         if let Some(file) = self.audit() {
-            let audit = JsonLines::append(&file).map_err(|error| {
-                tracing::error!(%error, file = %file.display(), "the audit file cannot be written");
+            let audit = JsonLines::append(file).map_err(|error| {
+                tracing::error!(%error, "the audit file cannot be written");
                 OpenError::Audit(error)
             })?;
             // Only a file that could be opened is done with: records never move on to another for a fault of the first.
@@ -176,10 +173,7 @@ async fn check(options: &Options) -> Result<(), ServeError> {
     let mut builder = builder(options, None)?;
     if let Some(file) = &options.audit {
         // It is opened and let go at once: whoever is served first records in it.
-        drop(JsonLines::append(file).map_err(|source| ServeError::Audit {
-            path: file.clone(),
-            source,
-        })?);
+        drop(JsonLines::append(file)?);
         builder = builder.keep_out(file);
     }
     let (runtime, _grants) = builder.build().await?;

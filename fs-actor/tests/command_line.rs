@@ -117,28 +117,51 @@ fn help_and_version_are_shown() {
 fn a_wrong_flag_is_named_with_the_reason() {
     let place = Place::new();
     let refused = |arguments: &[&str], expected: &[&str]| place.refused(arguments, &[], expected);
-    refused(
-        &["--read-only=yes"],
-        &["(flags)", "/read_only", "true or false"],
-    );
+    refused(&["--read-only=yes"], &["--read-only must be true or false"]);
     refused(
         &["--read-max-bytes", "1k"],
-        &["/read_max_bytes", "whole number"],
+        &["--read-max-bytes must be a whole number"],
     );
     refused(
         &["--max-calls=1", "--max-calls=2"],
         &["--max-calls", "multiple times"],
     );
-    refused(&["--access", "all"], &["/access", "read, interact, full"]);
-    refused(&["--deny", "/etc"], &["/deny/0", "relative to its root"]);
-    refused(&["--allow-scopes", "fly"], &["/allow_scopes/0", "no verb"]);
-    refused(&["--budget", "5"], &["/budget", "an object"]);
-    refused(&["--budget-calls", "x"], &["/budget/calls", "whole number"]);
+    refused(
+        &["--access", "all"],
+        &["--access must", "read, interact, full"],
+    );
+    refused(
+        &["--deny", "/etc"],
+        &["--deny (item 1)", "relative to its root"],
+    );
+    refused(
+        &["--allow-scopes", "fly"],
+        &["--allow-scopes (item 1)", "no verb"],
+    );
+    refused(&["--budget", "5"], &["--budget must be an object"]);
+    refused(
+        &["--budget-calls", "x"],
+        &["--budget-calls must be a whole number"],
+    );
+    refused(
+        &["--budget", r#"{"calls":"x"}"#],
+        &["--budget (calls) must"],
+    );
     refused(&["--nonsense"], &["--nonsense"]);
     refused(&["--nonsense\u{1b}[2J\nx"], &["--nonsense"]);
     refused(&["--config"], &["--config"]);
     refused(&["--trust", "me"], &["--trust", "me"]);
     refused(&["--log", "loud"], &["--log", "loud"]);
+    refused(
+        &["--tools", "grep,reed_file"],
+        &[
+            "--tools (item 2)",
+            "`reed_file`",
+            "did you mean `read_file`",
+        ],
+    );
+    refused(&["--tools", "x"], &["--tools (item 1)", "there are copy,"]);
+    place.accepted(&["--tools", "grep,read_file"], &[]);
     place.accepted(
         &[
             "--read-only",
@@ -148,6 +171,42 @@ fn a_wrong_flag_is_named_with_the_reason() {
         ],
         &[],
     );
+}
+
+#[test]
+fn what_joining_a_socket_would_not_heed_is_refused() {
+    let place = Place::new();
+    for more in [
+        &["--http", "127.0.0.1:0"] as &[&str],
+        &["root"],
+        &["--roots", "root"],
+        &["--read-only"],
+        &["--audit", "audit"],
+    ] {
+        let arguments = [&["--attach", "socket"], more].concat();
+        place.refused(&arguments, &[], &["--attach", "cannot be used with"]);
+    }
+    // Alone it is understood, and finds no socket.
+    let output = place.run(&["--attach", "socket", "--log", "error"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_help_for_agents_tells_the_rate_that_is_kept() {
+    let place = Place::new();
+    for (arguments, rate) in [
+        (
+            &["--ai-help", "--section", "rate-limits"] as &[&str],
+            "1000/second",
+        ),
+        (
+            &["--ai-help", "--section", "rate-limits", "--rate", "5/hour"],
+            "5/hour",
+        ),
+    ] {
+        let told = String::from_utf8(place.run(arguments, &[]).stdout).unwrap();
+        assert!(told.contains(&format!("**Default:** {rate}")), "{told}");
+    }
 }
 
 #[test]
@@ -252,14 +311,18 @@ fn a_wrong_variable_is_named_and_none_is_passed_over() {
     place.refused(
         &[],
         &[("BAILIWICK_MAX_CALLS", "many")],
-        &["(environment)", "/max_calls"],
+        &["BAILIWICK_MAX_CALLS must be a whole number"],
     );
     place.refused(
         &[],
         &[("BAILIWICK_REED_ONLY", "true")],
         &["BAILIWICK_REED_ONLY", "no field"],
     );
-    place.refused(&[], &[("BAILIWICK_ROOTS", "")], &["/roots/0/path", "empty"]);
+    place.refused(
+        &[],
+        &[("BAILIWICK_ROOTS", "")],
+        &["BAILIWICK_ROOTS (item 1, path)", "empty"],
+    );
     place.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
 }
 
@@ -299,22 +362,102 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
     let refused = |roots: &[&str], field: &str, reason: &str| {
         place.refused(roots, &[], &[field, reason]);
     };
-    refused(&["root", "none"], "/roots/1/path", "No such file");
-    refused(&["plain"], "/roots/0/path", "Not a directory");
-    refused(&["/"], "/roots/0/path", "top of the file system");
-    refused(&["/proc"], "/roots/0/path", "kernel");
-    refused(&["root", "root"], "/roots/1/path", "other names");
+    refused(
+        &["root", "none"],
+        "ROOT or --roots (item 2, path)",
+        "No such file",
+    );
+    refused(
+        &["plain"],
+        "ROOT or --roots (item 1, path)",
+        "Not a directory",
+    );
+    refused(
+        &["/"],
+        "ROOT or --roots (item 1, path)",
+        "top of the file system",
+    );
+    refused(&["/proc"], "ROOT or --roots (item 1, path)", "kernel");
+    refused(
+        &["root", "root"],
+        "ROOT or --roots (item 2, path)",
+        "other names",
+    );
     refused(
         &["root", "--config=root/config.json"],
-        "/roots/0/path",
+        "ROOT or --roots (item 1, path)",
         "keep that elsewhere",
     );
     refused(
         &["root", "--audit=root/audit"],
-        "/roots/0/path",
+        "ROOT or --roots (item 1, path)",
         "audit log",
     );
     place.accepted(&["root", "--audit=audit"], &[]);
+}
+
+#[test]
+fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
+    let place = Place::new();
+    one_reading_is_recorded(&place, "{}");
+    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    place.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
+    let arguments = ["root", "--audit", "audit.jsonl"];
+    place.refused(
+        &arguments,
+        &[],
+        &[
+            "`audit.jsonl` is not continued",
+            "line 2",
+            "record 2 stands",
+        ],
+    );
+    place.refused(
+        &["root", "--audit", "none/audit"],
+        &[],
+        &["`none/audit` cannot be opened"],
+    );
+    place.file("audit.jsonl", &log);
+    place.accepted(&arguments, &[]);
+}
+
+#[test]
+fn a_refused_handshake_is_one_clear_line() {
+    let place = Place::new();
+    let initialize = |configuration: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{{"experimental":{{"configuration":{configuration}}}}},"clientInfo":{{"name":"me","version":"1"}}}}}}"#
+        )
+    };
+    let told = |configuration: &str| {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+            .arg("root")
+            .env_clear()
+            .current_dir(place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = server.stdin.take().unwrap();
+        writeln!(input, "{}", initialize(configuration)).unwrap();
+        drop(input);
+        let output = server.wait_with_output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    assert_eq!(told("{}"), (Some(0), String::new()));
+    assert_eq!(
+        told(r#"{"max_calls":"x"}"#),
+        (
+            Some(1),
+            "bailiwick-fs: the handshake was refused: configuration (initialize): /max_calls must be a whole number, 0 or more\n"
+                .to_owned()
+        )
+    );
 }
 
 #[test]
@@ -323,12 +466,11 @@ fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
         "{}",
         r#"{"experimental":{"configuration":{"read_only":true}}}"#,
     ] {
-        one_reading_is_recorded(capabilities);
+        one_reading_is_recorded(&Place::new(), capabilities);
     }
 }
 
-fn one_reading_is_recorded(capabilities: &str) {
-    let place = Place::new();
+fn one_reading_is_recorded(place: &Place, capabilities: &str) {
     place.file("root/a.txt", "hello");
     let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
         .args(["--audit", "audit.jsonl", "--log", "trace", "root"])

@@ -24,7 +24,7 @@ use crate::scope::{Scope, ScopePattern};
 pub use chain::{Head, Record};
 pub use recorder::AuditError;
 pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
-pub use sink::{AuditFileError, AuditSink, JsonLines, MemoryAudit, TornLine};
+pub use sink::{AuditFileError, AuditFileFault, AuditSink, JsonLines, MemoryAudit, TornLine};
 pub use verify::{AuditBroken, BreakReason, Verified, verify};
 
 /// One step of one call, or of a worker's life.

@@ -1,5 +1,6 @@
 //! What a person configures in, the namespace and the outermost policy layer out.
 
+mod error;
 mod parse;
 mod schema;
 mod sources;
@@ -13,8 +14,9 @@ use crate::path::VirtualPath;
 use crate::policy::{Access, Policy};
 use crate::scope::{ScopePattern, Verb};
 
+pub use error::ConfigError;
 pub use schema::{config_schema, policy_schema};
-pub use sources::{ConfigError, ConfigSource, ConfigSources, Effective};
+pub use sources::{ConfigSource, ConfigSources, Effective};
 
 /// How the paths that models write become virtual paths.
 #[derive(Clone, Debug, Default)]

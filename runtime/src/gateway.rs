@@ -15,6 +15,7 @@ mod form;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
+mod inotify;
 mod lines;
 mod log;
 mod meta;
@@ -22,9 +23,11 @@ mod pages;
 mod prompts;
 mod rate;
 mod resources;
+mod session;
 mod tasks;
 #[cfg(feature = "http")]
 mod token;
+mod unique;
 mod uri;
 mod watch;
 
@@ -35,13 +38,12 @@ use rmcp::model::RequestStateCodec;
 use rmcp::service::ServerInitializeError;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 
 use crate::call::Asks;
 use crate::describe::Manual;
 use crate::worker::Worker;
 
-use door::{Door, Session};
+use door::Door;
 pub use door::{OpenError, Opener, Served};
 #[cfg(feature = "http")]
 pub use endpoint::Endpoint;
@@ -49,6 +51,7 @@ pub use endpoint::Endpoint;
 pub use http::{Http, HttpError};
 use rate::Bucket;
 pub use rate::Rate;
+use session::Session;
 #[cfg(feature = "http")]
 pub use token::Token;
 
@@ -96,7 +99,10 @@ pub struct FileTools {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The handshake failed; the client was told why.
+    /// The handshake was refused; the client was told why, and more of it.
+    #[error("the handshake was refused: {0}")]
+    Refused(String),
+    /// The connection broke, or what came first was no message of MCP.
     #[error("the handshake failed")]
     Handshake(#[from] Box<ServerInitializeError>),
 }
@@ -118,7 +124,7 @@ struct Desk {
     files: Option<FileTools>,
     asking: Asking,
     tasks: tasks::Tasks,
-    watching: Arc<Semaphore>,
+    watching: watch::Watching,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
@@ -206,6 +212,12 @@ impl Gateway {
                 Ok(())
             }
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(ServerInitializeError::InitializeFailed(error)) => {
+                Err(ServeError::Refused(error.message.into_owned()))
+            }
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+                Err(ServeError::Refused("`initialize` comes first".to_owned()))
+            }
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
         };
         self.settle().await;
@@ -224,7 +236,7 @@ impl GatewayBuilder {
                 files: None,
                 asking: Asking::Replay,
                 tasks: tasks::Tasks::default(),
-                watching: Arc::new(Semaphore::new(watch::MOST)),
+                watching: watch::Watching::default(),
                 schema: None,
                 manual: None,
             },

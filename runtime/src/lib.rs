@@ -84,9 +84,9 @@ mod worker;
 
 pub use artifact::Artifact;
 pub use audit::{
-    AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditSink, BreakReason,
-    ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine, Verified,
-    verify,
+    AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
+    BreakReason, ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine,
+    Verified, verify,
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};

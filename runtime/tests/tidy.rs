@@ -71,6 +71,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/meta", Pure),
     ("gateway/decorate", Pure),
     ("gateway/uri", Pure),
+    ("gateway/unique", Pure),
     ("gateway/pages", Pure),
     ("gateway/prompts", Pure),
     ("gateway/convert", Pure),

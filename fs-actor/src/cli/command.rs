@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bailiwick::{Field, Rate, Trust, ValueKind, config_schema};
+use bailiwick::{Description, Field, Rate, Trust, ValueKind, config_schema};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
@@ -36,22 +36,23 @@ pub(super) const SHOWN: &[Shown] = &[
     Shown {
         flag: "skill",
         about: "Print a SKILL.md for agents that use skills",
-        text: |_| Ok(bailiwick_fs::description().skill()),
+        text: |matches| Ok(described(matches).skill()),
     },
     Shown {
         flag: "registry-entry",
         about: "Print the entry of this server for a registry, as JSON",
-        text: |_| {
-            Ok(format!(
-                "{:#}",
-                bailiwick_fs::description().registry_entry()
-            ))
-        },
+        text: |matches| Ok(format!("{:#}", described(matches).registry_entry())),
     },
 ];
 
+/// The description of the server that these arguments would start.
+fn described(matches: &ArgMatches) -> Description {
+    let rate: Rate = matches.get_one("rate").copied().unwrap_or_default();
+    bailiwick_fs::description().rate(rate.to_string())
+}
+
 fn ai_help(matches: &ArgMatches) -> Result<String, CliError> {
-    let description = bailiwick_fs::description();
+    let description = described(matches);
     let section = matches.get_one::<String>("section").map(String::as_str);
     match matches.get_one::<String>("format").map(String::as_str) {
         Some("json") => Ok(format!("{:#}", description.json(section)?)),
@@ -79,8 +80,10 @@ fn of_help() -> [Arg; 2] {
 const ABOUT: &str = "Serves file tools over MCP, confined to the directories named.
 
 Each field of the configuration is set by its flag, by its variable, in the configuration file or by the client at \
-initialize: initialize prevails over flags, flags over variables, variables over the file, key by key.
-A list is given by repeating its flag, or with commas or line breaks between its items, or as JSON.";
+initialize: initialize prevails over flags, flags over variables, variables over the file, key by key. Lists that only \
+take away (deny, immutable, deny-scopes, protect) hold what any of them names.
+A list is given by repeating its flag, or with commas or line breaks between its items, or as JSON. A ROOT is one \
+directory, commas and all.";
 
 /// The whole command line.
 pub(super) fn command() -> Command {
@@ -144,6 +147,8 @@ fn server() -> [Arg; 8] {
             .long("attach")
             .value_name("SOCKET")
             .value_parser(value_parser!(PathBuf))
+            // What it joins is configured elsewhere: to take a restriction and not to keep it would be worse than to refuse.
+            .conflicts_with_all(unheeded())
             .help("Join stdio to the socket of a worker's endpoint, and serve nothing else"),
         Arg::new("ask")
             .long("ask")
@@ -161,6 +166,13 @@ fn server() -> [Arg; 8] {
             .value_parser(level)
             .help("What is logged to standard error [default: warn]"),
     ]
+}
+
+/// What a program that only joins a socket could not heed.
+fn unheeded() -> impl Iterator<Item = clap::Id> {
+    let server = ["config", "http", "trust", "audit", "ask", "rate", ROOT];
+    let fields = Field::settable().map(|field| field.flag().into());
+    server.into_iter().map(clap::Id::from).chain(fields)
 }
 
 /// The flag of a field.

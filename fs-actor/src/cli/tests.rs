@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use ConfigSource::{Environment, File, Flags, Initialize};
-use bailiwick::{Config, FIELDS, ValueKind};
+use bailiwick::{Config, FIELDS, Restrict, ValueKind};
 
 /// Two values of a field that are not the same.
 fn two_values(field: &Field) -> [Value; 2] {
@@ -27,7 +27,8 @@ fn two_values(field: &Field) -> [Value; 2] {
                 _ => json!([word]),
             }
         }
-        ValueKind::Names | ValueKind::Globs => json!(["other", "more"]),
+        ValueKind::Names => json!(["stat", "find"]),
+        ValueKind::Globs => json!(["other", "more"]),
         ValueKind::Patterns => json!(["read:other"]),
         ValueKind::Object => json!({ "children": 1 }),
         ValueKind::Objects => json!([{ "path": "/other" }]),
@@ -89,7 +90,7 @@ fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effec
 }
 
 #[test]
-fn every_field_is_set_by_every_source_and_the_later_one_prevails() {
+fn every_field_is_set_by_every_source_and_the_later_one_prevails_or_takes_more_away() {
     let all = [File, Environment, Flags, Initialize];
     for field in Field::settable() {
         let [one, other] = two_values(field);
@@ -101,6 +102,14 @@ fn every_field_is_set_by_every_source_and_the_later_one_prevails() {
             for earlier in all.into_iter().take(index) {
                 let both = effective(field, &[(earlier, &one), (later, &other)]);
                 let case = format!("{} by {earlier:?} and {later:?}", field.key);
+                let lists = field.restrict == Restrict::Union;
+                let expected = if lists {
+                    let both = [&one, &other].into_iter().filter_map(Value::as_array);
+                    let all: Vec<_> = both.flatten().collect();
+                    Config::parse(&document(field, &json!(all))).unwrap()
+                } else {
+                    expected.clone()
+                };
                 assert_eq!(both.config, expected, "{case}");
                 assert_eq!(both.origin(top), Some(later), "{case}");
             }
@@ -136,7 +145,17 @@ fn roots_are_named_without_a_flag_and_the_first_is_the_default() {
     let read = config(&["a", r#"{"path":"/b","access":"read","default":true}"#]);
     assert_eq!(read["roots"][0]["default"], false);
     assert_eq!(read["roots"][1]["access"], "read");
-    assert_eq!(config(&["--roots", "a", "b"]), config(&["a", "b"]));
+    let two = config(&["a", "b"]);
+    for same in [
+        &["--roots", "a", "b"] as &[&str],
+        &["--roots", "a,b"],
+        &["--roots", r#"["a","b"]"#],
+        &[r#"["a", "b"]"#],
+    ] {
+        assert_eq!(config(same), two, "{same:?}");
+    }
+    let read = config(&["a,b"]);
+    assert_eq!(read["roots"][0]["path"], "/home/me/a,b");
 }
 
 #[test]

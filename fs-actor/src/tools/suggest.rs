@@ -52,7 +52,9 @@ fn nearest(lens: &dyn Lens, path: &VirtualPath) -> Vec<String> {
         if compared > MAX_COMPARED {
             return Ok(Onward::Stop);
         }
-        let name = found.path.name().filter(|_| found.raw.is_none());
+        // A link that leads nowhere stands at the path itself.
+        let name = found.path.name();
+        let name = name.filter(|name| found.raw.is_none() && *name != wanted);
         let likeness = name.map_or(0.0, |name| likeness(wanted, name));
         if likeness >= ALIKE {
             near.push((likeness, found.path.to_string()));
@@ -83,6 +85,16 @@ mod tests {
 
     use super::*;
     use crate::testing::{World, path};
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_not_offered_in_place_of_itself() {
+        let world = World::new(&["link root/here nowhere", "file root/there x"]);
+        assert_eq!(nearest(&world.lens(), &path("/r/here")), ["/r/there"]);
+        assert_eq!(
+            nearest(&world.lens(), &path("/r/her")),
+            ["/r/here", "/r/there"]
+        );
+    }
 
     #[test]
     fn near_names_are_suggested_and_hidden_ones_are_not() {

@@ -1,7 +1,9 @@
 //! Handshakes of every revision, and requests without one.
 
-use bailiwick::Trust;
-use serde_json::json;
+use std::pin::Pin;
+
+use bailiwick::{About, Gateway, OpenError, Opener, Policy, Runtime, Served, Trust};
+use serde_json::{Value, json};
 
 use crate::support::{Client, World};
 
@@ -169,4 +171,78 @@ async fn what_the_stateless_revision_does_without_is_no_method_there() {
     }
     let misfit = greeted.ask("logging/setLevel", json!({})).await;
     assert_eq!(misfit["error"]["code"], -32602, "{misfit}");
+}
+
+/// Opens nothing, for a reason that is the host's own.
+struct Closed(std::path::PathBuf);
+
+impl Opener for Closed {
+    fn open(
+        &self,
+        configuration: Option<Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+        Box::pin(async move {
+            Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
+            let built = Runtime::builder().root("r", &self.0).build().await;
+            Err(built.unwrap_err().into())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_fault_of_the_host_is_told_to_nobody_and_one_of_the_client_is() {
+    let world = World::new();
+    let gateway = |trust| {
+        let about = About {
+            name: "closed".into(),
+            title: "Closed".into(),
+            version: "0".into(),
+            instructions: String::new(),
+        };
+        Gateway::opening(Closed(world.host("none")), trust, about).build()
+    };
+    let fixed = json!({
+        "code": -32603,
+        "message": "the server could not be opened; its operator can see why in its log",
+    });
+    let configuring = |said: Value| json!({"experimental": {"configuration": said}});
+    for trust in [Trust::Host, Trust::Agent] {
+        let gateway = gateway(trust);
+        let mut stateless = Client::of(&gateway);
+        let listed = stateless.modern("tools/list", json!({}), json!({})).await;
+        assert_eq!(listed["error"], fixed, "{listed}");
+        for capabilities in [json!({}), configuring(json!({"read_only": true}))] {
+            let greeted = Client::of(&gateway).greet("2025-11-25", capabilities).await;
+            assert_eq!(greeted["error"], fixed, "{greeted}");
+        }
+        let wrong = configuring(json!({"read_only": 1}));
+        let greeted = Client::of(&gateway).greet("2025-11-25", wrong).await;
+        assert_eq!(greeted["error"]["code"], -32602, "{greeted}");
+        assert_eq!(greeted["error"]["data"]["field"], "/read_only", "{greeted}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_is_there_twice_is_refused() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let call = |meta: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"d","method":"tools/call","params":{{"name":"read_file","arguments":{{"path":"a.txt"}},{meta}}}}}"#
+        )
+    };
+    for meta in [
+        r#""_meta":{"policy":{"tools":[]},"policy":{}}"#,
+        r#""_meta":{"policy":{"read_only":true,"read_only":false}}"#,
+        r#""_meta":{"policy":{"tools":[]}},"_meta":{}"#,
+    ] {
+        client.send_line(&call(meta)).await;
+        let answer = client.next().await;
+        assert_eq!(answer["error"]["code"], -32602, "{meta}: {answer}");
+        assert_eq!(answer["id"], "d", "{meta}: {answer}");
+    }
+    client.send_line(&call(r#""_meta":{"policy":{}}"#)).await;
+    let answer = client.next().await;
+    assert_eq!(answer["result"]["content"][0]["text"], "one\ntwo\nthree\n");
 }

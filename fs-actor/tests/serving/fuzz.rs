@@ -1,6 +1,6 @@
 //! Requests that nobody meant in, an answer to each and nothing changed out.
 
-use bailiwick::{Rate, Trust};
+use bailiwick::{FIELDS, Gateway, Rate, Trust};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -57,6 +57,83 @@ fn object() -> impl Strategy<Value = Value> {
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
+/// What looks like a policy or a configuration: keys that there are, with values that may fit.
+fn policy() -> impl Strategy<Value = Value> {
+    let keys = FIELDS.iter().filter(|field| field.parent().is_none());
+    let keys: Vec<_> = keys.map(|field| (field.key, field.example)).collect();
+    let member = (prop::sample::select(keys), value(), any::<bool>());
+    let member = member.prop_map(|((key, example), other, fits)| {
+        let example = serde_json::from_str(example).unwrap();
+        (key.to_owned(), if fits { example } else { other })
+    });
+    prop::collection::vec(member, 0..4)
+        .prop_map(|members| Value::Object(members.into_iter().collect()))
+}
+
+/// An id, and whether it is one that an answer can carry.
+fn id() -> impl Strategy<Value = (Value, bool)> {
+    let good = prop_oneof![
+        Just(json!(0)),
+        Just(json!(-1)),
+        Just(json!("")),
+        Just(json!("1")),
+        Just(json!(i64::MAX)),
+        Just(json!(i64::MIN)),
+        any::<i64>().prop_map(Value::from),
+        "[a-z0-9\\u{202e}\"]{0,20}".prop_map(Value::from),
+    ];
+    let bad = prop_oneof![
+        Just(Value::Null),
+        Just(json!(1.5)),
+        Just(json!(1e300)),
+        Just(json!(u64::MAX)),
+        Just(json!(true)),
+        Just(json!([1])),
+        Just(json!({"id": 1})),
+    ];
+    prop_oneof![
+        3 => good.prop_map(|id| (id, true)),
+        1 => bad.prop_map(|id| (id, false)),
+    ]
+}
+
+/// A handshake of some revision with some capabilities.
+fn handshake() -> impl Strategy<Value = Value> {
+    let version = prop_oneof![
+        Just(json!("2025-11-25")),
+        Just(json!("2024-11-05")),
+        Just(json!("2026-07-28")),
+        Just(json!("")),
+        value(),
+    ];
+    let configuration = prop_oneof![policy(), value()];
+    (version, configuration, object(), "[a-z/ \\u{202e}]{0,90}").prop_map(
+        |(version, configuration, mut capabilities, name)| {
+            capabilities["experimental"] = json!({"configuration": configuration});
+            json!({
+                "protocolVersion": version, "capabilities": capabilities,
+                "clientInfo": {"name": name, "version": "1"},
+            })
+        },
+    )
+}
+
+/// What a stateless client may wish to be told of.
+fn filter() -> impl Strategy<Value = Value> {
+    let uri = prop_oneof![
+        Just("file:///r/a.txt"),
+        Just("file:///r/secret/key"),
+        Just("file:///r/src"),
+        Just("file:///etc/passwd"),
+        Just("x:y"),
+    ];
+    let uris = prop::collection::vec(uri, 0..100).prop_map(|uris| json!(uris));
+    let fitting = (any::<bool>(), uris).prop_map(
+        |(listed, uris)| json!({"resourcesListChanged": listed, "resourceSubscriptions": uris}),
+    );
+    prop_oneof![fitting, value()]
+}
+
 /// A request that reads at most: what it names may be changed by no answer.
 fn request() -> impl Strategy<Value = (String, Value)> {
     let tool = prop_oneof![
@@ -77,7 +154,11 @@ fn request() -> impl Strategy<Value = (String, Value)> {
         Just(json!({"from": "/r/a.txt", "to": "/r/b.txt"})),
     ];
     let arguments = prop_oneof![3 => value(), 1 => whole];
-    let call = (tool, arguments, object()).prop_map(|(name, arguments, mut meta)| {
+    let meta = (object(), prop::option::of(policy()));
+    let call = (tool, arguments, meta).prop_map(|(name, arguments, (mut meta, policy))| {
+        if let Some(policy) = policy {
+            meta["policy"] = policy;
+        }
         // Whatever else is there, the call is a preview.
         meta["preview"] = json!(true);
         json!({"name": name, "arguments": arguments, "_meta": meta})
@@ -103,38 +184,117 @@ fn request() -> impl Strategy<Value = (String, Value)> {
     ]
 }
 
-#[tokio::test]
-async fn whatever_is_asked_is_answered_and_nothing_is_changed() {
-    let world = World::new();
+/// A gateway that is never too fast for.
+fn gateway(world: &World) -> Gateway {
     let rate = Rate {
         calls: u32::MAX,
         per: std::time::Duration::from_secs(1),
     };
-    let gateway = world.gateway(Trust::Host).rate(rate).build();
-    let mut client = Client::of(&gateway);
+    world.gateway(Trust::Host).rate(rate).build()
+}
+
+/// An answer is a result or an error, tells nothing that is hidden, and is no fault of the server.
+#[track_caller]
+fn check(asked: &str, answer: &Value) {
+    assert!(
+        answer.get("result").is_some() != answer.get("error").is_some(),
+        "{asked}: {answer}"
+    );
+    let told = answer.to_string();
+    assert!(
+        !told.contains("hidden") && !told.contains("theirs"),
+        "{asked}: {told}"
+    );
+    assert_ne!(answer["error"]["code"], -32603, "{asked}: {told}");
+    assert_ne!(
+        answer["result"]["structuredContent"]["code"], "INTERNAL",
+        "{asked}: {told}"
+    );
+}
+
+#[track_caller]
+fn unchanged(world: &World) {
+    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+    assert_eq!(world.text("r/secret/key"), "hidden");
+    assert_eq!(world.text("outside/f"), "theirs");
+    assert_eq!(std::fs::read_dir(world.host("r")).unwrap().count(), 3);
+}
+
+#[tokio::test]
+async fn whatever_is_asked_is_answered_and_nothing_is_changed() {
+    let world = World::new();
+    let mut client = Client::of(&gateway(&world));
     client.greet("2025-11-25", json!({})).await;
     let mut runner = TestRunner::deterministic();
     for _ in 0..cases() {
         let (method, params) = request().new_tree(&mut runner).unwrap().current();
         let asked = format!("{method} {params}");
-        let answer = client.ask(&method, params).await;
-        assert!(
-            answer.get("result").is_some() != answer.get("error").is_some(),
-            "{asked}: {answer}"
-        );
-        let told = answer.to_string();
-        assert!(
-            !told.contains("hidden") && !told.contains("theirs"),
-            "{asked}: {told}"
-        );
-        assert_ne!(answer["error"]["code"], -32603, "{asked}: {told}");
-        assert_ne!(
-            answer["result"]["structuredContent"]["code"], "INTERNAL",
-            "{asked}: {told}"
-        );
+        check(&asked, &client.ask(&method, params).await);
     }
-    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
-    assert_eq!(world.text("r/secret/key"), "hidden");
-    assert_eq!(world.text("outside/f"), "theirs");
-    assert_eq!(std::fs::read_dir(world.host("r")).unwrap().count(), 3);
+    unchanged(&world);
+}
+
+#[tokio::test]
+async fn an_answer_carries_the_id_of_its_request_and_no_other_id_is_one() {
+    let world = World::new();
+    let mut client = Client::of(&gateway(&world));
+    client.greet("2025-11-25", json!({})).await;
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..cases() / 5 {
+        let ((id, good), (method, params)) =
+            (id(), request()).new_tree(&mut runner).unwrap().current();
+        let asked = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        client.send(&asked).await;
+        let answer = client.answer().await;
+        let expected = if good { id } else { Value::Null };
+        assert_eq!(answer["id"], expected, "{asked}: {answer}");
+        assert_eq!(answer["id"].is_null(), !good, "{asked}");
+        check(&asked.to_string(), &answer);
+    }
+    unchanged(&world);
+}
+
+#[tokio::test]
+async fn whatever_a_handshake_brings_it_is_answered_and_the_next_is_served() {
+    let world = World::new();
+    let gateway = gateway(&world);
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..cases() / 50 {
+        let params = handshake().new_tree(&mut runner).unwrap().current();
+        let asked = params.to_string();
+        let mut client = Client::of(&gateway);
+        check(&asked, &client.ask("initialize", params).await);
+    }
+    let mut client = Client::of(&gateway);
+    let greeted = client.greet("2025-11-25", json!({})).await;
+    assert!(greeted["result"].is_object(), "{greeted}");
+    unchanged(&world);
+}
+
+#[tokio::test]
+async fn whatever_is_listened_for_others_are_answered_meanwhile() {
+    let world = World::new();
+    let mut client = Client::of(&gateway(&world));
+    let mut runner = TestRunner::deterministic();
+    for number in 0..cases() / 50 {
+        let filter = filter().new_tree(&mut runner).unwrap().current();
+        let listen = format!("listen-{number}");
+        client
+            .send(&json!({
+                "jsonrpc": "2.0", "id": listen, "method": "subscriptions/listen",
+                "params": {"notifications": filter, "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                }},
+            }))
+            .await;
+        let listed = client.modern("tools/list", json!({}), json!({})).await;
+        assert!(listed["result"]["tools"].is_array(), "{filter}: {listed}");
+        client
+            .send(&json!({
+                "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": listen},
+            }))
+            .await;
+    }
+    unchanged(&world);
 }

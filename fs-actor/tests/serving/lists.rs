@@ -185,3 +185,28 @@ async fn prompts_are_listed_and_need_their_arguments() {
         .await;
     assert_eq!(missing["error"]["code"], -32602);
 }
+
+#[tokio::test]
+async fn what_is_absent_forbidden_or_beneath_a_file_is_one_answer() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let mut read = async |uri: &str| client.ask("resources/read", json!({"uri": uri})).await;
+    let mut answers = Vec::new();
+    for uri in [
+        "file:///r/none",
+        "file:///r/secret/key",
+        "file:///r/a.txt/x",
+        "file:///r/none/x",
+        "file:///etc/passwd/x",
+    ] {
+        answers.push(read(uri).await["error"].to_string().replace(uri, "URI"));
+    }
+    assert!(answers[0].contains("-32002"), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
+    let there = read("file:///r/a.txt").await;
+    assert_eq!(there["result"]["contents"][0]["text"], "one\ntwo\nthree\n");
+}

@@ -175,7 +175,12 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, message: &Value) {
-        let line = format!("{message}\n");
+        self.send_line(&message.to_string()).await;
+    }
+
+    /// Sends a line that need be no message.
+    pub(crate) async fn send_line(&mut self, line: &str) {
+        let line = format!("{line}\n");
         self.writer.write_all(line.as_bytes()).await.unwrap();
     }
 
@@ -188,6 +193,16 @@ impl Client {
 
     pub(crate) async fn next(&mut self) -> Value {
         serde_json::from_str(&self.line().await.unwrap()).unwrap()
+    }
+
+    /// The next answer, whatever is told between.
+    pub(crate) async fn answer(&mut self) -> Value {
+        loop {
+            let message = self.next().await;
+            if message["method"].is_null() {
+                return message;
+            }
+        }
     }
 
     /// Sends a request and returns the whole answer.

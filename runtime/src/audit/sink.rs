@@ -1,13 +1,18 @@
 //! Sealed records in, a place that keeps them out: memory for tests and hosts, a file of JSON lines for the record.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::chain::{Head, Record, read_line};
-use super::verify::{BreakReason, MAX_LINE};
+use super::chain::{Head, Record};
+use super::verify::{AuditBroken, follow_all};
+
+/// How much of a file is read at once when its chain is followed.
+const READ_AT_ONCE: usize = 256 << 10;
 
 /// Where records go. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with a store of their own.
 ///
@@ -106,23 +111,64 @@ impl AuditSink for MemoryAudit {
 }
 
 /// Why a file cannot keep the audit.
+#[derive(Debug)]
+pub struct AuditFileError {
+    path: PathBuf,
+    fault: AuditFileFault,
+}
+
+impl fmt::Display for AuditFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the audit file `{}` {}", self.path.display(), self.fault)
+    }
+}
+
+impl Error for AuditFileError {
+    /// The fault is told with the file, so what follows is its cause.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.fault.source()
+    }
+}
+
+impl AuditFileError {
+    fn of(path: &Path) -> impl Fn(AuditFileFault) -> Self {
+        move |fault| Self {
+            path: path.to_owned(),
+            fault,
+        }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is wrong with it.
+    #[must_use]
+    pub fn fault(&self) -> &AuditFileFault {
+        &self.fault
+    }
+}
+
+/// What is wrong with a file that is to keep the audit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum AuditFileError {
+pub enum AuditFileFault {
     /// It cannot be opened: it is there already, is a link, or the system refuses.
-    #[error("cannot open the audit file")]
+    #[error("cannot be opened")]
     Open(#[source] io::Error),
     /// It is not a regular file.
-    #[error("the audit file is not a regular file")]
+    #[error("is not a regular file")]
     NotRegular,
     /// Another process writes to it.
-    #[error("the audit file is in use")]
+    #[error("is in use")]
     InUse,
-    /// Its last record is not intact, so there is nothing to continue.
-    #[error("the audit file does not end in an intact record")]
-    Broken(#[source] BreakReason),
+    /// Its records are no unbroken chain, so there is nothing to continue.
+    #[error("is not continued; keep it as it is and name another")]
+    Broken(#[source] AuditBroken),
     /// A torn last line could not be set aside.
-    #[error("cannot set the torn last line aside")]
+    #[error("has a torn last line that cannot be set aside")]
     SetAside(#[source] io::Error),
 }
 
@@ -157,35 +203,36 @@ impl JsonLines {
     /// # Errors
     /// [`AuditFileError::Open`] if anything stands at `path` already.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
-        let file = open(path.as_ref(), OpenOptions::new().create_new(true))?;
-        Self::over(file, path.as_ref())
+        let path = path.as_ref();
+        let begun = open(path, OpenOptions::new().create_new(true))
+            .map_err(AuditFileFault::Open)
+            .and_then(|file| Self::over(file, path));
+        begun.map_err(AuditFileError::of(path))
     }
 
     /// Continues the chain in a file, or begins one if there is no file.
     ///
-    /// The last record is checked; [`verify`](super::verify) checks them all. A torn last line is moved
-    /// to a file beside it, which [`torn`](Self::torn) names.
+    /// The whole chain is followed first, as [`verify`](super::verify) does, so this takes time in proportion to the
+    /// file. A torn last line is moved to a file beside it, which [`torn`](Self::torn) names.
     ///
     /// # Errors
-    /// [`AuditFileError`] if it cannot be opened, is in use or does not end in an intact record.
+    /// [`AuditFileError`] if it cannot be opened, is in use, or is no unbroken chain: then it is left as it is.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
-        let mut this = Self::over(open(path, OpenOptions::new().create(true))?, path)?;
-        let tail = Tail::read(&mut this.file).map_err(AuditFileError::Open)?;
-        if let Some(line) = tail.last {
-            let link = read_line(&line).map_err(AuditFileError::Broken)?;
-            this.head = Head {
-                next: link.seq + 1,
-                hash: link.hash,
-            };
-        }
-        this.length = tail.intact;
-        if !tail.torn.is_empty() {
-            this.torn =
-                Some(set_aside(path, this.head, &tail.torn).map_err(AuditFileError::SetAside)?);
-            this.file
-                .set_len(this.length)
-                .map_err(AuditFileError::SetAside)?;
+        Self::continued(path).map_err(AuditFileError::of(path))
+    }
+
+    fn continued(path: &Path) -> Result<Self, AuditFileFault> {
+        let file = open(path, OpenOptions::new().create(true)).map_err(AuditFileFault::Open)?;
+        let mut this = Self::over(file, path)?;
+        let reader = BufReader::with_capacity(READ_AT_ONCE, &this.file);
+        let end = follow_all(reader).map_err(AuditFileFault::Broken)?;
+        (this.head, this.length) = (end.head, end.intact);
+        if !end.torn.is_empty() {
+            let torn = set_aside(path, this.head, &end.torn);
+            this.torn = Some(torn.map_err(AuditFileFault::SetAside)?);
+            let cut = this.file.set_len(this.length);
+            cut.map_err(AuditFileFault::SetAside)?;
         }
         Ok(this)
     }
@@ -196,14 +243,14 @@ impl JsonLines {
         self.torn.as_ref()
     }
 
-    fn over(file: File, path: &Path) -> Result<Self, AuditFileError> {
-        let place = path.canonicalize().map_err(AuditFileError::Open)?;
-        if !file.metadata().map_err(AuditFileError::Open)?.is_file() {
-            return Err(AuditFileError::NotRegular);
+    fn over(file: File, path: &Path) -> Result<Self, AuditFileFault> {
+        let place = path.canonicalize().map_err(AuditFileFault::Open)?;
+        if !file.metadata().map_err(AuditFileFault::Open)?.is_file() {
+            return Err(AuditFileFault::NotRegular);
         }
         file.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => AuditFileError::InUse,
-            std::fs::TryLockError::Error(error) => AuditFileError::Open(error),
+            std::fs::TryLockError::WouldBlock => AuditFileFault::InUse,
+            std::fs::TryLockError::Error(error) => AuditFileFault::Open(error),
         })?;
         Ok(Self {
             file,
@@ -254,7 +301,7 @@ impl AuditSink for JsonLines {
     }
 }
 
-fn open(path: &Path, options: &mut OpenOptions) -> Result<File, AuditFileError> {
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.read(true).append(true);
     #[cfg(unix)]
     {
@@ -264,63 +311,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> Result<File, AuditFileError> 
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         options.mode(0o600).custom_flags(flags.bits().cast_signed());
     }
-    options.open(path).map_err(AuditFileError::Open)
-}
-
-/// The end of a file of lines.
-#[derive(Default)]
-struct Tail {
-    /// The last whole line, without its line break.
-    last: Option<Vec<u8>>,
-    /// Length of all whole lines.
-    intact: u64,
-    /// What follows them.
-    torn: Vec<u8>,
-}
-
-impl Tail {
-    fn read(file: &mut File) -> io::Result<Self> {
-        let length = file.metadata()?.len();
-        let mut window = 64 << 10;
-        loop {
-            let start = length.saturating_sub(window);
-            file.seek(SeekFrom::Start(start))?;
-            let mut bytes = Vec::new();
-            io::Read::take(&mut *file, length - start).read_to_end(&mut bytes)?;
-            if let Some(tail) = Self::within(bytes, start) {
-                return Ok(tail);
-            }
-            if window > 2 * MAX_LINE {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the last line is longer than any record",
-                ));
-            }
-            window *= 4;
-        }
-    }
-
-    /// The tail, if `bytes`, which stand at `start`, hold the whole last line.
-    fn within(mut bytes: Vec<u8>, start: u64) -> Option<Self> {
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
-            return (start == 0).then(|| Self {
-                torn: bytes,
-                ..Self::default()
-            });
-        };
-        let torn = bytes.split_off(end + 1);
-        bytes.pop();
-        let begin = match bytes.iter().rposition(|byte| *byte == b'\n') {
-            Some(before) => before + 1,
-            None if start == 0 => 0,
-            None => return None,
-        };
-        Some(Self {
-            last: Some(bytes.split_off(begin)),
-            intact: start + end as u64 + 1,
-            torn,
-        })
-    }
+    options.open(path)
 }
 
 /// Moves a torn line to a new file named after the record that it would have been.
@@ -337,9 +328,8 @@ fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
                     kept_in,
                 });
             }
-            Err(AuditFileError::Open(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(AuditFileError::Open(error)) => return Err(error),
-            Err(error) => return Err(io::Error::other(error)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
@@ -353,16 +343,22 @@ fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
 mod tests {
     use super::super::verify::verify;
     use super::*;
-    use crate::audit::tests::refused;
+    use crate::audit::tests::refused as event;
 
     fn write(sink: &mut JsonLines, messages: &[&str]) {
         let mut head = sink.head();
         let records: Vec<Record> = messages
             .iter()
-            .map(|message| head.seal(0, 0, refused(message)).unwrap())
+            .map(|message| head.seal(0, 0, event(message)).unwrap())
             .collect();
         sink.keep(&records).unwrap();
         assert_eq!(sink.head(), head);
+    }
+
+    #[track_caller]
+    fn refused(opened: Result<JsonLines, AuditFileError>, expected: fn(&AuditFileFault) -> bool) {
+        let error = opened.unwrap_err();
+        assert!(expected(error.fault()), "{error}");
     }
 
     fn records_in(path: &Path) -> u64 {
@@ -386,10 +382,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         write(&mut JsonLines::append(&path).unwrap(), &["a"]);
-        assert!(matches!(
-            JsonLines::create(&path),
-            Err(AuditFileError::Open(_))
-        ));
+        refused(JsonLines::create(&path), |fault| {
+            matches!(fault, AuditFileFault::Open(_))
+        });
         assert_eq!(records_in(&path), 1);
     }
 
@@ -415,17 +410,15 @@ mod tests {
         );
         std::fs::write(&target, "").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(matches!(
-            JsonLines::append(&link),
-            Err(AuditFileError::Open(_))
-        ));
+        refused(JsonLines::append(&link), |fault| {
+            matches!(fault, AuditFileFault::Open(_))
+        });
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
-        assert!(matches!(
-            JsonLines::append(&fifo),
-            Err(AuditFileError::NotRegular)
-        ));
+        refused(JsonLines::append(&fifo), |fault| {
+            matches!(fault, AuditFileFault::NotRegular)
+        });
         assert!(JsonLines::append(&target).is_ok());
     }
 
@@ -434,25 +427,42 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let first = JsonLines::create(&path).unwrap();
-        assert!(matches!(
-            JsonLines::append(&path),
-            Err(AuditFileError::InUse)
-        ));
+        refused(JsonLines::append(&path), |fault| {
+            matches!(fault, AuditFileFault::InUse)
+        });
         drop(first);
         assert!(JsonLines::append(&path).is_ok());
     }
 
     #[test]
-    fn a_changed_last_record_is_not_continued() {
+    fn a_chain_broken_anywhere_is_not_continued_and_file_and_line_are_named() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit.jsonl");
-        write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, text.replace("\"b\"", "\"x\"")).unwrap();
-        assert!(matches!(
-            JsonLines::append(&path),
-            Err(AuditFileError::Broken(BreakReason::Changed))
-        ));
+        let whole = dir.path().join("whole");
+        write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
+        let text = std::fs::read_to_string(&whole).unwrap();
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let broken = [
+            (1, text.replace("\"a\"", "\"x\"")),
+            (2, text.replace("\"b\"", "\"x\"")),
+            (3, text.replace("\"c\"", "\"x\"")),
+            (1, lines[1..].concat()),
+            (2, [lines[0], lines[2]].concat()),
+            (4, format!("{text}forged\n")),
+        ];
+        for (line, text) in broken {
+            let path = dir.path().join("broken");
+            std::fs::write(&path, &text).unwrap();
+            let error = JsonLines::append(&path).unwrap_err();
+            assert_eq!(error.path(), path);
+            assert!(
+                error.to_string().contains(path.to_str().unwrap()),
+                "{error}"
+            );
+            let cause = error.source().unwrap().to_string();
+            assert_eq!(cause, format!("the audit breaks at line {line}"));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(JsonLines::append(&whole).unwrap().head().next, 3);
     }
 
     #[test]
@@ -500,7 +510,7 @@ mod tests {
         write(&mut sink, &["a"]);
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
         other.write_all(b"forged\n").unwrap();
-        let record = sink.head().seal(0, 0, refused("b")).unwrap();
+        let record = sink.head().seal(0, 0, event("b")).unwrap();
         assert!(sink.keep(&[record]).is_err());
         assert!(
             std::fs::read_to_string(&path)
@@ -514,7 +524,7 @@ mod tests {
         let mut ring = MemoryAudit::new(2);
         let mut head = Head::default();
         for _ in 0..5 {
-            let record = head.seal(0, 0, refused("x")).unwrap();
+            let record = head.seal(0, 0, event("x")).unwrap();
             ring.keep(&[record]).unwrap();
         }
         let kept: Vec<u64> = ring.records().iter().map(Record::seq).collect();

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read as _};
 use super::chain::{Head, read_line};
 
 /// The longest line that is read; a record is far shorter.
-pub(super) const MAX_LINE: u64 = 16 << 20;
+const MAX_LINE: u64 = 16 << 20;
 
 /// An unbroken chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,34 @@ pub enum BreakReason {
 /// assert_eq!(nothing.records, 0);
 /// # Ok::<(), bailiwick::AuditBroken>(())
 /// ```
-pub fn verify(mut reader: impl BufRead) -> Result<Verified, AuditBroken> {
-    let mut head = Head::default();
+pub fn verify(reader: impl BufRead) -> Result<Verified, AuditBroken> {
+    let end = follow_all(reader)?;
+    if end.torn.is_empty() {
+        Ok(Verified {
+            records: end.head.next,
+            head: end.head,
+        })
+    } else {
+        Err(AuditBroken {
+            line: end.head.next + 1,
+            reason: BreakReason::Torn,
+        })
+    }
+}
+
+/// Where the whole lines of an unbroken chain end.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) head: Head,
+    /// Bytes of all whole lines.
+    pub(super) intact: u64,
+    /// What follows them: a line that a crash cut off.
+    pub(super) torn: Vec<u8>,
+}
+
+/// Follows a chain to its last whole line.
+pub(super) fn follow_all(mut reader: impl BufRead) -> Result<End, AuditBroken> {
+    let (mut head, mut intact) = (Head::default(), 0);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -84,25 +110,23 @@ pub fn verify(mut reader: impl BufRead) -> Result<Verified, AuditBroken> {
             .take(MAX_LINE)
             .read_until(b'\n', &mut line)
             .map_err(|error| broken(BreakReason::Read(error)))?;
-        if length == 0 {
-            return Ok(Verified {
-                records: head.next,
-                head,
-            });
+        match line.strip_suffix(b"\n") {
+            Some(whole) => head = follow(head, whole).map_err(broken)?,
+            None if length as u64 == MAX_LINE => return Err(broken(BreakReason::TooLong)),
+            None => {
+                return Ok(End {
+                    head,
+                    intact,
+                    torn: line,
+                });
+            }
         }
-        head = follow(head, &line).map_err(broken)?;
+        intact += length as u64;
     }
 }
 
 /// The head after `line`, if it continues `head`.
 fn follow(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
-    let Some(line) = line.strip_suffix(b"\n") else {
-        return Err(if line.len() as u64 == MAX_LINE {
-            BreakReason::TooLong
-        } else {
-            BreakReason::Torn
-        });
-    };
     let link = read_line(line)?;
     if link.seq != head.next {
         return Err(BreakReason::Order {

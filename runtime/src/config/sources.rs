@@ -1,14 +1,19 @@
 //! What each source says in, one configuration and where each key of it comes from out.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Config, text};
+use super::error::{place, set_by};
+use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError, PolicyErrorKind};
+use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError, Restrict, ValueKind};
+
+/// How many names are offered in place of an unknown one.
+const MOST_NEAR: usize = 3;
+/// The longest name that others are compared with, since comparing is quadratic.
+const LONGEST: usize = 64;
 
 /// Where a part of a configuration comes from; a later one prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -37,54 +42,8 @@ impl ConfigSource {
     }
 }
 
-/// Why what a source says is no configuration.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub struct ConfigError {
-    origin: ConfigSource,
-    fault: PolicyError,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = self.fault.field();
-        let text = self.fault.to_string();
-        // The whole document has the empty pointer.
-        let told = if field.is_empty() {
-            text.trim_start()
-        } else {
-            &text
-        };
-        write!(f, "configuration ({}): {told}", self.origin.as_str())
-    }
-}
-
-impl ConfigError {
-    /// The source that is wrong.
-    #[must_use]
-    pub fn origin(&self) -> ConfigSource {
-        self.origin
-    }
-
-    /// In which way it is wrong.
-    #[must_use]
-    pub fn kind(&self) -> PolicyErrorKind {
-        self.fault.kind()
-    }
-
-    /// The JSON pointer of the member that is wrong; empty for the whole.
-    #[must_use]
-    pub fn field(&self) -> &str {
-        self.fault.field()
-    }
-
-    /// The `data` of a JSON-RPC error; its `layer` is the source.
-    #[must_use]
-    pub fn data(&self) -> Value {
-        self.fault.data(self.origin.as_str())
-    }
-}
-
-/// What every source says. A key of a later source takes the place of the whole value of an earlier one.
+/// What every source says. A key of a later source takes the place of the whole value of an earlier one; but the lists
+/// that only take away (`deny`, `immutable`, `deny_scopes` and `protect`) hold what any source names.
 ///
 /// ```
 /// use bailiwick::{ConfigSource, ConfigSources};
@@ -101,6 +60,8 @@ impl ConfigError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigSources {
     said: BTreeMap<ConfigSource, Map<String, Value>>,
+    /// The tools that there are, if that is known.
+    tools: Option<Vec<String>>,
 }
 
 /// A configuration and how it came about.
@@ -113,7 +74,7 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// The source that prevailed for a key of the top; none if it has its default.
+    /// The last source that has a key of the top; none if it has its default.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<ConfigSource> {
         self.origins.get(key).copied()
@@ -133,17 +94,24 @@ impl ConfigSources {
         Self::default()
     }
 
+    /// From now on a source that names another tool than these is refused.
+    #[must_use]
+    pub fn tools<'t>(mut self, names: impl IntoIterator<Item = &'t str>) -> Self {
+        self.tools = Some(names.into_iter().map(str::to_owned).collect());
+        self
+    }
+
     /// Takes what `source` says, a JSON object; what it said before is forgotten.
     ///
     /// # Errors
     /// [`ConfigError`] with the JSON pointer of the first member that cannot be read, even if a later source has that
     /// key, too.
     pub fn with(mut self, source: ConfigSource, said: Value) -> Result<Self, ConfigError> {
-        let blame = |fault| ConfigError {
-            origin: source,
-            fault,
-        };
+        let blame = |fault| ConfigError::new(source, fault);
         checked(&said).map_err(blame)?;
+        if let Some(tools) = &self.tools {
+            known(&said, tools).map_err(blame)?;
+        }
         if let Value::Object(mut members) = said {
             members.retain(|_, value| !value.is_null());
             self.said.insert(source, members);
@@ -155,12 +123,11 @@ impl ConfigSources {
     ///
     /// A flag is `true`, `false`, `1` or `0`; a count is digits. A list is given by several texts, by one with commas or
     /// line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or by a JSON list.
-    /// `budget` is a JSON object, or its members by keys of their own. `roots` are paths, one a text or a line, relative
-    /// ones beneath `base`; or a text is JSON, of one root or a list. The first path is the default root unless JSON says
-    /// which one is.
+    /// `budget` is a JSON object, or its members by keys of their own. `roots` are such a list of paths, relative ones
+    /// beneath `base`, or of JSON objects. The first path is the default root unless JSON says which one is.
     ///
     /// # Errors
-    /// [`ConfigError`], as [`ConfigSources::with`].
+    /// [`ConfigError`], as [`ConfigSources::with`]; it is told of by the flag or variable that is wrong.
     pub fn with_texts(
         self,
         source: ConfigSource,
@@ -176,17 +143,35 @@ impl ConfigSources {
             }
         }
         self.with(source, Value::Object(said))
+            .map_err(|error| error.of_texts(|key| texts.contains_key(key)))
+    }
+
+    /// Where the member at `pointer` was given, as people wrote it: a flag, a variable, or the source and the pointer.
+    #[must_use]
+    pub fn place(&self, pointer: &str) -> String {
+        let key = pointer.split('/').nth(1).unwrap_or_default();
+        let mut sources = self.said.iter().rev();
+        let last = sources.find(|(_, members)| members.contains_key(key));
+        let origin = last.map_or(ConfigSource::Initialize, |(source, _)| *source);
+        place(origin, set_by(pointer, |_| false), pointer)
     }
 
     /// The configuration that all sources make together.
     ///
     /// # Errors
-    /// [`ConfigError`], blaming the source that prevailed for the key.
+    /// [`ConfigError`], blaming the last source that has the key.
     pub fn effective(&self) -> Result<Effective, ConfigError> {
         let (mut all, mut origins) = (Map::new(), BTreeMap::new());
         for (source, members) in &self.said {
             for (key, value) in members {
-                all.insert(key.clone(), value.clone());
+                match (all.get_mut(key), value) {
+                    (Some(Value::Array(sum)), Value::Array(more)) if is_joined(key) => {
+                        let new = more.iter().filter(|item| !sum.contains(item)).cloned();
+                        let new: Vec<_> = new.collect();
+                        sum.extend(new);
+                    }
+                    _ => drop(all.insert(key.clone(), value.clone())),
+                }
                 origins.insert(key.clone(), *source);
             }
         }
@@ -194,10 +179,7 @@ impl ConfigSources {
         let config = checked(&Value::Object(all)).map_err(|fault| {
             let key = fault.field().split('/').nth(1).unwrap_or_default();
             let origin = origins.get(key).copied();
-            ConfigError {
-                origin: origin.unwrap_or(ConfigSource::Initialize),
-                fault,
-            }
+            ConfigError::new(origin.unwrap_or(ConfigSource::Initialize), fault)
         })?;
         Ok(Effective {
             config,
@@ -236,6 +218,65 @@ fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
             format!("/roots/{index}/allow is empty, which means that all of the root is open")
         })
         .collect()
+}
+
+/// Whether the key is a list that only takes away: then nothing that a source names may be lost to another source.
+fn is_joined(key: &str) -> bool {
+    let list = |field: &Field| {
+        let items = matches!(field.kind, ValueKind::Globs | ValueKind::Patterns);
+        items && field.restrict == Restrict::Union
+    };
+    Field::find(key).is_some_and(list)
+}
+
+/// Refuses tools that there are not: whoever meant another would have it taken away.
+fn known(said: &Value, tools: &[String]) -> Result<(), PolicyError> {
+    let named = said.get("tools").and_then(Value::as_array);
+    let named = named.into_iter().flatten().filter_map(Value::as_str);
+    for (index, name) in named.enumerate() {
+        if !tools.iter().any(|tool| tool == name) {
+            let reason = format!(
+                "names no tool: `{}`; {}",
+                crate::escape(name),
+                near(name, tools)
+            );
+            return Err(PolicyError::invalid(format!("/tools/{index}"), reason));
+        }
+    }
+    Ok(())
+}
+
+/// The tools that `name` may mean, as a hint.
+fn near(name: &str, tools: &[String]) -> String {
+    let comparable = tools.iter().filter(|_| name.len() <= LONGEST);
+    let mut near: Vec<_> = comparable.map(|tool| (edits(name, tool), tool)).collect();
+    near.retain(|(edits, tool)| edits * 2 <= tool.len());
+    near.sort();
+    let near = near.iter().take(MOST_NEAR);
+    let near: Vec<_> = near.map(|(_, tool)| format!("`{tool}`")).collect();
+    if near.is_empty() {
+        format!("there are {}", tools.join(", "))
+    } else {
+        format!("did you mean {}?", near.join(" or "))
+    }
+}
+
+/// How many characters must be put in, taken out or exchanged to make one text of the other (Levenshtein).
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (line, c) in one.chars().enumerate() {
+        let (mut corner, mut left) = (line, line + 1);
+        let cells = row.iter_mut().skip(1).zip(other.chars());
+        for (above, d) in cells {
+            let cell = (corner + usize::from(c != d)).min(*above + 1).min(left + 1);
+            (corner, left) = (*above, cell);
+            *above = cell;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = line + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 /// Reads a configuration and holds it to what is only found out when it is compiled.
@@ -331,7 +372,7 @@ mod tests {
         .effective()
         .unwrap();
         let expected = json!({
-            "roots": [{ "path": "/c" }], "deny": ["b"], "budget": { "calls": 1 }, "strict": true,
+            "roots": [{ "path": "/c" }], "deny": ["a", "b"], "budget": { "calls": 1 }, "strict": true,
         });
         assert_eq!(effective.config, Config::parse(&expected).unwrap());
         assert_eq!(effective.origin("strict"), Some(File));
@@ -395,6 +436,69 @@ mod tests {
             };
             assert_eq!(read, sources(&[(Environment, said)]), "{}", field.key);
         }
+    }
+
+    #[test]
+    fn what_any_source_takes_away_stays_away() {
+        for key in ["deny", "immutable", "protect", "deny_scopes"] {
+            let item = |name: &str| match key {
+                "deny_scopes" => format!("read:{name}"),
+                _ => name.to_owned(),
+            };
+            let effective = sources(&[
+                (File, json!({ key: [item("a"), item("b")] })),
+                (Flags, json!({ key: [item("b"), item("c")] })),
+                (Initialize, json!({ key: [] })),
+            ])
+            .effective()
+            .unwrap();
+            let all = json!({ key: [item("a"), item("b"), item("c")] });
+            assert_eq!(effective.config, Config::parse(&all).unwrap(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_there_is_not_is_refused_with_the_nearest_names() {
+        let sources = ConfigSources::new().tools(["read_file", "write_file", "grep"]);
+        for source in ALL {
+            let known = json!({ "tools": ["grep", "read_file"] });
+            assert!(sources.clone().with(source, known).is_ok());
+            let unknown = json!({ "tools": ["grep", "reed_file"] });
+            let error = sources.clone().with(source, unknown).unwrap_err();
+            assert_eq!(error.field(), "/tools/1");
+            let told = error.to_string();
+            assert!(told.contains("did you mean `read_file`"), "{told}");
+            let far = sources.clone().with(source, json!({ "tools": ["?"] }));
+            let told = far.unwrap_err().to_string();
+            assert!(
+                told.ends_with("there are read_file, write_file, grep"),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        for (one, other, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("grep", "grep", 0),
+            ("reed_file", "read_file", 1),
+            ("kitten", "sitting", 3),
+            ("flaw", "lawn", 2),
+        ] {
+            assert_eq!(edits(one, other), expected, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_told_as_people_wrote_it() {
+        let said = json!({ "roots": [{ "path": "/a" }] });
+        let one = |source| sources(&[(source, said.clone())]).place("/roots/0/path");
+        assert_eq!(one(Flags), "ROOT or --roots (item 1, path)");
+        assert_eq!(one(Environment), "BAILIWICK_ROOTS (item 1, path)");
+        assert_eq!(one(File), "configuration (file): /roots/0/path");
     }
 
     #[test]

@@ -95,25 +95,33 @@ fn trimmed(items: impl IntoIterator<Item = String>) -> Vec<String> {
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// Each text is a JSON list of roots, one root as JSON, or paths, one a line. The first path is the default root if no
-/// JSON says which one is.
+/// Each text is a JSON list of roots or paths, one root as JSON, or paths between commas and line breaks. The first path
+/// is the default root if no JSON says which one is.
 fn roots(texts: &[String], base: Option<&VirtualPath>) -> Value {
     let mut all = Vec::new();
     let mut first = None;
     for text in texts {
-        if let Some(Value::Array(list)) = json_beginning_with('[')(text) {
-            all.extend(list);
+        let items = if let Some(Value::Array(list)) = json_beginning_with('[')(text) {
+            list
         } else if let Some(root) = json_beginning_with('{')(text) {
-            all.push(root);
+            vec![root]
         } else if text.starts_with(['[', '{']) {
+            // What would be JSON and is none is left as it is.
             all.push(json!(text));
+            continue;
+        } else if text.is_empty() {
+            // It has no item, and names no directory either.
+            vec![json!("")]
         } else {
-            // An empty text has no line, and names no directory either.
-            let lines = text.lines().chain(text.is_empty().then_some(""));
-            for path in lines {
-                first = first.or(Some(all.len()));
-                all.push(json!({ "path": absolute(path, base) }));
-            }
+            plain_items(text).into_iter().map(Value::from).collect()
+        };
+        for item in items {
+            let Value::String(path) = item else {
+                all.push(item);
+                continue;
+            };
+            first = first.or(Some(all.len()));
+            all.push(json!({ "path": absolute(&path, base) }));
         }
     }
     let chosen = all.iter().any(|root| root.get("default").is_some());
@@ -199,9 +207,17 @@ mod tests {
         );
         check(
             kind,
-            &["c=ro,d\n/e"],
-            json!([{ "path": "/home/me/c=ro,d", "default": true }, { "path": "/e" }]),
+            &["c=ro, d\n/e,"],
+            json!([
+                { "path": "/home/me/c=ro", "default": true }, { "path": "/home/me/d" }, { "path": "/e" },
+            ]),
         );
+        check(
+            kind,
+            &[r#"["a,b", {"path":"/c"}]"#, "d"],
+            json!([{ "path": "/home/me/a,b", "default": true }, { "path": "/c" }, { "path": "/home/me/d" }]),
+        );
+        check(kind, &["[1]"], json!([1]));
         check(
             kind,
             &[

@@ -3,16 +3,12 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rmcp::ErrorData;
 use serde_json::Value;
-use tokio::sync::{Mutex, OnceCell, watch};
+use tokio::sync::{OnceCell, watch};
 
-use super::log::Level;
-use super::rate::Bucket;
-use super::watch::Watches;
 use super::{Desk, Gateway, Trust};
 use crate::audit::AuditFileError;
 use crate::call::Origin;
@@ -117,8 +113,12 @@ impl Served {
         }
     }
 
+    pub(super) fn ends_with_its_connection(&self) -> bool {
+        self.own != Own::Nothing
+    }
+
     /// Ends what is this connection's own, and waits until all it did is recorded.
-    async fn end(&self) {
+    pub(super) async fn end(&self) {
         match (self.own, &self.runtime) {
             (Own::Runtime, Some(runtime)) => {
                 runtime.shutdown().await;
@@ -177,92 +177,15 @@ impl fmt::Debug for Door {
     }
 }
 
-/// What one connection has of its own; that ends with it.
-#[derive(Debug)]
-pub(super) struct Session {
-    served: OnceLock<Arc<Served>>,
-    pub(super) bucket: Arc<Bucket>,
-    pub(super) watches: Watches,
-    pub(super) level: Level,
-    /// Held while the person behind the client is asked, since they are asked one thing at a time.
-    pub(super) asking: Mutex<()>,
-    /// The client said that its handshake is done.
-    ready: AtomicBool,
-    /// Whether the client can still say something.
-    speaks: watch::Sender<bool>,
-    /// Each connection that came of this one listens until it has ended.
-    heirs: watch::Sender<()>,
-    /// Listens to the one that this came of.
-    heir: Option<watch::Receiver<()>>,
-}
-
-impl Session {
-    pub(super) fn new(bucket: Arc<Bucket>) -> Self {
-        Self {
-            served: OnceLock::new(),
-            bucket,
-            watches: Watches::default(),
-            level: Level::default(),
-            asking: Mutex::default(),
-            ready: AtomicBool::new(false),
-            speaks: watch::Sender::new(true),
-            heirs: watch::Sender::default(),
-            heir: None,
-        }
-    }
-
-    /// The client has everything it needs to be sent requests.
-    pub(super) fn ready(&self) {
-        self.ready.store(true, Ordering::Release);
-    }
-
-    pub(super) fn speaks(&self) -> watch::Sender<bool> {
-        self.speaks.clone()
-    }
-
-    /// Returns once the client can answer nothing any more.
-    pub(super) async fn silent(&self) {
-        // This session holds a sender, so the channel does not close before it is said.
-        let _ = self.speaks.subscribe().wait_for(|speaks| !speaks).await;
-    }
-
-    pub(super) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
-    }
-
-    /// One that this one can wait for.
-    pub(super) fn heir(&self, bucket: Arc<Bucket>) -> Self {
-        let mut session = Self::new(bucket);
-        session.heir = Some(self.heirs.subscribe());
-        session
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let served = self.served.take();
-        let Some(served) = served.filter(|served| served.own != Own::Nothing) else {
-            return;
-        };
-        // Without an executor there are no workers left to end.
-        if let Ok(tokio) = tokio::runtime::Handle::try_current() {
-            let heir = self.heir.take();
-            tokio.spawn(async move {
-                served.end().await;
-                drop(heir);
-            });
-        }
-    }
-}
-
 impl Desk {
-    /// What clients share that configure nothing.
-    async fn shared(&self) -> Result<Arc<Served>, OpenError> {
+    /// What clients share that configure nothing, and so are told of none of its faults.
+    async fn shared(&self) -> Result<Arc<Served>, ErrorData> {
         match &self.door {
             Door::Worker(served) => Ok(Arc::clone(served)),
             Door::Opening { opener, shared } => {
                 let open = || async { opener.open(None).await.map(Arc::new) };
-                shared.get_or_try_init(open).await.cloned()
+                let served = shared.get_or_try_init(open).await.cloned();
+                served.map_err(|error| closed(&error))
             }
         }
     }
@@ -273,7 +196,7 @@ impl Gateway {
     pub(super) async fn served(&self) -> Result<Arc<Served>, ErrorData> {
         match self.session.served.get() {
             Some(served) => Ok(Arc::clone(served)),
-            None => self.desk.shared().await.map_err(|error| not_open(&error)),
+            None => self.desk.shared().await,
         }
     }
 
@@ -282,25 +205,31 @@ impl Gateway {
         &self,
         client: &str,
         configuration: Option<Value>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), ErrorData> {
         let served = match (&self.desk.door, self.desk.trust, configuration) {
             (Door::Opening { opener, .. }, Trust::Host, Some(configuration)) => {
-                let mut served = opener.open(Some(configuration)).await?;
+                let opened = opener.open(Some(configuration)).await;
+                let mut served = opened.map_err(|error| not_open(&error))?;
                 served.own = Own::Runtime;
                 served
             }
             // Whoever is not trusted can only restrict, by configuration as by anything else.
             (_, _, Some(configuration)) => {
-                let policy = Policy::parse(&configuration)?;
+                let policy = Policy::parse(&configuration);
+                let policy = policy.map_err(|error| not_open(&error.into()))?;
                 let spec = WorkerSpec::new(visible(client)).policy(policy);
-                narrowed(&*self.desk.shared().await?, spec).await?
+                let narrowed = narrowed(&*self.desk.shared().await?, spec).await;
+                narrowed.map_err(|error| not_open(&error.into()))?
             }
             (Door::Worker(served), _, None) => {
                 // A second handshake on one connection is refused before it comes here.
                 let _ = self.session.served.set(Arc::clone(served));
                 return Ok(());
             }
-            (Door::Opening { .. }, _, None) => own(&*self.desk.shared().await?, client).await?,
+            (Door::Opening { .. }, _, None) => {
+                let own = own(&*self.desk.shared().await?, client).await;
+                own.map_err(|error| closed(&error.into()))?
+            }
         };
         // A second handshake on one connection is refused before it comes here.
         let _ = self.session.served.set(Arc::new(served));
@@ -326,7 +255,7 @@ impl Gateway {
     /// Waits until every connection that came of this one is gone, and what was its own has ended.
     #[cfg(feature = "http")]
     pub(super) async fn all_ended(&self) {
-        self.session.heirs.closed().await;
+        self.session.heirless().await;
     }
 
     /// Whether this connection had its handshake.
@@ -336,13 +265,13 @@ impl Gateway {
 }
 
 /// A worker beneath the one that is shared.
-async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, OpenError> {
+async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, SpawnError> {
     let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
     Ok(shared.another(worker, None))
 }
 
 /// A worker for one connection, under the configuration that is shared.
-async fn own(shared: &Served, client: &str) -> Result<Served, OpenError> {
+async fn own(shared: &Served, client: &str) -> Result<Served, SpawnError> {
     let spec = WorkerSpec::new(visible(client)).policy(Policy::new());
     let worker = match &shared.runtime {
         Some(runtime) => runtime.spawn(spec).await?,
@@ -371,9 +300,9 @@ pub(super) fn visible(client: &str) -> String {
     }
 }
 
-/// Why a connection gets nothing, as an error of the protocol: the client chose what it is to be served with, so it is
-/// told which member is to blame.
-pub(super) fn not_open(error: &OpenError) -> ErrorData {
+/// Why a connection gets nothing, as an error of the protocol: a client is told which member of what it configured is to
+/// blame, and of nothing else.
+fn not_open(error: &OpenError) -> ErrorData {
     const LAYER: &str = "initialize";
     let data = match error {
         OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
@@ -382,11 +311,24 @@ pub(super) fn not_open(error: &OpenError) -> ErrorData {
         OpenError::Build(error) => error.data(LAYER),
         OpenError::Spawn(_) | OpenError::Audit(_) => None,
     };
+    match data {
+        Some(data) => {
+            ErrorData::invalid_params(crate::escape(&chain(error)).into_owned(), Some(data))
+        }
+        None => closed(error),
+    }
+}
+
+/// What a client is told whatever it is that the host did wrong; the log has it.
+fn closed(error: &OpenError) -> ErrorData {
+    tracing::error!(error = chain(error), "a client cannot be served");
+    let reason = "the server could not be opened; its operator can see why in its log";
+    ErrorData::internal_error(reason, None)
+}
+
+/// An error with its causes.
+fn chain(error: &OpenError) -> String {
     let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     let told: Vec<String> = causes.map(ToString::to_string).collect();
-    let told = crate::escape(&told.join(": ")).into_owned();
-    match data {
-        Some(data) => ErrorData::invalid_params(told, Some(data)),
-        None => ErrorData::internal_error(told, None),
-    }
+    told.join(": ")
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
     GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
     InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
@@ -21,9 +21,9 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use serde_json::{Map, Value, json};
 
 use super::call::is_stateless;
-use super::door::not_open;
 use super::meta::{Extras, PREFIX};
-use super::{Gateway, convert, describe, pages, prompts};
+use super::pages::listed;
+use super::{Gateway, convert, describe, prompts};
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
 const METHODS: &[&str] = &[
@@ -92,9 +92,7 @@ impl ServerHandler for Gateway {
         let configuration = experimental
             .and_then(|keys| keys.get("configuration"))
             .map(|configuration| Value::Object(configuration.clone()));
-        self.begin(&request.client_info.name, configuration)
-            .await
-            .map_err(|error| not_open(&error))?;
+        self.begin(&request.client_info.name, configuration).await?;
         // What it is described by is open only now.
         info.meta = self.get_info().meta;
         // The version is the one agreed on, so that what follows does not take the client at its wish.
@@ -130,13 +128,8 @@ impl ServerHandler for Gateway {
                 .tools_under(&policy, extras.origin)
                 .map_err(|error| convert::request_error(&error))?,
         };
-        let listed = tools.iter().map(|tool| convert::tool(tool, &tools));
-        let (tools, next) = pages::page(listed.collect(), request.as_ref())?;
-        let mut result = ListToolsResult::with_all_items(tools)
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private);
-        result.next_cursor = next;
-        Ok(result)
+        let shown = tools.iter().map(|tool| convert::tool(tool, &tools));
+        Ok(listed!(ListToolsResult, shown.collect(), request.as_ref()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -261,12 +254,11 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let (prompts, next) = pages::page(prompts::list(), request.as_ref())?;
-        let mut result = ListPromptsResult::with_all_items(prompts)
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private);
-        result.next_cursor = next;
-        Ok(result)
+        Ok(listed!(
+            ListPromptsResult,
+            prompts::list(),
+            request.as_ref()
+        ))
     }
 
     async fn get_prompt(

@@ -19,6 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::{Mutex, watch};
 
 use super::decorate::decorate;
+use super::unique::twice;
 
 /// How many requests of one client may wait for their answers.
 const MAX_OPEN: usize = 256;
@@ -141,20 +142,18 @@ where
         if text.is_empty() {
             return None;
         }
-        match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
-            Ok(JsonRpcMessage::Request(request)) if !self.open.begin(&request.id) => {
+        let message = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
+        let message = message.ok().filter(|_| twice(text).is_none());
+        let (id, code, reason) = match message {
+            None => diagnose(text),
+            Some(JsonRpcMessage::Request(request)) if !self.open.begin(&request.id) => {
                 let reason = format!("at most {MAX_OPEN} requests may wait for their answers");
-                self.refuse(Some(request.id), ErrorCode::INVALID_REQUEST, reason)
-                    .await;
-                None
+                (Some(request.id), ErrorCode::INVALID_REQUEST, reason)
             }
-            Ok(message) => self.expected(message),
-            Err(_) => {
-                let (id, code, reason) = diagnose(text);
-                self.refuse(id, code, reason).await;
-                None
-            }
-        }
+            Some(message) => return self.expected(message),
+        };
+        self.refuse(id, code, reason).await;
+        None
     }
 
     /// Lets a message through unless it comes before any request did.
@@ -278,6 +277,10 @@ fn diagnose(text: &[u8]) -> (Option<NumberOrString>, ErrorCode, String) {
     let id = object
         .get("id")
         .and_then(|id| serde_json::from_value(id.clone()).ok());
+    if let Some(key) = twice(text) {
+        let reason = format!("one object has `{}` twice", crate::escape(&key));
+        return (id, ErrorCode::INVALID_PARAMS, reason);
+    }
     let reason = match (object.get("jsonrpc"), object.get("method")) {
         (Some(Value::String(version)), _) if version != "2.0" => "`jsonrpc` must be \"2.0\"",
         (None, _) => "`jsonrpc` must be \"2.0\"",
@@ -336,6 +339,16 @@ mod tests {
                 Value::Null,
             ),
             (r#"{"jsonrpc":"2.0","id":2,"method":7}"#, -32600, 2.into()),
+            (
+                r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{"policy":{"read_only":true,"read_only":false}}}}"#,
+                -32602,
+                3.into(),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{"_meta":{"policy":{}},"_meta":{}}}"#,
+                -32602,
+                4.into(),
+            ),
         ] {
             let (through, answers) = exchange(format!("{bad}\n\n{PING}\n").as_bytes(), 1000).await;
             assert_eq!(through.len(), 1, "{bad}");

@@ -28,6 +28,20 @@ pub(super) fn page<T>(
     Ok((items.into_iter().skip(start).take(PAGE).collect(), next))
 }
 
+/// The page that `$request` asks for of `$items`, as MCP's result `$result`, which is each client's own and stale at once:
+/// what a list shows depends on who asks and on what they did.
+macro_rules! listed {
+    ($result:ident, $items:expr, $request:expr) => {{
+        let (items, next) = $crate::gateway::pages::page($items, $request)?;
+        let mut result = $result::with_all_items(items)
+            .with_ttl_ms(0)
+            .with_cache_scope(rmcp::model::CacheScope::Private);
+        result.next_cursor = next;
+        result
+    }};
+}
+pub(super) use listed;
+
 #[cfg(test)]
 mod tests {
     use super::*;

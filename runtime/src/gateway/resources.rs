@@ -11,7 +11,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use super::meta::Extras;
-use super::{Gateway, convert, describe, pages, uri};
+use super::pages::listed;
+use super::{Gateway, convert, describe, uri};
 use crate::call::{Call, CallMeta};
 use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
@@ -41,12 +42,7 @@ impl Gateway {
             }));
         }
         resources.extend(worker.artifacts().iter().map(convert::artifact));
-        let (resources, next) = pages::page(resources, request.as_ref())?;
-        let mut result = ListResourcesResult::with_all_items(resources)
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private);
-        result.next_cursor = next;
-        Ok(result)
+        Ok(listed!(ListResourcesResult, resources, request.as_ref()))
     }
 
     pub(super) fn resource_templates(
@@ -63,12 +59,7 @@ impl Gateway {
                     .with_description("A file or directory that the worker may read"),
             );
         }
-        let (templates, next) = pages::page(templates, request)?;
-        let mut result = ListResourceTemplatesResult::with_all_items(templates)
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private);
-        result.next_cursor = next;
-        Ok(result)
+        Ok(listed!(ListResourceTemplatesResult, templates, request))
     }
 
     /// Reads a resource; what is absent, forbidden and malformed is told apart by nobody.
@@ -232,9 +223,12 @@ pub(super) fn absent(uri: &str) -> ErrorData {
 
 fn refused(uri: &str, error: &CallError) -> ErrorData {
     match error.code() {
-        Code::NotFound | Code::PermissionDenied | Code::ScopeRequired | Code::UnknownTool => {
-            absent(uri)
-        }
+        // Beneath a file there is nothing, and to say so would tell that the file is there.
+        Code::NotFound
+        | Code::NotDirectory
+        | Code::PermissionDenied
+        | Code::ScopeRequired
+        | Code::UnknownTool => absent(uri),
         Code::PolicyExpansion | Code::PolicyInvalid => convert::request_error(error),
         _ => {
             let data = json!({"uri": uri, "code": error.code().as_str()});

@@ -4,8 +4,7 @@
 //! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
 
 use std::collections::HashMap;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,14 +12,13 @@ use rmcp::model::{
     ErrorData, ResourceContents, ResourceUpdatedNotificationParam, SubscriptionFilter,
 };
 use rmcp::service::{Peer, RoleServer, SubscriptionContext};
-use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde_json::json;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
+use super::inotify::{Changes, Instance};
 use super::meta::Extras;
 use super::resources::{DIRECTORY, absent};
 use super::{Gateway, uri};
@@ -30,9 +28,26 @@ use crate::policy::Verdict;
 use crate::worker::Worker;
 
 /// How many files all connections of a gateway may watch together.
-pub(super) const MOST: usize = 64;
+const MOST: usize = 64;
 /// What comes within this time is one change.
 const GATHER: Duration = Duration::from_millis(50);
+
+/// What all connections of a gateway watch with.
+#[derive(Debug)]
+pub(super) struct Watching {
+    /// The system gives a user few watches, so all connections of a gateway share a bound.
+    places: Arc<Semaphore>,
+    instance: Instance,
+}
+
+impl Default for Watching {
+    fn default() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(MOST)),
+            instance: Instance::default(),
+        }
+    }
+}
 
 /// What one connection watches. How much that may be is bounded for all connections together.
 #[derive(Debug, Default)]
@@ -62,7 +77,7 @@ impl Gateway {
         uri: &str,
         peer: Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let watched = self.watched(uri).await?;
+        let mut watched = self.watched(uri).await?;
         let address = uri.to_owned();
         let task = tokio::spawn(async move {
             while watched.changed().await.is_some() {
@@ -120,7 +135,7 @@ impl Gateway {
         let mut running = Vec::new();
         let uris = context.accepted().resource_subscriptions.clone();
         for uri in uris.into_iter().flatten() {
-            let Ok(watched) = self.watched(&uri).await else {
+            let Ok(mut watched) = self.watched(&uri).await else {
                 continue;
             };
             let sink = context.sink().clone();
@@ -162,7 +177,8 @@ impl Gateway {
             let reason = "a directory is not watched; name the files in it";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
-        let place = Arc::clone(&self.desk.watching).try_acquire_owned();
+        let watching = &self.desk.watching;
+        let place = Arc::clone(&watching.places).try_acquire_owned();
         let place = place.map_err(|_| {
             let reason = format!("one server watches {MOST} resources");
             ErrorData::invalid_params(reason, None)
@@ -174,9 +190,16 @@ impl Gateway {
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
             return Err(absent(uri));
         }
-        Watched::new(worker, &path, place).map_err(|errno| {
+        let directory = worker.directory_of(&path).ok_or(Errno::NOENT);
+        let changes = directory.and_then(|(dir, name)| watching.instance.watch(&dir, name));
+        let changes = changes.map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");
             ErrorData::internal_error(reason, Some(json!({"uri": uri})))
+        })?;
+        Ok(Watched {
+            changes,
+            worker,
+            _place: place,
         })
     }
 }
@@ -192,70 +215,18 @@ fn is_directory(contents: &ResourceContents) -> bool {
 
 /// A file being watched.
 struct Watched {
-    inotify: AsyncFd<OwnedFd>,
-    /// Its name in its directory.
-    name: String,
+    changes: Changes,
     worker: Worker,
-    /// The system gives a user few watches, so all connections of a gateway share a bound.
     _place: OwnedSemaphorePermit,
 }
 
 impl Watched {
-    fn new(worker: Worker, path: &VirtualPath, place: OwnedSemaphorePermit) -> Result<Self, Errno> {
-        let (directory, name) = worker.directory_of(path).ok_or(Errno::NOENT)?;
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let events = WatchFlags::MODIFY
-            | WatchFlags::ATTRIB
-            | WatchFlags::CLOSE_WRITE
-            | WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVE;
-        let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        inotify::add_watch(&inotify, handle, events)?;
-        #[expect(
-            deprecated,
-            reason = "its successor asks for an unsafe promise that an OwnedFd keeps by itself"
-        )]
-        let inotify = AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?;
-        Ok(Self {
-            inotify,
-            name,
-            worker,
-            _place: place,
-        })
-    }
-
     /// Returns once it changed, or none when it can no longer be watched.
-    async fn changed(&self) -> Option<()> {
-        loop {
-            let mut ready = self.inotify.readable().await.ok()?;
-            let about_it = self.drain().ok()?;
-            ready.clear_ready();
-            if !about_it {
-                continue;
-            }
-            tokio::time::sleep(GATHER).await;
-            self.drain().ok()?;
-            return (!self.worker.status().revoked).then_some(());
-        }
-    }
-
-    /// Reads what happened so far; whether any of it concerns what is watched.
-    fn drain(&self) -> Result<bool, Errno> {
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = Reader::new(self.inotify.get_ref().as_fd(), &mut buffer);
-        let mut about_it = false;
-        loop {
-            match events.next() {
-                Ok(event) => {
-                    let name = event.file_name().map(|name| name.to_bytes());
-                    about_it |= name == Some(self.name.as_bytes());
-                }
-                Err(Errno::AGAIN) => return Ok(about_it),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+    async fn changed(&mut self) -> Option<()> {
+        self.changes.next().await?;
+        tokio::time::sleep(GATHER).await;
+        self.changes.gather()?;
+        (!self.worker.status().revoked).then_some(())
     }
 }
 

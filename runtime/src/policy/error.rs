@@ -127,6 +127,11 @@ impl PolicyError {
         &self.0.field
     }
 
+    /// What is wrong with it, without its place.
+    pub(crate) fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
     /// What the member asks for.
     #[must_use]
     pub fn asked(&self) -> &Value {

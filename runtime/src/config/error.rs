@@ -1,0 +1,99 @@
+//! A source of the configuration and what is wrong in it in, an error that names the place where a person wrote it out.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::ConfigSource;
+use crate::policy::{Field, PolicyError, PolicyErrorKind};
+
+/// Why what a source says is no configuration.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct ConfigError {
+    origin: ConfigSource,
+    fault: PolicyError,
+    /// The field whose flag or variable says it.
+    set: Option<&'static Field>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = place(self.origin, self.set, self.field());
+        write!(f, "{place} {}", self.fault.reason())
+    }
+}
+
+impl ConfigError {
+    pub(super) fn new(origin: ConfigSource, fault: PolicyError) -> Self {
+        Self {
+            origin,
+            fault,
+            set: None,
+        }
+    }
+
+    /// The same of a source whose texts have these keys.
+    pub(super) fn of_texts(mut self, has: impl Fn(&str) -> bool) -> Self {
+        self.set = set_by(self.fault.field(), has);
+        self
+    }
+
+    /// The source that is wrong.
+    #[must_use]
+    pub fn origin(&self) -> ConfigSource {
+        self.origin
+    }
+
+    /// In which way it is wrong.
+    #[must_use]
+    pub fn kind(&self) -> PolicyErrorKind {
+        self.fault.kind()
+    }
+
+    /// The JSON pointer of the member that is wrong; empty for the whole.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        self.fault.field()
+    }
+
+    /// The `data` of a JSON-RPC error; its `layer` is the source.
+    #[must_use]
+    pub fn data(&self) -> Value {
+        self.fault.data(self.origin.as_str())
+    }
+}
+
+/// The field whose text `pointer` leads into: a member of a field that has a text of its own, else the field.
+pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Field> {
+    let key = pointer.strip_prefix('/')?;
+    let top = key.split('/').next().unwrap_or_default();
+    let member = Field::find(key).filter(|field| has(field.key));
+    member
+        .or_else(|| Field::find(top))
+        .filter(|field| field.is_settable())
+}
+
+/// Where a person finds the member at `pointer`, in words.
+pub(super) fn place(origin: ConfigSource, set: Option<&Field>, pointer: &str) -> String {
+    let name = match (origin, set) {
+        // The roots of a command line are most often given without a flag.
+        (ConfigSource::Flags, Some(field)) if field.key == "roots" => "ROOT or --roots".to_owned(),
+        (ConfigSource::Flags, Some(field)) => format!("--{}", field.flag()),
+        (ConfigSource::Environment, Some(field)) => field.variable(),
+        _ if pointer.is_empty() => return format!("configuration ({}):", origin.as_str()),
+        _ => return format!("configuration ({}): {pointer}", origin.as_str()),
+    };
+    let within = set.and_then(|field| pointer.strip_prefix('/')?.strip_prefix(field.key));
+    let within = within.unwrap_or_default().split('/').skip(1);
+    let within: Vec<String> = within
+        .map(|step| match step.parse::<usize>() {
+            Ok(index) => format!("item {}", index.saturating_add(1)),
+            Err(_) => step.to_owned(),
+        })
+        .collect();
+    if within.is_empty() {
+        name
+    } else {
+        format!("{name} ({})", within.join(", "))
+    }
+}

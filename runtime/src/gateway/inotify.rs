@@ -1,0 +1,289 @@
+//! Directories and names in them in, word of each change at a name out: one inotify instance for all of them, for the
+//! system gives a user few.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+/// The instance, as long as anything is watched.
+#[derive(Debug, Default)]
+pub(super) struct Instance(Mutex<Weak<Hub>>);
+
+/// What is watched through one instance.
+#[derive(Debug)]
+struct Hub {
+    inotify: AsyncFd<OwnedFd>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By the number that the system gave the directory; the same directory has one number.
+    directories: HashMap<i32, HashMap<u64, Name>>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Name {
+    name: String,
+    told: watch::Sender<()>,
+}
+
+/// Word of changes at one name.
+#[derive(Debug)]
+pub(super) struct Changes {
+    hub: Arc<Hub>,
+    directory: i32,
+    id: u64,
+    told: watch::Receiver<()>,
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Instance {
+    /// Watches `name` in `directory`, whether anything stands there or not.
+    pub(super) fn watch(&self, directory: &OwnedFd, name: String) -> Result<Changes, Errno> {
+        let hub = {
+            let mut held = lock(&self.0);
+            match held.upgrade() {
+                Some(hub) => hub,
+                None => {
+                    let hub = Arc::new(Hub::open()?);
+                    *held = Arc::downgrade(&hub);
+                    hub
+                }
+            }
+        };
+        Hub::watch(hub, directory, name)
+    }
+}
+
+impl Hub {
+    fn open() -> Result<Self, Errno> {
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        #[expect(
+            deprecated,
+            reason = "its successor asks for an unsafe promise that an OwnedFd keeps by itself"
+        )]
+        let inotify = AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?;
+        Ok(Self {
+            inotify,
+            table: Mutex::default(),
+        })
+    }
+
+    fn watch(hub: Arc<Self>, directory: &OwnedFd, name: String) -> Result<Changes, Errno> {
+        let events = WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE;
+        let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let (sender, told) = watch::channel(());
+        let mut table = lock(&hub.table);
+        // The lock is held, so that nobody else ends the watch of this directory before it is in the table.
+        let directory = inotify::add_watch(&hub.inotify, handle, events)?;
+        let id = table.next;
+        table.next += 1;
+        let names = table.directories.entry(directory).or_default();
+        names.insert(id, Name { name, told: sender });
+        drop(table);
+        Ok(Changes {
+            hub,
+            directory,
+            id,
+            told,
+        })
+    }
+
+    /// Reads what happened so far and tells whom it concerns.
+    fn drain(&self) -> Result<(), Errno> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut table = lock(&self.table);
+        let mut events = Reader::new(self.inotify.get_ref().as_fd(), &mut buffer);
+        loop {
+            match events.next() {
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
+                    // What was lost may concern anyone.
+                    let all = table.directories.values().flat_map(HashMap::values);
+                    all.for_each(|name| name.told.send_replace(()));
+                }
+                // The directory is gone, and its number is no one's; whoever watched it hears no more.
+                Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
+                    if let Some(names) = table.directories.get_mut(&event.wd()) {
+                        names.clear();
+                    }
+                }
+                Ok(event) => {
+                    let changed = event.file_name().map(|name| name.to_bytes());
+                    let names = table.directories.get(&event.wd());
+                    names
+                        .into_iter()
+                        .flat_map(HashMap::values)
+                        .filter(|name| changed == Some(name.name.as_bytes()))
+                        .for_each(|name| name.told.send_replace(()));
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+impl Changes {
+    /// Returns once there was a change; none when it can no longer be watched.
+    pub(super) async fn next(&mut self) -> Option<()> {
+        loop {
+            tokio::select! {
+                changed = self.told.changed() => return changed.ok(),
+                ready = self.hub.inotify.readable() => {
+                    // Whoever comes first reads for all.
+                    let mut ready = ready.ok()?;
+                    self.hub.drain().ok()?;
+                    ready.clear_ready();
+                }
+            }
+        }
+    }
+
+    /// Counts whatever happened so far to the change that was told last.
+    pub(super) fn gather(&mut self) -> Option<()> {
+        self.hub.drain().ok()?;
+        self.told.mark_unchanged();
+        Some(())
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let mut table = lock(&self.hub.table);
+        let Some(names) = table.directories.get_mut(&self.directory) else {
+            return;
+        };
+        names.remove(&self.id);
+        if names.is_empty() {
+            table.directories.remove(&self.directory);
+            // It fails if the directory is gone, and then there is no watch to end.
+            let _ = inotify::remove_watch(&self.hub.inotify, self.directory);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the files that are watched are changed here"
+)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::Duration;
+
+    use super::*;
+
+    struct Place(tempfile::TempDir, Instance);
+
+    impl Place {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            for name in ["one", "two"] {
+                fs::create_dir(dir.path().join(name)).unwrap();
+            }
+            Self(dir, Instance::default())
+        }
+
+        fn watch(&self, path: &str) -> Changes {
+            let (directory, name) = path.split_once('/').unwrap();
+            let directory = File::open(self.0.path().join(directory)).unwrap();
+            self.1.watch(&directory.into(), name.to_owned()).unwrap()
+        }
+
+        fn write(&self, path: &str) {
+            fs::write(self.0.path().join(path), "x").unwrap();
+        }
+    }
+
+    /// Whether it was told of anything by now.
+    fn told(changes: &mut Changes) -> bool {
+        changes.hub.drain().unwrap();
+        let told = changes.told.has_changed().unwrap_or(false);
+        changes.told.mark_unchanged();
+        told
+    }
+
+    #[tokio::test]
+    async fn one_instance_tells_each_of_its_own_name_alone() {
+        let place = Place::new();
+        let paths = ["one/a", "one/b", "two/a"];
+        let mut all = paths.map(|path| place.watch(path));
+        assert!(all.iter().all(|one| Arc::ptr_eq(&one.hub, &all[0].hub)));
+        for (index, path) in paths.iter().enumerate() {
+            place.write(path);
+            for (other, changes) in all.iter_mut().enumerate() {
+                assert_eq!(told(changes), index == other, "{path} and {}", paths[other]);
+            }
+        }
+        place.write("one/c");
+        assert!(!all.iter_mut().any(told));
+    }
+
+    #[tokio::test]
+    async fn a_change_wakes_whoever_waits_for_it() {
+        let place = Place::new();
+        let (mut one, mut same) = (place.watch("one/a"), place.watch("one/a"));
+        let mut other = place.watch("two/a");
+        place.write("one/a");
+        for changes in [&mut one, &mut same] {
+            let word = tokio::time::timeout(Duration::from_secs(30), changes.next()).await;
+            assert_eq!(word, Ok(Some(())));
+            changes.gather().unwrap();
+            assert!(!told(changes));
+        }
+        assert!(!told(&mut other));
+    }
+
+    #[tokio::test]
+    async fn a_watch_of_a_directory_ends_with_the_last_of_its_names() {
+        let place = Place::new();
+        let first = place.watch("one/a");
+        let mut second = place.watch("one/b");
+        let instance = Arc::downgrade(&first.hub);
+        drop(first);
+        place.write("one/b");
+        assert!(told(&mut second));
+        let number = second.directory;
+        let keeper = place.watch("two/a");
+        drop(second);
+        assert!(!lock(&keeper.hub.table).directories.contains_key(&number));
+        assert_eq!(
+            inotify::remove_watch(&keeper.hub.inotify, number),
+            Err(Errno::INVAL)
+        );
+        drop(keeper);
+        assert!(instance.upgrade().is_none());
+        let mut anew = place.watch("one/a");
+        place.write("one/a");
+        assert!(told(&mut anew));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_goes_takes_nothing_else_with_it() {
+        let place = Place::new();
+        let (mut gone, mut left) = (place.watch("one/a"), place.watch("two/a"));
+        fs::remove_dir(place.0.path().join("one")).unwrap();
+        assert!(!told(&mut gone));
+        assert_eq!(gone.next().await, None);
+        drop(gone);
+        place.write("two/a");
+        assert!(told(&mut left));
+    }
+}

@@ -1,0 +1,96 @@
+//! A connection that begins in, what is its alone while it lasts out.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{Mutex, watch};
+
+use super::door::Served;
+use super::log::Level;
+use super::rate::Bucket;
+use super::watch::Watches;
+
+/// What one connection has of its own; that ends with it.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// What it is served with, once it had its handshake.
+    pub(super) served: OnceLock<Arc<Served>>,
+    pub(super) bucket: Arc<Bucket>,
+    pub(super) watches: Watches,
+    pub(super) level: Level,
+    /// Held while the person behind the client is asked, since they are asked one thing at a time.
+    pub(super) asking: Mutex<()>,
+    /// The client said that its handshake is done.
+    ready: AtomicBool,
+    /// Whether the client can still say something.
+    speaks: watch::Sender<bool>,
+    /// Each connection that came of this one listens until it has ended.
+    heirs: watch::Sender<()>,
+    /// Listens to the one that this came of.
+    heir: Option<watch::Receiver<()>>,
+}
+
+impl Session {
+    pub(super) fn new(bucket: Arc<Bucket>) -> Self {
+        Self {
+            served: OnceLock::new(),
+            bucket,
+            watches: Watches::default(),
+            level: Level::default(),
+            asking: Mutex::default(),
+            ready: AtomicBool::new(false),
+            speaks: watch::Sender::new(true),
+            heirs: watch::Sender::default(),
+            heir: None,
+        }
+    }
+
+    /// The client has everything it needs to be sent requests.
+    pub(super) fn ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    pub(super) fn speaks(&self) -> watch::Sender<bool> {
+        self.speaks.clone()
+    }
+
+    /// Returns once the client can answer nothing any more.
+    pub(super) async fn silent(&self) {
+        // This session holds a sender, so the channel does not close before it is said.
+        let _ = self.speaks.subscribe().wait_for(|speaks| !speaks).await;
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// One that this one can wait for.
+    pub(super) fn heir(&self, bucket: Arc<Bucket>) -> Self {
+        let mut session = Self::new(bucket);
+        session.heir = Some(self.heirs.subscribe());
+        session
+    }
+
+    /// Returns once every connection that came of this one has ended.
+    #[cfg(feature = "http")]
+    pub(super) async fn heirless(&self) {
+        self.heirs.closed().await;
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let served = self.served.take();
+        let Some(served) = served.filter(|served| served.ends_with_its_connection()) else {
+            return;
+        };
+        // Without an executor there are no workers left to end.
+        if let Ok(tokio) = tokio::runtime::Handle::try_current() {
+            let heir = self.heir.take();
+            tokio.spawn(async move {
+                served.end().await;
+                drop(heir);
+            });
+        }
+    }
+}
