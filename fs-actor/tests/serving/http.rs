@@ -492,6 +492,7 @@ async fn a_sub_agent_joined_by_stdio_speaks_to_its_worker_until_that_is_revoked(
     let (_runtime, worker) = world.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();
     let mut agent = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .env_remove("BAILIWICK_CASES")
         .arg("--attach")
         .arg(endpoint.socket())
         .env_clear()

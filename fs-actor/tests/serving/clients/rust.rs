@@ -64,6 +64,8 @@ async fn over_pipes(gateway: &Gateway, mode: ClientLifecycleMode) -> Running {
 /// The program with a client at its ends; it ends when the client goes.
 async fn over_stdio(world: &World, mode: ClientLifecycleMode) -> (Child, Running) {
     let mut child = Command::new(PROGRAM)
+        .env_remove("BAILIWICK_CASES")
+        .env_remove("BAILIWICK_BLESS")
         .arg(world.host("r"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
