@@ -51,7 +51,9 @@ fn serve(options: Options) -> ExitCode {
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (ServeError::Input(_) | ServeError::Audit(_))) => refuse(&error, BAD_INPUT),
+        Err(error @ (ServeError::Input(_) | ServeError::Audit(_) | ServeError::Grants(_))) => {
+            refuse(&error, BAD_INPUT)
+        }
         Err(error) => refuse(&error, 1),
     }
 }

@@ -16,7 +16,7 @@ use super::{Desk, Gateway, Trust};
 use crate::audit::AuditFileError;
 use crate::call::Origin;
 use crate::host::{BuildError, Runtime};
-use crate::permission::GrantAuthority;
+use crate::permission::{GrantAuthority, GrantStoreError};
 use crate::policy::{Policy, PolicyError};
 use crate::supervisor::SpawnError;
 use crate::worker::{Worker, WorkerSpec};
@@ -31,6 +31,9 @@ pub enum OpenError {
     /// The audit cannot be written.
     #[error("the audit cannot be written")]
     Audit(#[source] AuditFileError),
+    /// The grants cannot be kept. Whoever connects is not told why: that names a file of the host.
+    #[error("the grants cannot be kept")]
+    Grants(GrantStoreError),
     /// The runtime was not built.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -318,7 +321,7 @@ pub(super) fn not_open(error: &OpenError) -> ErrorData {
             Some(error.data(LAYER))
         }
         OpenError::Build(error) => error.data(LAYER),
-        OpenError::Spawn(_) | OpenError::Audit(_) => None,
+        OpenError::Spawn(_) | OpenError::Audit(_) | OpenError::Grants(_) => None,
     };
     let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     let told: Vec<String> = causes.map(ToString::to_string).collect();

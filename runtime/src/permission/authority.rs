@@ -27,7 +27,7 @@ pub enum AuthorityError {
     /// It cannot be recorded, so it is not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// It cannot be stored, so it was taken back. A call that waited for it may have begun.
+    /// It cannot be stored, so it was taken back. A call that waited for it may have been carried out.
     #[error("the grant cannot be stored, so it was taken back")]
     Store(#[source] GrantWriteError),
     /// It was taken back and counts no more, but the store still has it: the next runtime would take it up. That is
