@@ -270,3 +270,6 @@ async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
