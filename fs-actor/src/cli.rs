@@ -41,6 +41,8 @@ pub(crate) struct Options {
     pub(crate) trust: Trust,
     /// Where the audit is kept; else in memory.
     pub(crate) audit: Option<PathBuf>,
+    /// Where grants to agents are kept; else they end with the server.
+    pub(crate) grants: Option<PathBuf>,
     /// The socket of a worker's endpoint to join; nothing else is served then.
     pub(crate) attach: Option<PathBuf>,
     /// Who is asked what a person must allow.
@@ -72,6 +74,8 @@ pub(crate) enum CliError {
     Variable(String),
     #[error("`{0}` is not UTF-8")]
     NotUtf8(String),
+    #[error("--grants needs --trust host: any other client could take the name of an agent")]
+    Grants,
     #[error("`{0}` must have 32 or more visible ASCII characters")]
     Token(&'static str),
     #[error("cannot read the configuration file `{}`", .path.display())]
@@ -119,16 +123,22 @@ pub(crate) fn parse(
     sources = sources.with_texts(ConfigSource::Flags, &flags(&matches), here)?;
     let http = matches.get_one::<SocketAddr>("http").copied();
     let trust = matches.get_one::<Trust>("trust").copied();
+    let trust = trust.unwrap_or(match http {
+        // Whoever starts the program holds its standard input; a port is open to every program of this machine.
+        None => Trust::Host,
+        Some(_) => Trust::Agent,
+    });
+    let grants = matches.get_one::<PathBuf>("grants").cloned();
+    if grants.is_some() && trust != Trust::Host {
+        return Err(CliError::Grants);
+    }
     Ok(Wanted::Server(Box::new(Options {
         sources,
         config_file,
         http,
-        trust: trust.unwrap_or(match http {
-            // Whoever starts the program holds its standard input; a port is open to every program of this machine.
-            None => Trust::Host,
-            Some(_) => Trust::Agent,
-        }),
+        trust,
         audit: matches.get_one::<PathBuf>("audit").cloned(),
+        grants,
         attach: matches.get_one::<PathBuf>("attach").cloned(),
         ask: matches.get_one("ask").copied().unwrap_or_default(),
         rate: matches.get_one("rate").copied().unwrap_or_default(),

@@ -61,7 +61,9 @@ fn serve(options: Options) -> ExitCode {
             &format!("{} is refused: {}", sources.place(&field), chain(&source)),
             BAD_INPUT,
         ),
-        Err(error @ (ServeError::Input(_) | ServeError::Audit(_))) => refuse(&error, BAD_INPUT),
+        Err(error @ (ServeError::Input(_) | ServeError::Audit(_) | ServeError::Grants(_))) => {
+            refuse(&error, BAD_INPUT)
+        }
         Err(error) => refuse(&error, 1),
     }
 }

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bailiwick::{
-    About, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway, Http, HttpError,
-    JsonLines, OpenError, Opener, Policy, Runtime, RuntimeBuilder, ServeError as StreamError,
-    Served, Token, Trust, WorkerSpec, config_schema,
+    About, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway, GrantStore,
+    GrantStoreError, Http, HttpError, JsonLines, OpenError, Opener, Policy, Runtime,
+    RuntimeBuilder, ServeError as StreamError, Served, Token, Trust, WorkerSpec, config_schema,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
@@ -31,6 +31,9 @@ pub(crate) enum ServeError {
     /// The audit cannot be written.
     #[error(transparent)]
     Audit(#[from] AuditFileError),
+    /// The grants cannot be kept.
+    #[error(transparent)]
+    Grants(#[from] GrantStoreError),
     /// A connection did not begin.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -62,6 +65,8 @@ struct Server {
     options: Arc<Options>,
     /// How many runtimes were opened; each keeps an audit of its own.
     opened: AtomicU32,
+    /// Whether one of them has had the grant store.
+    kept: AtomicBool,
 }
 
 impl Server {
@@ -78,6 +83,29 @@ impl Server {
         }
     }
 
+    /// Gives the grant store to the runtime that is opened first; while it has it, the others keep theirs in memory.
+    fn keeping(&self, builder: RuntimeBuilder) -> Result<RuntimeBuilder, OpenError> {
+        let Some(file) = &self.options.grants else {
+            return Ok(builder);
+        };
+        match GrantStore::open(file) {
+            Ok(store) => {
+                self.kept.store(true, Ordering::Relaxed);
+                Ok(builder.grant_store(store))
+            }
+            Err(GrantStoreError::InUse { .. }) if self.kept.load(Ordering::Relaxed) => {
+                tracing::warn!(
+                    "another client's runtime has the grant store; grants of this one end with it"
+                );
+                Ok(builder.keep_out(file))
+            }
+            Err(error) => {
+                tracing::error!(%error, "the grants cannot be kept");
+                Err(OpenError::Grants(error))
+            }
+        }
+    }
+
     async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
         let mut builder = builder(&self.options, configuration)?;
         if let Some(file) = self.audit() {
@@ -89,7 +117,7 @@ impl Server {
             self.opened.fetch_add(1, Ordering::Relaxed);
             builder = builder.audit(audit);
         }
-        let (runtime, grants) = builder.build().await?;
+        let (runtime, grants) = self.keeping(builder)?.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
         let grants = (self.options.trust == Trust::Host).then_some(grants);
@@ -144,6 +172,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     let server = Server {
         options: Arc::clone(&options),
         opened: AtomicU32::new(0),
+        kept: AtomicBool::new(false),
     };
     let mut gateway = Gateway::opening(server, options.trust, about())
         .files(FileTools {
@@ -168,13 +197,16 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Finds out before anybody connects whether the roots and the audit file can be opened.
+/// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.
 async fn check(options: &Options) -> Result<(), ServeError> {
     let mut builder = builder(options, None)?;
     if let Some(file) = &options.audit {
         // It is opened and let go at once: whoever is served first records in it.
         drop(JsonLines::append(file)?);
         builder = builder.keep_out(file);
+    }
+    if let Some(file) = &options.grants {
+        builder = builder.grant_store(GrantStore::open(file)?);
     }
     let (runtime, _grants) = builder.build().await?;
     runtime.shutdown().await;
@@ -287,3 +319,6 @@ async fn joined(stream: UnixStream) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -406,6 +406,36 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
         "audit log",
     );
     place.accepted(&["root", "--audit=audit"], &[]);
+    std::fs::create_dir(place.path().join("root/deep")).unwrap();
+    for within in ["--grants=root/grants", "--grants=root/deep/grants"] {
+        refused(&["root", within], "/roots/0/path", "keep that elsewhere");
+    }
+    place.accepted(&["root", "--grants=grants"], &[]);
+}
+
+#[test]
+fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_served() {
+    let place = Place::new();
+    let refused = |file: &str, reason: &str| {
+        let grants = format!("--grants={file}");
+        place.refused(&["root", &grants], &[], &[file, reason]);
+    };
+    refused("none/grants", "No such file");
+    place.file("other.json", "{}");
+    refused("other.json", "is no grant store");
+    place.file("later", r#"{"format":"bailiwick-grants","version":2}"#);
+    refused("later", "version 2");
+    place.file("damaged", r#"{"format":"bailiwick-grants","version":1,"#);
+    refused("damaged", "damaged.corrupt");
+    // What was damaged is out of the way.
+    place.accepted(&["root", "--grants=damaged"], &[]);
+    let used = bailiwick::GrantStore::open(place.path().join("used")).unwrap();
+    refused("used", "in use");
+    drop(used);
+    place.accepted(&["root", "--grants=used"], &[]);
+    // Agents are known by the names that clients give themselves.
+    let untrusted = ["root", "--grants=used", "--trust=agent"];
+    place.refused(&untrusted, &[], &["--grants", "--trust host"]);
 }
 
 #[test]
@@ -516,4 +546,63 @@ fn one_reading_is_recorded(place: &Place, capabilities: &str) {
     assert!(log.contains("read_file"), "{log}");
     let others = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(others, 2, "the root and the one log");
+}
+
+/// What a server with these arguments says to a write outside its root, of a client called `me`.
+fn writing_outside(place: &Place, arguments: &[&str]) -> serde_json::Value {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .args(arguments)
+        .env_clear()
+        .current_dir(place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut ask = |line: &serde_json::Value| -> serde_json::Value {
+        writeln!(input, "{line}").unwrap();
+        serde_json::from_str(&output.next().unwrap().unwrap()).unwrap()
+    };
+    ask(
+        &serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "me", "version": "1"}}}),
+    );
+    let path = place.path().canonicalize().unwrap().join("outside/new");
+    let call =
+        serde_json::json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
+    let answer = ask(
+        &serde_json::json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    );
+    drop(input);
+    assert!(server.wait().unwrap().success());
+    answer
+}
+
+#[tokio::test]
+async fn what_an_agent_was_granted_for_good_is_served_again() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("outside")).unwrap();
+    let outside = place.path().canonicalize().unwrap().join("outside");
+    let store = bailiwick::GrantStore::open(place.path().join("grants")).unwrap();
+    let builder = bailiwick::Runtime::builder().grant_store(store);
+    let (runtime, grants) = builder.build().await.unwrap();
+    let grant = bailiwick::NewGrant {
+        pattern: format!("write:file:{}", outside.display()).parse().unwrap(),
+        holder: bailiwick::GrantHolder::Agent("me".into()),
+        lifetime: bailiwick::Lifetime::Agent,
+        descendants: false,
+    };
+    grants.grant(grant).await.unwrap();
+    runtime.shutdown().await;
+    let asked = writing_outside(&place, &["root"]);
+    assert_eq!(
+        asked["result"]["structuredContent"]["code"], "SCOPE_REQUIRED",
+        "{asked}"
+    );
+    let done = writing_outside(&place, &["--grants=grants", "root"]);
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    let written = std::fs::read_to_string(outside.join("new"));
+    assert_eq!(written.unwrap(), "x");
 }

@@ -21,6 +21,7 @@ use crate::permission::{Decision, GrantHolder, Lifetime};
 use crate::policy::Verdict;
 use crate::scope::{Scope, ScopePattern};
 
+pub(crate) use chain::Inert;
 pub use chain::{Head, Record};
 pub use recorder::AuditError;
 pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
@@ -137,6 +138,8 @@ pub enum Step {
     },
     /// A person granted something that outlives one call.
     Granted(Box<GrantedStep>),
+    /// A grant that a person gave to an agent before this runtime began is live again.
+    Restored(Box<GrantedStep>),
     /// A person took a grant back.
     GrantRevoked {
         /// Which.

@@ -63,8 +63,8 @@ impl Runtime {
         self.house.core.audit.flush().await
     }
 
-    /// Takes all authority from every worker, ends them, and waits until the audit is written, their ends included. No
-    /// worker is started afterwards: that is [`SpawnError::Closed`].
+    /// Takes all authority from every worker, ends them, waits until the audit is written, their ends included, and lets
+    /// go of the grant store. No worker is started afterwards: that is [`SpawnError::Closed`].
     pub async fn shutdown(&self) -> Revoked {
         self.house.core.admit_no_more();
         let mut all = Revoked {
@@ -78,6 +78,7 @@ impl Runtime {
                 unfinished: all.unfinished + revoked.unfinished,
             };
         }
+        self.house.core.broker.close_store().await;
         // A log that cannot be written has told every caller so already.
         let _ = self.flush_audit().await;
         all

@@ -114,8 +114,9 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantHolder, GrantView, GrantsRevoked, Lifetime, NewGrant, Question,
-    QuestionState, Request, Scripted, Terminal,
+    GrantAuthority, GrantDamage, GrantHolder, GrantStore, GrantStoreError, GrantView,
+    GrantWriteError, GrantsRevoked, Lifetime, NewGrant, Question, QuestionState, Request, Scripted,
+    StoredGrant, Terminal,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

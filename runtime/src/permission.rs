@@ -8,6 +8,7 @@ mod grants;
 mod ladder;
 mod ledger;
 mod record;
+mod store;
 mod terminal;
 
 use std::num::NonZeroU32;
@@ -29,6 +30,7 @@ pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
+pub use store::{GrantDamage, GrantStore, GrantStoreError, GrantWriteError, StoredGrant};
 pub use terminal::Terminal;
 
 /// What one call asks of a person.

@@ -10,7 +10,7 @@
 )]
 
 use bailiwick::{
-    BuildError, JsonLines, RootConfig, RootError, Runtime, RuntimeBuilder, VirtualPath,
+    BuildError, GrantStore, JsonLines, RootConfig, RootError, Runtime, RuntimeBuilder, VirtualPath,
 };
 
 #[track_caller]
@@ -63,6 +63,22 @@ async fn two_names_for_the_same_files_are_refused_and_a_root_within_a_root_is_no
 }
 
 #[tokio::test]
+async fn a_root_that_holds_the_grant_store_is_refused_and_one_beside_it_is_not() {
+    let world = tempfile::tempdir().unwrap();
+    let root = world.path().join("root");
+    let deeper = root.join("deeper");
+    std::fs::create_dir_all(&deeper).unwrap();
+    for folder in [&root, &deeper] {
+        let within = GrantStore::open(folder.join("grants")).unwrap();
+        let builder = Runtime::builder().root("r", &root).grant_store(within);
+        refused(builder.build().await, "workers must not reach");
+    }
+    let beside = GrantStore::open(world.path().join("grants")).unwrap();
+    let builder = Runtime::builder().root("r", &root).grant_store(beside);
+    assert!(builder.build().await.is_ok());
+}
+
+#[tokio::test]
 async fn a_root_that_holds_the_audit_log_is_refused_and_one_beside_it_is_not() {
     let world = tempfile::tempdir().unwrap();
     let root = world.path().join("root");
@@ -105,18 +121,20 @@ async fn a_root_that_holds_what_is_to_be_kept_out_is_refused_and_one_beside_it_i
 }
 
 #[tokio::test]
-async fn a_grant_that_holds_the_audit_log_opens_nothing_and_one_beside_it_does() {
+async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside_it_does() {
     let world = tempfile::tempdir().unwrap();
     let world = world.path().canonicalize().unwrap();
     for dir in ["root", "logs"] {
         std::fs::create_dir(world.join(dir)).unwrap();
     }
     let log = JsonLines::create(world.join("logs/audit.jsonl")).unwrap();
+    let store = GrantStore::open(world.join("logs/grants")).unwrap();
     let tools = bailiwick::ToolSet::new().reader(Look);
     let (runtime, _grants) = Runtime::builder()
         .root("r", world.join("root"))
         .grantable("read:file")
         .audit(log)
+        .grant_store(store)
         .tools(tools)
         .approver(
             bailiwick::Scripted::new().allow("read".parse().unwrap(), bailiwick::Lifetime::Once),
@@ -129,6 +147,9 @@ async fn a_grant_that_holds_the_audit_log_opens_nothing_and_one_beside_it_does()
     for (path, opens) in [
         ("logs/other", true),
         ("logs/audit.jsonl", false),
+        ("logs/grants", false),
+        ("logs/grants.lock", false),
+        ("logs/grants.new", false),
         ("logs", false),
     ] {
         let path = world.join(path);

@@ -55,6 +55,8 @@ const LAYERS: &[(&str, Kind)] = &[
     ("audit/sink", Io),
     ("audit/recorder", Io),
     ("audit", Pure),
+    ("permission/store/format", Pure),
+    ("permission/store", Io),
     ("permission/record", Pure),
     ("permission/desk", Actor),
     ("permission/approver", Io),

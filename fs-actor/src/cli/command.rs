@@ -111,7 +111,7 @@ pub(super) fn command() -> Command {
 }
 
 /// The flags that are no fields.
-fn server() -> [Arg; 8] {
+fn server() -> [Arg; 9] {
     let trust = PossibleValuesParser::new(["host", "agent"]).map(|text| match text.as_str() {
         "host" => Trust::Host,
         _ => Trust::Agent,
@@ -143,6 +143,11 @@ fn server() -> [Arg; 8] {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help("Append the audit to a file of JSON lines; no root may hold it"),
+        Arg::new("grants")
+            .long("grants")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Keep what people grant to agents for good in a file; no root may hold it, and whoever connects must be trusted"),
         Arg::new("attach")
             .long("attach")
             .value_name("SOCKET")

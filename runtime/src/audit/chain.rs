@@ -184,7 +184,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
 }
 
 /// Writes JSON in which every deceptive character is a `\u` escape, so that a raw look at the file is safe.
-struct Inert;
+pub(crate) struct Inert;
 
 impl Formatter for Inert {
     fn write_string_fragment<W: ?Sized + io::Write>(

@@ -13,7 +13,7 @@ use super::{Desk, Gateway, Trust};
 use crate::audit::AuditFileError;
 use crate::call::Origin;
 use crate::host::{BuildError, Runtime};
-use crate::permission::GrantAuthority;
+use crate::permission::{GrantAuthority, GrantStoreError};
 use crate::policy::{Policy, PolicyError};
 use crate::supervisor::SpawnError;
 use crate::worker::{Worker, WorkerSpec};
@@ -28,6 +28,9 @@ pub enum OpenError {
     /// The audit cannot be written.
     #[error("the audit cannot be written")]
     Audit(#[source] AuditFileError),
+    /// The grants cannot be kept. Whoever connects is not told why: that names a file of the host.
+    #[error("the grants cannot be kept")]
+    Grants(GrantStoreError),
     /// The runtime was not built.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -309,7 +312,7 @@ fn not_open(error: &OpenError) -> ErrorData {
             Some(error.data(LAYER))
         }
         OpenError::Build(error) => error.data(LAYER),
-        OpenError::Spawn(_) | OpenError::Audit(_) => None,
+        OpenError::Spawn(_) | OpenError::Audit(_) | OpenError::Grants(_) => None,
     };
     match data {
         Some(data) => {

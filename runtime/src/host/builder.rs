@@ -1,5 +1,7 @@
 //! What a person configures in, a runtime or every reason why not out.
 
+mod grants;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -8,11 +10,13 @@ use std::time::{Duration, Instant};
 use ractor::Actor;
 
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
-use crate::audit::{Audit, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
+use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::call::Origin;
 use crate::config::{Config, ConfigError, RootConfig};
 use crate::path::{PathError, VirtualPath};
-use crate::permission::{Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority};
+use crate::permission::{
+    Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority, GrantStore,
+};
 use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
@@ -59,6 +63,9 @@ pub enum BuildError {
     /// The thread that writes the audit did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
+    /// That stored grants are live again cannot be recorded, so they are not.
+    #[error("the stored grants cannot be recorded")]
+    Restored(#[source] AuditError),
     /// An actor of the runtime did not start.
     #[error("an actor of the runtime did not start")]
     Start(#[from] ractor::SpawnErr),
@@ -77,6 +84,7 @@ pub struct RuntimeBuilder {
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
     audit_capacity: usize,
+    store: Option<GrantStore>,
     asks: AskLimits,
     patience: Duration,
     artifacts: (usize, usize),
@@ -109,6 +117,7 @@ impl RuntimeBuilder {
             approver: None,
             sink: Box::new(MemoryAudit::new(4096)),
             audit_capacity: DEFAULT_CAPACITY,
+            store: None,
             asks: AskLimits::default(),
             patience: Duration::from_secs(600),
             artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
@@ -296,7 +305,8 @@ impl RuntimeBuilder {
         let log = self.sink.place();
         let kept_out = self.kept_out.iter().map(PathBuf::as_path).chain(log);
         let kept_out = kept_out.map(Root::places_of).collect::<Result<Vec<_>, _>>();
-        let kept_out = kept_out.map_err(BuildError::KeptOut)?.concat();
+        let mut kept_out = kept_out.map_err(BuildError::KeptOut)?.concat();
+        kept_out.extend(self.store.iter().flat_map(GrantStore::places));
         let (mut config, roots) = opened(self.config, self.places, &kept_out)
             .map_err(|error| pointed(error, &self.configured))?;
         config.grantable.extend(self.grantable);
@@ -305,6 +315,7 @@ impl RuntimeBuilder {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
         }
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildError::Audit)?;
+        grants::recorded(&audit, self.store.as_ref()).await?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
         let began = Instant::now();
@@ -312,6 +323,7 @@ impl RuntimeBuilder {
             limits: self.asks,
             patience: self.patience,
             clock: Arc::new(move || began.elapsed()),
+            store: self.store,
             ..BrokerConfig::default()
         };
         let broker = Broker::start(broker, audit.clone(), approver);

@@ -1,7 +1,7 @@
 //! A person's word in, grants and answers out: the one handle that can widen what workers may do.
 
 use super::broker::Broker;
-use super::{Answer, Decision, GrantView, GrantsRevoked, NewGrant, Question};
+use super::{Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question};
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
 
@@ -27,6 +27,18 @@ pub enum AuthorityError {
     /// It cannot be recorded, so it is not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// It cannot be stored, so it was taken back. A call that waited for it may have been carried out.
+    #[error("the grant cannot be stored, so it was taken back")]
+    Store(#[source] GrantWriteError),
+    /// It was taken back and counts no more, but the store still has it: the next runtime would take it up. That is
+    /// tried again while this runtime lives.
+    #[error("the grant was taken back, but cannot be removed from the store")]
+    StillStored {
+        /// What taking it back came to.
+        revoked: GrantsRevoked,
+        /// Why it cannot be removed.
+        source: GrantWriteError,
+    },
     /// The runtime is shut down.
     #[error("the runtime is shut down")]
     Closed,
@@ -74,7 +86,8 @@ impl GrantAuthority {
         self.broker.question(id).await
     }
 
-    /// Answers a question.
+    /// Answers a question. A yes for an agent is on the disk when this returns, if there is a
+    /// [`GrantStore`](super::GrantStore); the call that waits does not wait for that.
     ///
     /// # Errors
     /// [`AuthorityError`] if it ended, or the answer does not fit it. A second answer changes nothing.
@@ -82,10 +95,11 @@ impl GrantAuthority {
         self.broker.answer(question, answer).await
     }
 
-    /// Grants without being asked. It never beats a deny, a protected name or a worker's own policy.
+    /// Grants without being asked. It never beats a deny, a protected name or a worker's own policy. A grant to an
+    /// agent is on the disk when this returns, if there is a [`GrantStore`](super::GrantStore).
     ///
     /// # Errors
-    /// [`AuthorityError`] if there are too many grants or it cannot be recorded.
+    /// [`AuthorityError`] if there are too many grants or it cannot be recorded or stored.
     pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
         self.broker.grant(grant).await
     }
@@ -96,10 +110,10 @@ impl GrantAuthority {
     }
 
     /// Takes a grant back. When this returns, nothing that uses it begins, and effects that had begun have ended, but
-    /// for [`GrantsRevoked::unfinished`].
+    /// for [`GrantsRevoked::unfinished`]; a stored one is gone from the disk.
     ///
     /// # Errors
-    /// [`AuthorityError::NoGrant`] if it is gone already.
+    /// [`AuthorityError::NoGrant`] if it is gone already, [`AuthorityError::StillStored`] if only the store has it still.
     pub async fn revoke(&self, grant: GrantId) -> Result<GrantsRevoked, AuthorityError> {
         self.broker.revoke_grant(grant).await
     }

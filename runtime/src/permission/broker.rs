@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::AskLimits;
+use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
 use super::{
     Answer, Approver, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, Request,
 };
@@ -25,7 +26,6 @@ use crate::scope::Scope;
 pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// How the broker treats people and workers.
-#[derive(Clone)]
 pub(crate) struct BrokerConfig {
     pub(crate) limits: AskLimits,
     /// How long a question waits for an answer.
@@ -37,6 +37,10 @@ pub(crate) struct BrokerConfig {
     /// How long a revocation waits for effects that had begun.
     pub(crate) grace: Duration,
     pub(crate) clock: TimeSource,
+    /// What time it is for people.
+    pub(crate) wall: WallClock,
+    /// Where grants to agents are kept; else they end with the runtime.
+    pub(crate) store: Option<GrantStore>,
 }
 
 impl Default for BrokerConfig {
@@ -49,6 +53,8 @@ impl Default for BrokerConfig {
             tick: Duration::from_secs(1),
             grace: GRACE,
             clock: Arc::new(move || start.elapsed()),
+            wall: Arc::new(wall_clock),
+            store: None,
         }
     }
 }
@@ -80,6 +86,8 @@ pub(crate) enum Ruling {
 pub(crate) type Told = mpsc::UnboundedSender<Question>;
 
 pub(super) type AskPort = RpcReplyPort<Result<Ruling, CallError>>;
+/// Takes the reply, and with it whether what changed is stored.
+type SavingPort<T> = RpcReplyPort<(T, Saved)>;
 
 /// What the broker is told and asked.
 #[derive(Debug)]
@@ -89,7 +97,7 @@ pub(crate) enum Message {
     /// A call needs a person's word; whoever made it may want to hear of the question.
     Ask(Box<Request>, Claimant, Option<Told>, AskPort),
     /// A person answers.
-    Answer(QuestionId, Answer, RpcReplyPort<Result<(), AuthorityError>>),
+    Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
     /// The approver answers.
     Decided(QuestionId, Answer),
     /// A person wants to see one question.
@@ -99,9 +107,13 @@ pub(crate) enum Message {
     /// A person wants to see what is granted.
     Grants(RpcReplyPort<Vec<GrantView>>),
     /// A person grants.
-    Grant(NewGrant, RpcReplyPort<Result<GrantId, AuthorityError>>),
+    Grant(NewGrant, SavingPort<Result<GrantId, AuthorityError>>),
     /// A person takes a grant back.
-    Revoke(GrantId, RpcReplyPort<Option<Arc<Gate>>>),
+    Revoke(GrantId, SavingPort<Option<Arc<Gate>>>),
+    /// The store cannot keep what was granted.
+    Unstored(Unstored),
+    /// The store is to be let go.
+    CloseStore(RpcReplyPort<Saved>),
     /// A worker is no more.
     ForgetWorker(WorkerId, RpcReplyPort<()>),
     /// A session is over.
@@ -134,14 +146,20 @@ impl Actor for BrokerActor {
     async fn pre_start(
         &self,
         me: ActorRef<Message>,
-        start: Start,
+        mut start: Start,
     ) -> Result<Desk, ActorProcessingErr> {
         me.send_interval(start.config.tick, || Message::Tick);
+        let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
+        // A broker that is gone has no grants left, and dropping this tells whoever waits.
+        let report = move |unstored| drop(broker.cast(Message::Unstored(unstored)));
+        let (keeper, stored) = Keeper::start(start.config.store.take(), wall, report)?;
         let approver = start.approver;
         let show = Box::new(move |question| {
             tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
         });
-        Ok(Desk::new(&start.config, start.audit, show))
+        let mut desk = Desk::new(&start.config, start.audit, keeper, show);
+        desk.restore(stored);
+        Ok(desk)
     }
 
     async fn handle(
@@ -155,13 +173,15 @@ impl Actor for BrokerActor {
             Message::Ask(request, claimant, told, port) => {
                 desk.ask(*request, claimant, told, port);
             }
-            Message::Answer(id, answer, port) => tell(port, desk.answer(id, answer)),
+            Message::Answer(id, answer, port) => tell(port, (desk.answer(id, answer), desk.save())),
             Message::Decided(id, answer) => desk.decide(id, answer),
             Message::Question(id, port) => tell(port, desk.question(id)),
             Message::Questions(port) => tell(port, desk.questions()),
             Message::Grants(port) => tell(port, desk.grants()),
-            Message::Grant(new, port) => tell(port, desk.grant(new)),
-            Message::Revoke(id, port) => tell(port, desk.revoke(id)),
+            Message::Grant(new, port) => tell(port, (desk.grant(new), desk.save())),
+            Message::Revoke(id, port) => tell(port, (desk.revoke(id), desk.save())),
+            Message::Unstored(unstored) => desk.unstored(unstored),
+            Message::CloseStore(port) => tell(port, desk.close_store()),
             Message::ForgetWorker(worker, port) => {
                 desk.forget_worker(worker);
                 tell(port, ());
@@ -173,6 +193,8 @@ impl Actor for BrokerActor {
             }
             Message::Tick => desk.tick(),
         }
+        // Where nobody waits: what cannot be stored is taken back and logged.
+        drop(desk.save());
         Ok(())
     }
 }
@@ -273,9 +295,8 @@ impl Broker {
         id: QuestionId,
         answer: Answer,
     ) -> Result<(), AuthorityError> {
-        self.call(|port| Message::Answer(id, answer, port))
-            .await
-            .ok_or(AuthorityError::Closed)?
+        let reply = self.call(|port| Message::Answer(id, answer, port)).await;
+        stored(reply).await
     }
 
     pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {
@@ -293,19 +314,21 @@ impl Broker {
     }
 
     pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
-        self.call(|port| Message::Grant(new, port))
-            .await
-            .ok_or(AuthorityError::Closed)?
+        let reply = self.call(|port| Message::Grant(new, port)).await;
+        stored(reply).await
     }
 
     /// Takes a grant back and returns once no effect that used it is under way, or one has hung too long.
     pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
-        let gate = self
+        let (gate, saved) = self
             .call(|port| Message::Revoke(id, port))
             .await
-            .ok_or(AuthorityError::Closed)?
-            .ok_or(AuthorityError::NoGrant)?;
-        Ok(self.ended(&[gate]).await)
+            .ok_or(AuthorityError::Closed)?;
+        let revoked = self.ended(&[gate.ok_or(AuthorityError::NoGrant)?]).await;
+        match saved.done().await {
+            Ok(()) => Ok(revoked),
+            Err(source) => Err(AuthorityError::StillStored { revoked, source }),
+        }
     }
 
     /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants
@@ -332,6 +355,14 @@ impl Broker {
         self.call(|port| Message::Unblock(worker, port)).await;
     }
 
+    /// Returns once everything that is granted to agents is stored and the file is free.
+    pub(crate) async fn close_store(&self) {
+        if let Some(saved) = self.call(Message::CloseStore).await {
+            // Whoever made a change that cannot be stored was told so, and the log was.
+            let _ = saved.done().await;
+        }
+    }
+
     /// Ends the broker; everyone who waits gets an error.
     pub(crate) fn stop(&self) {
         self.actor.stop(None);
@@ -346,6 +377,14 @@ impl Broker {
             Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => None,
         }
     }
+}
+
+/// What came of a person's word, once it is stored.
+async fn stored<T>(reply: Option<(Result<T, AuthorityError>, Saved)>) -> Result<T, AuthorityError> {
+    let (reply, saved) = reply.ok_or(AuthorityError::Closed)?;
+    let value = reply?;
+    saved.done().await.map_err(AuthorityError::Store)?;
+    Ok(value)
 }
 
 fn closed() -> CallError {

@@ -1,5 +1,7 @@
 //! Messages to the broker in, replies and audit events out: the ledger of questions and the book of grants together.
 
+mod kept;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
 use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
 use super::record::{about, holder, refused, whom};
+use super::store::Keeper;
 use super::{Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, Request};
 use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
@@ -38,6 +41,7 @@ impl Waiter {
 pub(super) struct Desk {
     ledger: Ledger<Waiter>,
     book: GrantBook,
+    keeper: Keeper,
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
@@ -51,11 +55,13 @@ impl Desk {
     pub(super) fn new(
         config: &BrokerConfig,
         audit: Audit,
+        keeper: Keeper,
         show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     ) -> Self {
         Self {
             ledger: Ledger::new(config.limits, config.patience),
             book: GrantBook::default(),
+            keeper,
             next_grant: 1,
             max_grants: config.max_grants,
             audit,
@@ -255,6 +261,7 @@ impl Desk {
             })),
         })?;
         self.next_grant += 1;
+        self.keeper.give(id, &new);
         self.book.insert(id, new, (self.clock)());
         Ok(id)
     }
@@ -262,6 +269,7 @@ impl Desk {
     /// Closes the grant's gate; whoever revokes waits until it is idle.
     pub(super) fn revoke(&mut self, id: GrantId) -> Option<Arc<Gate>> {
         let (holder, gate) = self.book.revoke(id)?;
+        self.keeper.take(id);
         let (worker, agent) = whom(&holder);
         // Closing is the safe side: a full audit counts the event it could not take.
         let _ = self.audit.record(AuditEvent {

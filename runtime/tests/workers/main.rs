@@ -8,6 +8,7 @@
 mod asking;
 mod authority;
 mod faults;
+mod kept;
 mod life;
 mod tools;
 

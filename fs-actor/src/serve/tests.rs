@@ -1,0 +1,53 @@
+//! Clients that configure and a grant store in, who of them has it out.
+
+use std::error::Error as _;
+
+use serde_json::json;
+
+use super::*;
+use crate::cli::{Wanted, parse};
+
+fn server(folder: &std::path::Path) -> Server {
+    let grants = folder.join("grants");
+    let arguments = ["bailiwick-fs".into(), "--grants".into(), grants.into()];
+    let options = match parse(arguments, [], None).unwrap() {
+        Wanted::Server(options) => options,
+        Wanted::Text(text) => panic!("{text}"),
+    };
+    Server {
+        options: Arc::new(*options),
+        opened: AtomicU32::new(0),
+        kept: AtomicBool::new(false),
+    }
+}
+
+#[tokio::test]
+async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path());
+    let configuration = || Some(json!({ "read_only": true }));
+    let first = server.served(configuration()).await.unwrap();
+    let in_use = GrantStore::open(folder.path().join("grants")).unwrap_err();
+    assert!(matches!(in_use, GrantStoreError::InUse { .. }));
+    let second = server.served(configuration()).await.unwrap();
+    let holding = json!({ "roots": [{ "path": folder.path() }] });
+    let refused = server.served(Some(holding)).await.unwrap_err();
+    let OpenError::Build(error) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(error.data("initialize").is_some(), "{error:?}");
+    drop((first, second));
+}
+
+#[tokio::test]
+async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path());
+    let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
+    let refused = server.served(None).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Grants(_)), "{refused:?}");
+    assert_eq!(refused.to_string(), "the grants cannot be kept");
+    assert!(refused.source().is_none());
+    drop(theirs);
+    server.served(None).await.unwrap();
+}

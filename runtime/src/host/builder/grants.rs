@@ -1,0 +1,50 @@
+//! A store of grants in, what a runtime that takes them up records out.
+
+use super::{BuildError, RuntimeBuilder};
+use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
+use crate::call::Origin;
+use crate::permission::{GrantHolder, GrantStore, Lifetime, StoredGrant};
+
+impl RuntimeBuilder {
+    /// Keeps what people grant to agents ([`Lifetime::Agent`]) in `store`, and takes up what is in it. No root and no
+    /// grant beyond them may hold the file.
+    ///
+    /// A grant that is taken up does no more than one that is given anew: no deny and no policy yields to it.
+    #[must_use]
+    pub fn grant_store(mut self, store: GrantStore) -> Self {
+        self.store = Some(store);
+        self
+    }
+}
+
+/// Records every grant that is live again.
+pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildError> {
+    for grant in store.into_iter().flat_map(GrantStore::grants) {
+        let recorded = match audit.record(event(grant)) {
+            Err(AuditError::Full) => {
+                audit.flush().await.map_err(BuildError::Restored)?;
+                audit.record(event(grant))
+            }
+            recorded => recorded,
+        };
+        recorded.map_err(BuildError::Restored)?;
+    }
+    Ok(())
+}
+
+fn event(grant: &StoredGrant) -> AuditEvent {
+    AuditEvent {
+        worker: None,
+        agent: grant.agent.clone(),
+        call: None,
+        tool: None,
+        origin: Origin::Human,
+        step: Step::Restored(Box::new(GrantedStep {
+            grant: grant.id,
+            pattern: grant.pattern.clone(),
+            holder: GrantHolder::Agent(grant.agent.clone()),
+            lifetime: Lifetime::Agent,
+            descendants: grant.descendants,
+        })),
+    }
+}

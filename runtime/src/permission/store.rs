@@ -1,0 +1,177 @@
+//! The name of a file in, the agent grants that it keeps out; while it is open, nobody else writes it.
+//!
+//! A small file that is replaced as a whole: it changes at the speed of people, holds 10,000 grants at most, and
+//! people can read it. That is why it is no database.
+//!
+//! A grant counts at once and is on the disk when whoever gave it hears so; one that cannot be stored is taken back.
+//! What was taken back is gone from the disk when that is told, too.
+
+mod file;
+mod format;
+mod keeper;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::GrantId;
+use crate::scope::ScopePattern;
+use file::{Folder, StoreFile};
+use format::Unread;
+
+pub(super) use format::Contents;
+pub use format::GrantDamage;
+pub(super) use keeper::{Keeper, Saved, Unstored, WallClock, wall_clock};
+pub use writer::GrantWriteError;
+
+/// A grant to an agent as it is stored: it holds for every worker of that name, now and later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct StoredGrant {
+    /// Names it, over restarts too.
+    pub id: GrantId,
+    /// The agent's path, such as `main/tests`.
+    pub agent: Arc<str>,
+    /// What it covers.
+    pub pattern: ScopePattern,
+    /// Whether the agent's sub-agents may use it too.
+    pub descendants: bool,
+    /// When it was given, in milliseconds since 1970.
+    pub given_at_ms: u64,
+}
+
+/// Why a file cannot keep grants, or not those that are in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantStoreError {
+    /// It cannot be opened, made or read: it is a link, its folder is missing, or the system refuses.
+    #[error("cannot open the grant store `{}`", .file.display())]
+    Open {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Somebody else may have written it.
+    #[error("`{}` cannot be a grant store: {reason}", .file.display())]
+    Unsafe {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Another runtime keeps its grants there.
+    #[error("the grant store `{}` is in use", .file.display())]
+    InUse {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It is some other file; it was left alone.
+    #[error("`{}` is no grant store", .file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A later version of this program wrote it; it was left alone.
+    #[error("the grant store `{}` has version {version}, which is not known here", .file.display())]
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        version: u64,
+    },
+    /// It is not as it was written, so no grant in it counts.
+    #[error(
+        "the grant store `{}` is damaged{}",
+        .file.display(),
+        .kept_in.as_ref().map(|kept| format!(" and was kept as `{}`", kept.display())).unwrap_or_default()
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// Where it was moved to, out of the way of the next start; none if it was only read.
+        kept_in: Option<PathBuf>,
+        /// What is wrong with it.
+        source: GrantDamage,
+    },
+    /// It is damaged, and could not be moved out of the way either.
+    #[error("the grant store `{}` is damaged ({damage}) and cannot be moved aside", .file.display())]
+    SetAside {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        damage: GrantDamage,
+        /// Why it could not be moved.
+        source: io::Error,
+    },
+}
+
+/// A file that keeps what people granted to agents, for [`RuntimeBuilder::grant_store`](crate::RuntimeBuilder::grant_store).
+///
+/// One runtime at a time has it; a second is refused, in any process.
+#[derive(Debug)]
+pub struct GrantStore {
+    file: StoreFile,
+    contents: Contents,
+}
+
+impl GrantStore {
+    /// Opens the file at `path`, or makes an empty one that only its owner may read. A link is not followed.
+    ///
+    /// A damaged file is moved aside to `path.corrupt`, or `path.corrupt-2` and so on, so that it can be looked into
+    /// and the next start begins without grants.
+    ///
+    /// # Errors
+    /// [`GrantStoreError`]; no grant of a file that is refused counts.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, GrantStoreError> {
+        let file = Folder::of(path.as_ref())?.locked()?;
+        let Some(bytes) = file.folder().read()? else {
+            let contents = Contents::default();
+            let written = format::encode(&contents).and_then(|bytes| file.replace(&bytes));
+            written.map_err(|source| file.folder().unopened(source))?;
+            return Ok(Self { file, contents });
+        };
+        match format::decode(&bytes) {
+            Ok(contents) => Ok(Self { file, contents }),
+            Err(Unread::Damaged(damage)) => Err(match file.set_aside() {
+                Ok(kept_in) => file.folder().damaged(damage, Some(kept_in)),
+                Err(source) => GrantStoreError::SetAside {
+                    file: file.folder().place().to_owned(),
+                    damage,
+                    source,
+                },
+            }),
+            Err(unread) => Err(file.folder().unread(unread)),
+        }
+    }
+
+    /// The grants in the file at `path`, by number; none if there is no file. It may be in use, and is left as it is.
+    ///
+    /// # Errors
+    /// [`GrantStoreError`]
+    pub fn read(path: impl AsRef<Path>) -> Result<Vec<StoredGrant>, GrantStoreError> {
+        let folder = Folder::of(path.as_ref())?;
+        let Some(bytes) = folder.read()? else {
+            return Ok(Vec::new());
+        };
+        let contents = format::decode(&bytes).map_err(|unread| folder.unread(unread))?;
+        Ok(contents.grants.into_values().collect())
+    }
+
+    /// The grants that were in it when it was opened, by number.
+    pub fn grants(&self) -> impl Iterator<Item = &StoredGrant> {
+        self.contents.grants.values()
+    }
+
+    /// Every file that belongs to it; workers must reach none of them.
+    pub(crate) fn places(&self) -> [PathBuf; 3] {
+        self.file.places()
+    }
+}
+
+#[cfg(test)]
+mod tests;

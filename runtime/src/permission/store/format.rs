@@ -1,0 +1,383 @@
+//! Grants in, the bytes of a file that keeps them out; and such bytes in, the grants or what is wrong with them out.
+//!
+//! The first line says what the file is, the next number, how many grants follow, and the hash of all the rest of the
+//! file; then comes one line a grant. Everything is covered by the hash, so a part that is missing or changed is seen.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::StoredGrant;
+use crate::audit::Inert;
+use crate::effect::ContentHash;
+use crate::id::GrantId;
+
+const FORMAT: &str = "bailiwick-grants";
+const VERSION: u64 = 1;
+/// How a store of any version begins.
+const BEGINS: &[u8] = br#"{"format":"bailiwick-grants","version":"#;
+const HASH_OPENS: &str = ",\"sha256\":\"";
+const HASH_CLOSES: &str = "\"}";
+/// How many grants a store holds.
+pub(super) const MOST_GRANTS: usize = 10_000;
+/// How large a store is; 10,000 grants of paths that are as long as paths can be.
+pub(super) const MOST_BYTES: u64 = 64 << 20;
+/// Above it, JSON readers of people's tools round numbers.
+const MOST_NUMBERS: u64 = 1 << 53;
+
+/// What a store holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Contents {
+    /// The number after the highest that a stored grant ever had, so that none is given twice.
+    pub(crate) next: u64,
+    pub(crate) grants: BTreeMap<GrantId, StoredGrant>,
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        Self {
+            next: 1,
+            grants: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why bytes are no store that can be used.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It never was one.
+    Foreign,
+    /// It is one of another version.
+    Version(u64),
+    /// It was one.
+    Damaged(GrantDamage),
+}
+
+/// What is wrong with a grant store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantDamage {
+    /// It is larger than any store.
+    #[error("it is larger than a grant store can be")]
+    Large,
+    /// The first line is not whole, or says what it must not.
+    #[error("its first line cannot be read")]
+    Header(#[source] serde_json::Error),
+    /// Bytes are missing, added or others.
+    #[error("its content does not match its checksum")]
+    Changed,
+    /// There are not as many grants as the first line says, or too many.
+    #[error("it does not hold the number of grants that its first line states")]
+    Count,
+    /// A line is no grant.
+    #[error("line {line} is no grant")]
+    Grant {
+        /// Counted from 1.
+        line: usize,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// Two grants have the number, or none can have it.
+    #[error("the number of grant {0} cannot be")]
+    Number(GrantId),
+}
+
+#[derive(Serialize)]
+struct Unsealed {
+    format: &'static str,
+    version: u64,
+    next: u64,
+    grants: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    #[serde(rename = "format")]
+    _format: String,
+    #[serde(rename = "version")]
+    _version: u64,
+    next: u64,
+    grants: usize,
+    sha256: String,
+}
+
+/// What every version says.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+/// The file that holds `contents`.
+pub(super) fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
+    let header = line(&Unsealed {
+        format: FORMAT,
+        version: VERSION,
+        next: contents.next,
+        grants: contents.grants.len(),
+    })?;
+    let mut body = Vec::new();
+    for grant in contents.grants.values() {
+        body.extend(line(grant)?);
+        body.push(b'\n');
+    }
+    let opened = header.strip_suffix(b"}").unwrap_or(&header);
+    let hash = hash(opened, &body);
+    let seal = format!("{HASH_OPENS}{hash}{HASH_CLOSES}\n");
+    let bytes = [opened, seal.as_bytes(), &body].concat();
+    if bytes.len() as u64 > MOST_BYTES || contents.grants.len() > MOST_GRANTS {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// One line of JSON in which no character is raw that deceives whoever looks at the file.
+fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut json = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(
+        &mut json, Inert,
+    ))?;
+    Ok(json)
+}
+
+/// The hash of a first line up to where the hash stands in it, and of the lines after it.
+fn hash(opened: &[u8], body: &[u8]) -> ContentHash {
+    let mut hasher = Sha256::new();
+    hasher.update((opened.len() as u64).to_le_bytes());
+    hasher.update(opened);
+    hasher.update(body);
+    ContentHash::from_bytes(hasher.finalize().into())
+}
+
+/// What the file holds, if it is exactly as it was written.
+pub(super) fn decode(bytes: &[u8]) -> Result<Contents, Unread> {
+    if !bytes.starts_with(BEGINS) && !BEGINS.starts_with(bytes) {
+        return Err(Unread::Foreign);
+    }
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(Unread::Damaged(GrantDamage::Large));
+    }
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+    let (header, body) = (lines.next().unwrap_or_default(), lines.next());
+    match serde_json::from_slice(header) {
+        Ok(Versioned { version: VERSION }) => {}
+        Ok(Versioned { version }) => return Err(Unread::Version(version)),
+        Err(error) => return Err(Unread::Damaged(GrantDamage::Header(error))),
+    }
+    let body = body.ok_or(Unread::Damaged(GrantDamage::Changed))?;
+    intact(header, body).map_err(Unread::Damaged)
+}
+
+fn intact(header: &[u8], body: &[u8]) -> Result<Contents, GrantDamage> {
+    let stated: Header = serde_json::from_slice(header).map_err(GrantDamage::Header)?;
+    let seal = format!("{HASH_OPENS}{}{HASH_CLOSES}", stated.sha256);
+    let opened = header
+        .strip_suffix(seal.as_bytes())
+        .ok_or(GrantDamage::Changed)?;
+    if hash(opened, body).to_string() != stated.sha256 {
+        return Err(GrantDamage::Changed);
+    }
+    let mut contents = Contents {
+        next: stated.next,
+        grants: BTreeMap::new(),
+    };
+    for (index, line) in body.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let grant: StoredGrant =
+            serde_json::from_slice(line).map_err(|source| GrantDamage::Grant {
+                line: index + 2,
+                source,
+            })?;
+        let id = grant.id;
+        if id.0 == 0 || id.0 >= stated.next || contents.grants.insert(id, grant).is_some() {
+            return Err(GrantDamage::Number(id));
+        }
+    }
+    if stated.next > MOST_NUMBERS {
+        return Err(GrantDamage::Number(GrantId(stated.next)));
+    }
+    if contents.grants.len() != stated.grants || stated.grants > MOST_GRANTS {
+        return Err(GrantDamage::Count);
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(id: u64, agent: &str, pattern: &str) -> StoredGrant {
+        StoredGrant {
+            id: GrantId(id),
+            agent: agent.into(),
+            pattern: pattern.parse().unwrap(),
+            descendants: id.is_multiple_of(2),
+            given_at_ms: 1_700_000_000_000,
+        }
+    }
+
+    fn contents(next: u64, grants: impl IntoIterator<Item = StoredGrant>) -> Contents {
+        Contents {
+            next,
+            grants: grants.into_iter().map(|grant| (grant.id, grant)).collect(),
+        }
+    }
+
+    /// A file with a right checksum, whatever it says.
+    fn sealed(version: u64, rest: &str, body: &str) -> Vec<u8> {
+        let opened = format!(r#"{{"format":"bailiwick-grants","version":{version},{rest}"#);
+        let hash = hash(opened.as_bytes(), body.as_bytes());
+        format!("{opened}{HASH_OPENS}{hash}{HASH_CLOSES}\n{body}").into_bytes()
+    }
+
+    const LINE: &str = r#"{"id":1,"agent":"main","pattern":"write:file:/r","descendants":false,"given_at_ms":0}
+"#;
+
+    #[track_caller]
+    fn damage(rest: &str, body: &str) -> String {
+        match decode(&sealed(1, rest, body)) {
+            Err(Unread::Damaged(damage)) => damage.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_file_is_lines_that_people_can_read() {
+        let text = encode(&contents(
+            8,
+            [grant(3, "main/tests", "write:file:/repo/docs")],
+        ))
+        .unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let (header, body) = text.split_once('\n').unwrap();
+        assert!(
+            header.starts_with(
+                r#"{"format":"bailiwick-grants","version":1,"next":8,"grants":1,"sha256":""#
+            ),
+            "{header}"
+        );
+        assert_eq!(
+            body,
+            "{\"id\":3,\"agent\":\"main/tests\",\"pattern\":\"write:file:/repo/docs\",\"descendants\":false,\"given_at_ms\":1700000000000}\n"
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_no_character_deceives() {
+        let hostile: String = (0..0xa0)
+            .chain([0x200b, 0x202e, 0x2066, 0xfeff, 0xe0041])
+            .filter_map(char::from_u32)
+            .chain("é日🦀\"\\".chars())
+            .collect();
+        let contents = contents(
+            5,
+            [
+                grant(1, &hostile, "write:file:/r/é日"),
+                grant(4, "main", "*"),
+            ],
+        );
+        let bytes = encode(&contents).unwrap();
+        assert_eq!(decode(&bytes).unwrap(), contents);
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(!text.replace('\n', "").chars().any(crate::is_deceptive));
+    }
+
+    #[test]
+    fn no_byte_can_be_other_missing_or_added() {
+        let bytes = encode(&contents(
+            9,
+            [1, 2, 8].map(|id| grant(id, "main/a", "write:file:/r/x")),
+        ))
+        .unwrap();
+        for at in 0..bytes.len() {
+            assert!(decode(&bytes[..at]).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut other = bytes.clone();
+                other[at] ^= 1 << bit;
+                assert!(decode(&other).is_err(), "bit {bit} of byte {at}");
+            }
+            for added in [b' ', b'\n', b'0'] {
+                let mut more = bytes.clone();
+                more.insert(at, added);
+                assert!(decode(&more).is_err(), "{added} at {at}");
+            }
+        }
+        let more = [bytes.as_slice(), b"\n"].concat();
+        assert!(decode(&more).is_err());
+        assert!(decode(&bytes).is_ok());
+    }
+
+    #[test]
+    fn a_right_checksum_makes_no_wrong_content_right() {
+        assert!(decode(&sealed(1, r#""next":2,"grants":1"#, LINE)).is_ok());
+        let one = r#""next":2,"grants":1"#;
+        let no_grant = "line 2 is no grant";
+        for body in [
+            LINE.replace("write:file:/r", "write:file:r"),
+            LINE.replace("\"descendants\"", "\"until\":1,\"descendants\""),
+            LINE.replace(",\"given_at_ms\":0", ""),
+            LINE.replace("false", "0"),
+            "\n".to_owned(),
+        ] {
+            assert_eq!(damage(one, &body), no_grant, "{body}");
+        }
+        let count = "it does not hold the number of grants that its first line states";
+        assert_eq!(damage(r#""next":2,"grants":2"#, LINE), count);
+        assert_eq!(damage(r#""next":2,"grants":0"#, LINE), count);
+        let number = "the number of grant g1 cannot be";
+        assert_eq!(damage(r#""next":1,"grants":1"#, LINE), number);
+        assert_eq!(
+            damage(r#""next":2,"grants":2"#, &format!("{LINE}{LINE}")),
+            number
+        );
+        assert_eq!(
+            damage(r#""next":18446744073709551615,"grants":0"#, ""),
+            "the number of grant g18446744073709551615 cannot be"
+        );
+        assert_eq!(
+            damage(r#""next":2,"grants":1,"more":1"#, LINE),
+            "its first line cannot be read"
+        );
+    }
+
+    #[test]
+    fn another_version_and_another_file_are_told_from_a_damaged_one() {
+        let later = sealed(2, r#""next":2,"grants":1,"more":1"#, "?");
+        assert!(matches!(decode(&later), Err(Unread::Version(2))));
+        for foreign in ["{}", "[1]", r#"{"format":"other","version":1}"#, "\n"] {
+            assert!(
+                matches!(decode(foreign.as_bytes()), Err(Unread::Foreign)),
+                "{foreign}"
+            );
+        }
+        for cut in [
+            "",
+            r#"{"form"#,
+            r#"{"format":"bailiwick-grants","version":1"#,
+        ] {
+            assert!(
+                matches!(decode(cut.as_bytes()), Err(Unread::Damaged(_))),
+                "{cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn more_than_a_store_holds_is_neither_written_nor_read() {
+        let most = MOST_GRANTS as u64;
+        let full = contents(most + 1, (1..=most).map(|id| grant(id, "a", "write")));
+        assert_eq!(decode(&encode(&full).unwrap()).unwrap(), full);
+        let more = contents(most + 2, (1..=most + 1).map(|id| grant(id, "a", "write")));
+        assert_eq!(
+            encode(&more).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        let body = (1..=most + 1).map(|id| LINE.replace("\"id\":1", &format!("\"id\":{id}")));
+        let rest = format!(r#""next":{},"grants":{}"#, most + 2, most + 1);
+        assert_eq!(
+            damage(&rest, &body.collect::<String>()),
+            "it does not hold the number of grants that its first line states"
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! Grants as they are given and taken back in, changes for the writer and whether they were stored out.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use super::super::{GrantHolder, Lifetime, NewGrant};
+use super::format::Contents;
+use super::writer::{Change, Done, Message, Writer};
+use super::{GrantStore, GrantWriteError, StoredGrant};
+use crate::id::GrantId;
+
+/// Tells the milliseconds since 1970.
+pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+pub(crate) fn wall_clock() -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+type Outcome = Result<(), GrantWriteError>;
+
+/// Grants that were given and cannot be stored; they have to go.
+#[derive(Debug)]
+pub(crate) struct Unstored {
+    pub(crate) grants: Vec<GrantId>,
+    error: GrantWriteError,
+    reply: oneshot::Sender<Outcome>,
+}
+
+impl Unstored {
+    /// Tells whoever waits, once the grants are gone.
+    pub(crate) fn told(self) {
+        // A caller that is gone needs no answer.
+        let _ = self.reply.send(Err(self.error));
+    }
+}
+
+/// Whether a change is stored; it is at once where there is nothing to store.
+#[derive(Debug, Default)]
+pub(crate) struct Saved(Option<oneshot::Receiver<Outcome>>);
+
+impl Saved {
+    pub(crate) async fn done(self) -> Outcome {
+        match self.0 {
+            Some(outcome) => outcome.await.unwrap_or(Err(GrantWriteError::Closed)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The desk's side of the store: it gathers what one message changes, and hands it over without waiting.
+pub(crate) struct Keeper(Option<Open>);
+
+struct Open {
+    /// Without a bound: what waits in it are grants, which are bounded, and what ends them.
+    writer: Option<Sender<Message>>,
+    stored: BTreeSet<GrantId>,
+    given: Vec<StoredGrant>,
+    taken: Vec<GrantId>,
+    wall: WallClock,
+    /// Tells the broker what cannot be stored.
+    report: Arc<dyn Fn(Unstored) + Send + Sync>,
+}
+
+impl Keeper {
+    /// Starts the writer of `store`, if there is one, and says what is in it.
+    pub(crate) fn start(
+        store: Option<GrantStore>,
+        wall: WallClock,
+        report: impl Fn(Unstored) + Send + Sync + 'static,
+    ) -> io::Result<(Self, Contents)> {
+        let Some(store) = store else {
+            return Ok((Self(None), Contents::default()));
+        };
+        let GrantStore { file, contents } = store;
+        let stored = contents.clone();
+        let (sender, receiver) = mpsc::channel();
+        let writer = Writer::new(contents, move |bytes: &[u8]| file.replace(bytes));
+        thread::Builder::new()
+            .name("bailiwick-grants".to_owned())
+            .spawn(move || writer.run(&receiver))?;
+        let open = Open {
+            writer: Some(sender),
+            stored: stored.grants.keys().copied().collect(),
+            given: Vec::new(),
+            taken: Vec::new(),
+            wall,
+            report: Arc::new(report),
+        };
+        Ok((Self(Some(open)), stored))
+    }
+
+    /// Notes a grant; only those that an agent has for good are stored.
+    pub(crate) fn give(&mut self, id: GrantId, new: &NewGrant) {
+        if let (Some(open), GrantHolder::Agent(agent), Lifetime::Agent) =
+            (&mut self.0, &new.holder, new.lifetime)
+        {
+            open.stored.insert(id);
+            open.given.push(StoredGrant {
+                id,
+                agent: Arc::clone(agent),
+                pattern: new.pattern.clone(),
+                descendants: new.descendants,
+                given_at_ms: (open.wall)(),
+            });
+        }
+    }
+
+    /// Notes that a grant is no more.
+    pub(crate) fn take(&mut self, id: GrantId) {
+        if let Some(open) = &mut self.0
+            && open.stored.remove(&id)
+        {
+            open.taken.push(id);
+        }
+    }
+
+    /// Hands over what was noted since the last time.
+    pub(crate) fn save(&mut self) -> Saved {
+        match &mut self.0 {
+            Some(open) if !open.given.is_empty() || !open.taken.is_empty() => open.save(),
+            _ => Saved::default(),
+        }
+    }
+
+    /// Lets go of the file once everything is stored; from now on nothing can be.
+    pub(crate) fn close(&mut self) -> Saved {
+        let Some(writer) = self.0.as_mut().and_then(|open| open.writer.take()) else {
+            return Saved::default();
+        };
+        let (reply, outcome) = oneshot::channel();
+        // A writer that is gone drops the reply, which says so.
+        let _ = writer.send(Message::Close(told(reply)));
+        Saved(Some(outcome))
+    }
+}
+
+impl Open {
+    fn save(&mut self) -> Saved {
+        let given = std::mem::take(&mut self.given);
+        let taken = std::mem::take(&mut self.taken);
+        let (reply, outcome) = oneshot::channel();
+        let done: Done = if given.is_empty() {
+            told(reply)
+        } else {
+            let grants = given.iter().map(|grant| grant.id).collect();
+            let report = Arc::clone(&self.report);
+            Box::new(move |outcome| match outcome {
+                Ok(()) => told(reply)(Ok(())),
+                Err(error) => report(Unstored {
+                    grants,
+                    error,
+                    reply,
+                }),
+            })
+        };
+        let change = Message::Change(Change::new(given, taken, done));
+        if let Some(writer) = &self.writer {
+            // A change that is dropped says that it was not stored.
+            let _ = writer.send(change);
+        }
+        Saved(Some(outcome))
+    }
+}
+
+fn told(reply: oneshot::Sender<Outcome>) -> Done {
+    Box::new(move |outcome| {
+        // A caller that is gone needs no answer.
+        let _ = reply.send(outcome);
+    })
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keeper").field(&self.0.is_some()).finish()
+    }
+}

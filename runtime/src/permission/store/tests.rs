@@ -1,0 +1,360 @@
+//! Grants, restarts, damaged files and full disks in, exactly the grants that were acknowledged out.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files of a store are damaged here on purpose"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use proptest::prelude::*;
+
+use super::super::{GrantHolder, Lifetime, NewGrant};
+use super::*;
+use crate::cases::cases;
+
+fn new(agent: &str, pattern: &str) -> NewGrant {
+    NewGrant {
+        pattern: pattern.parse().unwrap(),
+        holder: GrantHolder::Agent(agent.into()),
+        lifetime: Lifetime::Agent,
+        descendants: true,
+    }
+}
+
+/// A keeper over `path` whose clock stands still, and what it reports as not stored.
+fn keeper(path: &Path) -> (Keeper, Contents, mpsc::Receiver<Unstored>) {
+    let (sender, unstored) = mpsc::channel();
+    let store = GrantStore::open(path).unwrap();
+    let (keeper, contents) = Keeper::start(Some(store), Arc::new(|| 7), move |unstored| {
+        sender.send(unstored).unwrap();
+    })
+    .unwrap();
+    (keeper, contents, unstored)
+}
+
+fn wait(saved: Saved) -> Result<(), GrantWriteError> {
+    let tokio = tokio::runtime::Builder::new_current_thread();
+    { tokio }.build().unwrap().block_on(saved.done())
+}
+
+fn ids(path: &Path) -> Vec<u64> {
+    let grants = GrantStore::read(path).unwrap();
+    grants.iter().map(|grant| grant.id.0).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A store with two grants, closed.
+fn prepared(folder: &Path) -> PathBuf {
+    let path = folder.join("grants");
+    let (mut keeper, ..) = keeper(&path);
+    for id in [1, 2] {
+        keeper.give(GrantId(id), &new("main", "write:file:/r"));
+    }
+    wait(keeper.save()).unwrap();
+    wait(keeper.close()).unwrap();
+    path
+}
+
+#[derive(Clone, Debug)]
+enum Word {
+    Give(u8),
+    Take(u8),
+    Save,
+    Reopen,
+}
+
+fn words() -> impl Strategy<Value = Vec<Word>> {
+    let word = prop_oneof![
+        4 => any::<u8>().prop_map(Word::Give),
+        3 => any::<u8>().prop_map(Word::Take),
+        3 => Just(Word::Save),
+        1 => Just(Word::Reopen),
+    ];
+    proptest::collection::vec(word, 0..24)
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn any_words_over_any_restarts_leave_what_a_map_would(words in words()) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("grants");
+        let (mut open, contents, mut unstored) = keeper(&path);
+        let (mut model, mut next) = (BTreeMap::new(), contents.next);
+        for word in words {
+            match word {
+                Word::Give(what) => {
+                    let pattern = format!("write:file:/r/{what}");
+                    open.give(GrantId(next), &new("main", &pattern));
+                    model.insert(next, pattern);
+                    next += 1;
+                }
+                Word::Take(which) => {
+                    let id = u64::from(which) % (next + 1);
+                    open.take(GrantId(id));
+                    model.remove(&id);
+                }
+                Word::Save => {
+                    wait(open.save()).unwrap();
+                    let found = GrantStore::read(&path).unwrap();
+                    let found = found.iter().map(|grant| (grant.id.0, grant.pattern.to_string()));
+                    prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), model.clone());
+                }
+                Word::Reopen => {
+                    wait(open.save()).unwrap();
+                    wait(open.close()).unwrap();
+                    let contents;
+                    (open, contents, unstored) = keeper(&path);
+                    let found = contents.grants.values().map(|grant| (grant.id.0, grant.pattern.to_string()));
+                    prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), model.clone());
+                    prop_assert!(model.keys().all(|id| *id < contents.next));
+                    next = next.max(contents.next);
+                }
+            }
+        }
+        prop_assert!(unstored.try_recv().is_err());
+    }
+}
+
+#[test]
+fn only_what_an_agent_has_for_good_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let (mut keeper, ..) = keeper(&path);
+    let hour = Lifetime::For(std::time::Duration::from_secs(3600));
+    let worker = GrantHolder::Worker(crate::id::WorkerId(1));
+    for (id, holder, lifetime) in [
+        (1, GrantHolder::Agent("main".into()), hour),
+        (2, worker.clone(), Lifetime::Agent),
+        (3, worker, Lifetime::Session),
+        (4, GrantHolder::Agent("main".into()), Lifetime::Agent),
+    ] {
+        let new = NewGrant {
+            holder,
+            lifetime,
+            ..new("", "write")
+        };
+        keeper.give(GrantId(id), &new);
+    }
+    wait(keeper.save()).unwrap();
+    let found = GrantStore::read(&path).unwrap();
+    let expected = StoredGrant {
+        id: GrantId(4),
+        agent: "main".into(),
+        pattern: "write".parse().unwrap(),
+        descendants: true,
+        given_at_ms: 7,
+    };
+    assert_eq!(found, [expected]);
+}
+
+#[test]
+fn the_number_of_a_grant_that_was_taken_back_is_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let (mut first, ..) = keeper(&path);
+    first.take(GrantId(2));
+    wait(first.save()).unwrap();
+    wait(first.close()).unwrap();
+    let (_second, contents, _) = keeper(&path);
+    assert_eq!((ids(&path), contents.next), (vec![1], 3));
+}
+
+#[test]
+fn the_file_is_its_owners_alone_and_nothing_else_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    for name in ["grants", "grants.lock"] {
+        let mode = fs::metadata(path.with_file_name(name)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
+}
+
+#[test]
+fn a_second_runtime_is_refused_and_readers_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let first = GrantStore::open(&path).unwrap();
+    let second = GrantStore::open(&path).unwrap_err();
+    assert!(matches!(second, GrantStoreError::InUse { .. }));
+    let text = second.to_string();
+    assert!(text.contains("grants") && text.contains("in use"), "{text}");
+    assert_eq!(ids(&path), [1, 2]);
+    drop(first);
+    assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
+}
+
+#[test]
+fn what_a_killed_writer_left_is_no_hindrance() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    fs::write(path.with_file_name("grants.new"), "half").unwrap();
+    let (mut open, ..) = keeper(&path);
+    open.take(GrantId(1));
+    wait(open.save()).unwrap();
+    assert_eq!(ids(&path), [2]);
+    assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
+}
+
+#[test]
+fn a_file_that_is_cut_or_changed_anywhere_is_kept_aside_and_the_next_start_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let whole = fs::read(&path).unwrap();
+    let aside = path.with_file_name("grants.corrupt");
+    // What does not begin as a store does is some other file, and stays.
+    let begins = r#"{"format":"bailiwick-grants","version":1"#.len();
+    // Each writes to the disk often; `format` tries every byte.
+    for at in (0..whole.len()).step_by(7) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1;
+        let cut = whole[..at].to_vec();
+        for (damaged, kept) in [(flipped, at >= begins), (cut, true)] {
+            fs::write(&path, &damaged).unwrap();
+            let read = GrantStore::read(&path).unwrap_err();
+            assert!(path.exists(), "reading moves nothing: {read}");
+            let error = GrantStore::open(&path).unwrap_err();
+            assert!(error.to_string().contains("grants"), "{error}");
+            if kept {
+                assert!(
+                    matches!(&error, GrantStoreError::Damaged { kept_in: Some(kept), .. } if *kept == aside.canonicalize().unwrap()),
+                    "{at}: {error:?}"
+                );
+                assert_eq!(fs::read(&aside).unwrap(), damaged);
+                assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 0);
+                fs::remove_file(&aside).unwrap();
+            } else {
+                assert_eq!(fs::read(&path).unwrap(), damaged, "{error}");
+            }
+        }
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
+}
+
+#[test]
+fn damaged_files_do_not_replace_one_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    for text in ["", "{", "{\"format"] {
+        fs::write(&path, text).unwrap();
+        GrantStore::open(&path).unwrap_err();
+    }
+    let kept = ["grants.corrupt", "grants.corrupt-2", "grants.corrupt-3"];
+    let texts = kept.map(|name| fs::read_to_string(folder.path().join(name)).unwrap());
+    assert_eq!(texts, ["", "{", "{\"format"]);
+}
+
+#[test]
+fn a_later_version_and_some_other_file_are_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let text = fs::read_to_string(&path).unwrap();
+    let later = text.replace("\"version\":1", "\"version\":2");
+    for (text, foreign) in [(later.as_str(), false), ("{\"roots\":[]}", true)] {
+        fs::write(&path, text).unwrap();
+        let error = GrantStore::open(&path).unwrap_err();
+        match error {
+            GrantStoreError::Version { version: 2, .. } if !foreign => {}
+            GrantStoreError::Foreign { .. } if foreign => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
+}
+
+#[test]
+fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let refused = |path: &Path| {
+        for error in [
+            GrantStore::read(path).unwrap_err(),
+            GrantStore::open(path).unwrap_err(),
+        ] {
+            assert!(
+                matches!(
+                    error,
+                    GrantStoreError::Open { .. } | GrantStoreError::Unsafe { .. }
+                ),
+                "{error:?}"
+            );
+        }
+    };
+    symlink(&path, at("link")).unwrap();
+    symlink(at("nothing"), at("dangling")).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), kind, mode, 0).unwrap();
+    for name in ["link", "dangling", "folder", "fifo", "no/grants"] {
+        refused(&at(name));
+    }
+    symlink(at("nothing"), at("mine.lock")).unwrap();
+    assert!(matches!(
+        GrantStore::open(at("mine")),
+        Err(GrantStoreError::Open { .. })
+    ));
+    let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o620);
+    refused(&path);
+    set_mode(0o602);
+    refused(&path);
+    set_mode(0o644);
+    std::os::unix::fs::chown(&path, Some(1234), None).expect("these tests run as root");
+    refused(&path);
+    std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
+}
+
+#[test]
+fn a_store_that_was_let_go_takes_nothing_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let (mut keeper, _, unstored) = keeper(&path);
+    keeper.give(GrantId(1), &new("main", "write"));
+    // Not waited for: closing stores what was handed over before.
+    let first = keeper.save();
+    wait(keeper.close()).unwrap();
+    wait(first).unwrap();
+    assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 1);
+    keeper.give(GrantId(2), &new("main", "write"));
+    let late = keeper.save();
+    let reported = unstored.try_recv().unwrap();
+    assert_eq!(reported.grants, [GrantId(2)]);
+    reported.told();
+    assert!(matches!(wait(late), Err(GrantWriteError::Closed)));
+    keeper.take(GrantId(1));
+    assert!(matches!(wait(keeper.save()), Err(GrantWriteError::Closed)));
+    wait(keeper.close()).unwrap();
+    assert_eq!(ids(&path), [1]);
+}
+
+#[test]
+fn dropping_the_keeper_stores_what_was_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let (mut keeper, ..) = keeper(&path);
+    keeper.give(GrantId(1), &new("main", "write"));
+    let saved = keeper.save();
+    drop(keeper);
+    wait(saved).unwrap();
+    assert_eq!(ids(&path), [1]);
+}

@@ -1,0 +1,244 @@
+//! Changes to what is stored in, one replacement of the file for all that wait, and each told how it went, out.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::StoredGrant;
+use super::format::{Contents, encode};
+use crate::id::GrantId;
+
+/// How long the writer waits before it tries a file again that it could not write.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Why the file does not say what is granted now.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantWriteError {
+    /// It cannot be written.
+    #[error("cannot write the grant store")]
+    Write(#[source] Arc<io::Error>),
+    /// The runtime has let go of it.
+    #[error("the grant store is closed")]
+    Closed,
+}
+
+/// Told once how a change went.
+pub(super) type Done = Box<dyn FnOnce(Result<(), GrantWriteError>) + Send>;
+
+/// What one word of a person changes; all of it is stored, or none.
+pub(super) struct Change {
+    pub(super) given: Vec<StoredGrant>,
+    pub(super) taken: Vec<GrantId>,
+    done: Option<Done>,
+}
+
+impl Change {
+    pub(super) fn new(given: Vec<StoredGrant>, taken: Vec<GrantId>, done: Done) -> Self {
+        Self {
+            given,
+            taken,
+            done: Some(done),
+        }
+    }
+
+    fn told(mut self, stored: Result<(), GrantWriteError>) {
+        if let Some(done) = self.done.take() {
+            done(stored);
+        }
+    }
+}
+
+impl Drop for Change {
+    /// Nobody stored it: there is no writer any more.
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Err(GrantWriteError::Closed));
+        }
+    }
+}
+
+pub(super) enum Message {
+    Change(Change),
+    /// Writes what is unwritten, then lets go of the file. Nothing comes after it.
+    Close(Done),
+}
+
+/// The one that writes; lives on its own thread.
+pub(super) struct Writer<R> {
+    /// Puts bytes in the place of the file.
+    replace: R,
+    /// What the file is to say.
+    wanted: Contents,
+    /// It may say something else.
+    failing: bool,
+}
+
+impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
+    pub(super) fn new(contents: Contents, replace: R) -> Self {
+        Self {
+            replace,
+            wanted: contents,
+            failing: false,
+        }
+    }
+
+    pub(super) fn run(mut self, receiver: &Receiver<Message>) {
+        loop {
+            let first = if self.failing {
+                receiver.recv_timeout(RETRY)
+            } else {
+                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match first {
+                Ok(first) => {
+                    let messages = std::iter::once(first).chain(receiver.try_iter());
+                    if let Some(done) = self.take(messages) {
+                        let written = self.catch_up();
+                        drop(self);
+                        return done(written);
+                    }
+                }
+                // Whoever made the change that failed was told so.
+                Err(RecvTimeoutError::Timeout) => drop(self.catch_up()),
+                Err(RecvTimeoutError::Disconnected) => return drop(self.catch_up()),
+            }
+        }
+    }
+
+    /// Stores one batch and tells everyone who waits for it, but for whoever closes the store.
+    fn take(&mut self, messages: impl Iterator<Item = Message>) -> Option<Done> {
+        let (mut changes, mut closing) = (Vec::new(), None);
+        for message in messages {
+            match message {
+                Message::Change(change) => changes.push(change),
+                Message::Close(done) => closing = Some(done),
+            }
+        }
+        let before = self.wanted.grants.clone();
+        for change in &changes {
+            for grant in &change.given {
+                self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
+                self.wanted.grants.insert(grant.id, grant.clone());
+            }
+            for id in &change.taken {
+                self.wanted.grants.remove(id);
+            }
+        }
+        let stored = if self.wanted.grants == before {
+            self.catch_up()
+        } else {
+            self.write()
+        };
+        for change in changes {
+            if stored.is_err() {
+                for grant in &change.given {
+                    self.wanted.grants.remove(&grant.id);
+                }
+            }
+            change.told(stored.clone());
+        }
+        closing
+    }
+
+    fn catch_up(&mut self) -> Result<(), GrantWriteError> {
+        if self.failing { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), GrantWriteError> {
+        let written = encode(&self.wanted).and_then(|bytes| (self.replace)(&bytes));
+        if let Err(error) = &written
+            && !self.failing
+        {
+            tracing::error!(%error, "the grant store cannot be written");
+        }
+        self.failing = written.is_err();
+        written.map_err(|error| GrantWriteError::Write(Arc::new(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::sync::Mutex;
+
+    use super::super::format::decode;
+    use super::*;
+
+    fn stored(id: u64) -> StoredGrant {
+        StoredGrant {
+            id: GrantId(id),
+            agent: "main".into(),
+            pattern: "write:file:/r".parse().unwrap(),
+            descendants: true,
+            given_at_ms: 7,
+        }
+    }
+
+    type Told = Arc<Mutex<Vec<(u64, bool)>>>;
+
+    /// A change that tells under `name` whether it was stored.
+    fn change(name: u64, given: &[u64], taken: &[u64], told: &Told) -> Message {
+        let told = Arc::clone(told);
+        let given = given.iter().map(|id| stored(*id)).collect();
+        let taken = taken.iter().map(|id| GrantId(*id)).collect();
+        let done = Box::new(move |stored: Result<(), _>| {
+            told.lock().unwrap().push((name, stored.is_ok()));
+        });
+        Message::Change(Change::new(given, taken, done))
+    }
+
+    fn written(bytes: &[u8]) -> Vec<u64> {
+        let contents = decode(bytes).unwrap();
+        contents.grants.keys().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn what_waits_together_is_written_together_and_each_is_told() {
+        let told = Told::default();
+        let mut writes = Vec::new();
+        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
+            writes.push(written(bytes));
+            Ok(())
+        });
+        let batch = [
+            change(1, &[1, 2], &[], &told),
+            change(2, &[3], &[1], &told),
+            change(3, &[], &[3], &told),
+        ];
+        assert!(writer.take(batch.into_iter()).is_none());
+        // Nothing is written where nothing is other than before.
+        writer.take([change(4, &[], &[3], &told)].into_iter());
+        drop(writer);
+        assert_eq!(writes, [vec![2]]);
+        let expected = [(1, true), (2, true), (3, true), (4, true)];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn on_a_full_disk_no_grant_is_given_and_what_was_taken_back_goes_as_soon_as_there_is_room() {
+        let told = Told::default();
+        let full = Cell::new(false);
+        let disk = RefCell::new(Vec::new());
+        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
+            if full.get() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            *disk.borrow_mut() = written(bytes);
+            Ok(())
+        });
+        writer.take([change(1, &[1, 2], &[], &told)].into_iter());
+        full.set(true);
+        writer.take([change(2, &[3], &[], &told), change(3, &[], &[1], &told)].into_iter());
+        assert_eq!(*disk.borrow(), [1, 2]);
+        writer.take([change(4, &[4], &[], &told)].into_iter());
+        full.set(false);
+        writer.catch_up().unwrap();
+        assert_eq!(*disk.borrow(), [2]);
+        writer.take([change(5, &[5], &[], &told)].into_iter());
+        assert_eq!(*disk.borrow(), [2, 5]);
+        let expected = [(1, true), (2, false), (3, false), (4, false), (5, true)];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+}

@@ -1,0 +1,155 @@
+//! Runtimes that are killed while people grant and take back in, exactly what people were told out.
+//!
+//! Alone in its binary: the tests of others count on time, and this one takes all there is.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bailiwick::{
+    GrantAuthority, GrantHolder, GrantId, GrantStore, GrantStoreError, Lifetime, NewGrant, Runtime,
+};
+
+fn for_agent(pattern: &str) -> NewGrant {
+    NewGrant {
+        pattern: pattern.parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        lifetime: Lifetime::Agent,
+        descendants: false,
+    }
+}
+
+/// What a runtime to be killed says before and after each word.
+fn say(line: &str) {
+    std::io::stderr()
+        .write_all(format!("{line}\n").as_bytes())
+        .unwrap();
+}
+
+/// Grants and takes back, on and on; never more than a few grants are live.
+async fn gives_and_takes(grants: &GrantAuthority, name: String, mut live: VecDeque<GrantId>) {
+    for turn in 0.. {
+        let pattern = format!("write:file:/r/{name}-{turn}");
+        say(&format!("give {pattern}"));
+        let id = grants.grant(for_agent(&pattern)).await.unwrap();
+        say(&format!("given {id} {pattern}"));
+        live.push_back(id);
+        while live.len() > 4 {
+            let id = live.pop_front().unwrap();
+            say(&format!("take {id}"));
+            grants.revoke(id).await.unwrap();
+            say(&format!("taken {id}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn runtime_to_be_killed() {
+    // Only the test that kills it says where.
+    let Some(folder) = std::env::var_os("BAILIWICK_KILL_GRANTS_IN") else {
+        return;
+    };
+    let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();
+    let (runtime, grants) = Runtime::builder().grant_store(store).build().await.unwrap();
+    let live: Vec<GrantId> = grants.grants().await.iter().map(|one| one.id).collect();
+    let mine = |third: usize| live.iter().skip(third).step_by(3).copied().collect();
+    let life = std::process::id();
+    tokio::join!(
+        gives_and_takes(&grants, format!("{life}-a"), mine(0)),
+        gives_and_takes(&grants, format!("{life}-b"), mine(1)),
+        gives_and_takes(&grants, format!("{life}-c"), mine(2)),
+    );
+    drop(runtime);
+}
+
+/// What people were told of the grants, and what was under way when the runtime was killed.
+#[derive(Default)]
+struct Told {
+    live: BTreeMap<String, String>,
+    giving: BTreeSet<String>,
+    taking: BTreeSet<String>,
+    ever: BTreeSet<String>,
+}
+
+impl Told {
+    fn hear(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["give", pattern] => drop(self.giving.insert((*pattern).to_owned())),
+            ["given", id, pattern] => {
+                assert!(self.ever.insert((*id).to_owned()), "{id} was given twice");
+                assert!(self.giving.remove(*pattern));
+                self.live.insert((*id).to_owned(), (*pattern).to_owned());
+            }
+            ["take", id] => drop(self.taking.insert((*id).to_owned())),
+            ["taken", id] => {
+                assert!(self.taking.remove(*id));
+                assert!(self.live.remove(*id).is_some());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Checks what the disk holds, and goes on from there.
+    fn check(&mut self, found: BTreeMap<String, String>) {
+        for (id, pattern) in &self.live {
+            let kept = found.get(id) == Some(pattern);
+            assert!(kept || self.taking.contains(id), "{id} {pattern} is lost");
+        }
+        for (id, pattern) in &found {
+            let told = self.live.get(id) == Some(pattern) || self.giving.contains(pattern);
+            assert!(told, "{id} {pattern} came from nowhere");
+        }
+        self.ever.extend(found.keys().cloned());
+        self.live = found;
+        self.giving.clear();
+        self.taking.clear();
+    }
+}
+
+#[test]
+fn a_killed_runtime_leaves_what_people_were_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grants");
+    let cases = std::env::var("BAILIWICK_CASES").ok();
+    let cases = cases.map_or(20_000, |cases| cases.parse::<usize>().unwrap());
+    let mut told = Told::default();
+    for turn in 0..(cases / 100).clamp(10, 1_000) {
+        let mut runtime = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "runtime_to_be_killed", "--nocapture"])
+            .env("BAILIWICK_KILL_GRANTS_IN", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(runtime.stderr.take().unwrap()).lines();
+        for line in lines.by_ref().take(1 + turn * 7 % 40) {
+            told.hear(&line.unwrap());
+        }
+        // Another instant of the next write each time.
+        for _ in 0..turn * 9_973 % 400_000 {
+            std::hint::spin_loop();
+        }
+        assert!(matches!(
+            GrantStore::open(&file),
+            Err(GrantStoreError::InUse { .. })
+        ));
+        runtime.kill().unwrap();
+        runtime.wait().unwrap();
+        for line in lines {
+            told.hear(&line.unwrap());
+        }
+        let found = GrantStore::read(&file).unwrap();
+        let found = found
+            .iter()
+            .map(|one| (one.id.to_string(), one.pattern.to_string()));
+        told.check(found.collect());
+    }
+    assert!(told.ever.len() > told.live.len());
+}
