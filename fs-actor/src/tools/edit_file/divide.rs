@@ -3,7 +3,8 @@
 use bailiwick::{CallError, Code, Hunk, LeftOut, Plan};
 use bytes::Bytes;
 
-use super::{FileEdited, Making, NotMade};
+use super::making::Making;
+use super::{FileEdited, NotMade};
 use crate::change::{Step, Work};
 use crate::diff::with_hunks;
 

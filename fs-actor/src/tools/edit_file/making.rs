@@ -1,0 +1,117 @@
+//! The old and the new content of a file in, the plan that makes the one of the other out.
+
+use bailiwick::{Change, ContentHash, Cost, Op, Plan, Reply, VirtualPath, escape};
+use bytes::Bytes;
+
+use super::{FileEdited, Made, NotMade};
+use crate::change::{State, Step, Work, target};
+use crate::diff;
+use crate::edit::{Applied, Strategy};
+use crate::replace::{Durability, Reached};
+
+/// One file with other content.
+pub(super) struct Making {
+    pub(super) path: VirtualPath,
+    pub(super) before: State,
+    pub(super) old: Bytes,
+    pub(super) content: Bytes,
+    pub(super) durability: Durability,
+}
+
+impl Making {
+    /// The plan that makes it, by these edits and without these parts.
+    pub(super) fn plan(self, edits: Vec<Made>, left_out: Vec<NotMade>) -> Plan<Work> {
+        let Self {
+            path,
+            before,
+            old,
+            content,
+            durability,
+        } = self;
+        let diff = diff::of_bytes(&old, &content);
+        let after = State::of_file(&content);
+        let reached = Reached::at_best((before != after).then_some(durability));
+        let reply = reply(FileEdited {
+            path: path.to_string(),
+            bytes: content.len() as u64,
+            hash: ContentHash::of(&content),
+            added: diff.added,
+            removed: diff.removed,
+            edits,
+            left_out,
+            durability: reached.clone(),
+        });
+        if before == after {
+            return target::nothing(reply);
+        }
+        let write = |content: &Bytes, over: &State| Step::Write {
+            path: path.clone(),
+            content: content.clone(),
+            over: over.clone(),
+            mode: None,
+        };
+        let (steps, restore) = (write(&content, &before), write(&old, &after));
+        Plan {
+            changes: vec![Change {
+                path,
+                op: Op::Modify,
+                to: None,
+                before: before.entry(),
+                after: after.entry(),
+                diff,
+            }],
+            reply,
+            cost: Cost {
+                bytes: content.len() as u64,
+                files: 1,
+            },
+            steps: Work::new(vec![steps], durability, reached),
+            inverse: Some(vec![restore].into()),
+        }
+    }
+}
+
+impl From<&Applied> for Made {
+    fn from(applied: &Applied) -> Self {
+        Self {
+            strategy: applied.strategy,
+            count: applied.count,
+            lines: applied.lines.clone(),
+        }
+    }
+}
+
+fn reply(edited: FileEdited) -> Reply {
+    let places: usize = edited.edits.iter().map(|made| made.count).sum();
+    let tolerant = edited
+        .edits
+        .iter()
+        .filter(|made| made.strategy != Strategy::Exact)
+        .count();
+    let mut text = format!(
+        "{}: {} edits at {places} places, +{} -{} lines, {} bytes, sha256 {}",
+        escape(&edited.path),
+        edited.edits.len(),
+        edited.added,
+        edited.removed,
+        edited.bytes,
+        edited.hash,
+    );
+    if tolerant > 0 {
+        text.push_str(&format!(
+            "; {tolerant} matched but for line endings or indentation, which stayed the file's"
+        ));
+    }
+    if !edited.left_out.is_empty() {
+        let lines: Vec<String> = edited
+            .left_out
+            .iter()
+            .map(|part| part.line.to_string())
+            .collect();
+        text.push_str(&format!(
+            "; a person left out what these edits would have changed from line {} on, so the file does not hold it",
+            lines.join(", ")
+        ));
+    }
+    Reply::text(text, edited)
+}
