@@ -85,8 +85,8 @@ mod worker;
 pub use artifact::Artifact;
 pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditSink, BreakReason,
-    ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine, Verified,
-    verify,
+    ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, NarrowedStep, Record, Step, TornLine,
+    Verified, json_line, verify, verify_after,
 };
 pub use budget::Budget;
 pub use call::{Call, CallMeta, Origin, Progress};
@@ -113,9 +113,11 @@ pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantHolder, GrantView, GrantsRevoked, Lifetime, NewGrant, Question,
-    QuestionState, Request, Scripted, Terminal,
+    Answer, Approver, AskLimits, AuthorityError, Batch, BatchItem, DecidedBy, Deciding, Decision,
+    Deferred, DenyAll, GrantAuthority, GrantFilter, GrantHolder, GrantUse, GrantView,
+    GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, Lifetime,
+    Narrowing, NewGrant, PastQuestion, Question, QuestionState, RepeatedQuestion, Request,
+    Scripted, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

@@ -2,12 +2,18 @@
 
 mod approver;
 mod authority;
+mod batch;
 mod broker;
 mod desk;
 mod grants;
+mod history;
 mod ladder;
 mod ledger;
+mod manage;
 mod record;
+mod settings;
+mod suggest;
+mod template;
 mod terminal;
 
 use std::num::NonZeroU32;
@@ -24,11 +30,19 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
+pub use batch::{Batch, BatchItem, batches};
 pub(crate) use broker::{Broker, BrokerConfig, Ruling};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
+pub use history::{
+    DecidedBy, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
+    PastQuestion, RepeatedQuestion, Tally,
+};
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
+pub use settings::{GrantFilter, Narrowing};
+pub use suggest::{Suggestion, suggest};
+pub use template::{Template, TemplateError};
 pub use terminal::Terminal;
 
 /// What one call asks of a person.
@@ -187,7 +201,7 @@ pub enum GrantHolder {
 }
 
 /// How a question ended. None of these ever becomes another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// A person allowed it.

@@ -10,6 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::AskLimits;
+use super::settings::{GrantFilter, Narrowing};
 use super::{
     Answer, Approver, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, Request,
 };
@@ -95,6 +96,19 @@ pub(crate) enum Message {
     Grant(NewGrant, RpcReplyPort<Result<GrantId, AuthorityError>>),
     /// A person takes a grant back.
     Revoke(GrantId, RpcReplyPort<Option<Arc<Gate>>>),
+    /// A person grants several things together, all or none.
+    GrantAll(
+        Vec<NewGrant>,
+        RpcReplyPort<Result<Vec<GrantId>, AuthorityError>>,
+    ),
+    /// A person takes back every grant that is meant.
+    RevokeWhere(GrantFilter, RpcReplyPort<Vec<Arc<Gate>>>),
+    /// A person leaves less of a grant.
+    Narrow(
+        GrantId,
+        Narrowing,
+        RpcReplyPort<Result<Option<Arc<Gate>>, AuthorityError>>,
+    ),
     /// A worker is no more.
     ForgetWorker(WorkerId, RpcReplyPort<()>),
     /// A session is over.
@@ -152,6 +166,9 @@ impl Actor for BrokerActor {
             Message::Grants(port) => tell(port, desk.grants()),
             Message::Grant(new, port) => tell(port, desk.grant(new)),
             Message::Revoke(id, port) => tell(port, desk.revoke(id)),
+            Message::GrantAll(grants, port) => tell(port, desk.enter_all(grants)),
+            Message::RevokeWhere(filter, port) => tell(port, desk.revoke_where(&filter)),
+            Message::Narrow(id, change, port) => tell(port, desk.narrow(id, &change)),
             Message::ForgetWorker(worker, port) => {
                 desk.forget_worker(worker);
                 tell(port, ());
@@ -288,6 +305,40 @@ impl Broker {
             .ok_or(AuthorityError::Closed)?
             .ok_or(AuthorityError::NoGrant)?;
         Ok(self.ended(&[gate]).await)
+    }
+
+    pub(crate) async fn grant_all(
+        &self,
+        grants: Vec<NewGrant>,
+    ) -> Result<Vec<GrantId>, AuthorityError> {
+        self.call(|port| Message::GrantAll(grants, port))
+            .await
+            .ok_or(AuthorityError::Closed)?
+    }
+
+    /// Takes back what `filter` admits; returns as [`Self::revoke_grant`] does.
+    pub(crate) async fn revoke_where(
+        &self,
+        filter: GrantFilter,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let gates = self
+            .call(|port| Message::RevokeWhere(filter, port))
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        Ok(self.ended(&gates).await)
+    }
+
+    /// Leaves less of a grant; returns once no effect by more than that is under way, or one has hung too long.
+    pub(crate) async fn narrow(
+        &self,
+        id: GrantId,
+        change: Narrowing,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let gate = self
+            .call(|port| Message::Narrow(id, change, port))
+            .await
+            .ok_or(AuthorityError::Closed)??;
+        Ok(self.ended(gate.as_slice()).await)
     }
 
     /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants

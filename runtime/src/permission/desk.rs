@@ -10,8 +10,9 @@ use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource};
 use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
 use super::record::{about, holder, refused, whom};
+use super::settings::{GrantFilter, Narrowing};
 use super::{Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, Request};
-use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
+use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, NarrowedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
 use crate::error::CallError;
@@ -196,9 +197,9 @@ impl Desk {
     }
 
     /// Enters all grants or none.
-    fn enter_all(
+    pub(super) fn enter_all(
         &mut self,
-        grants: impl Iterator<Item = NewGrant>,
+        grants: impl IntoIterator<Item = NewGrant>,
     ) -> Result<Vec<GrantId>, AuthorityError> {
         let mut entered = Vec::new();
         for new in grants {
@@ -253,6 +254,42 @@ impl Desk {
             step: Step::GrantRevoked { grant: id },
         });
         Some(gate)
+    }
+
+    /// Closes the gates of every grant that `filter` admits; each has a record of its own.
+    pub(super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
+        let live = self.grants().into_iter();
+        let meant: Vec<GrantId> = live
+            .filter(|grant| filter.admits(grant))
+            .map(|grant| grant.id)
+            .collect();
+        self.revoke_all(&meant)
+    }
+
+    /// Records what is left of a grant, then leaves no more; the gate is that of calls which may have more.
+    pub(super) fn narrow(
+        &mut self,
+        id: GrantId,
+        change: &Narrowing,
+    ) -> Result<Option<Arc<Gate>>, AuthorityError> {
+        let now = (self.clock)();
+        let view = self.book.view(id, now).ok_or(AuthorityError::NoGrant)?;
+        if !change.narrows(&view, now) {
+            return Err(AuthorityError::Wider);
+        }
+        let (worker, agent) = whom(&view.holder);
+        self.audit.record(AuditEvent {
+            worker,
+            agent,
+            call: None,
+            tool: None,
+            origin: Origin::Human,
+            step: Step::GrantNarrowed(Box::new(NarrowedStep {
+                grant: id,
+                change: change.clone(),
+            })),
+        })?;
+        Ok(self.book.narrow(id, change, now))
     }
 
     pub(super) fn forget_worker(&mut self, worker: WorkerId) {
