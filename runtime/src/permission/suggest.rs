@@ -41,8 +41,9 @@ struct Allowed<'h> {
 /// Returns rules for what people allowed an agent three times or more: the deepest folder of at least two names that
 /// holds all of it, or the very file.
 ///
-/// Only reads count, and changes whose plans create or modify; nothing sensitive counts, and no rule covers what a
-/// person or a rule refused to anybody. Equal histories give equal suggestions, whatever the order of their entries.
+/// Only reads count, and changes whose plans create or modify; nothing sensitive counts, and no rule is at, above or
+/// beneath what a person or a rule refused to anybody. Equal histories give equal suggestions, whatever the order of
+/// their entries.
 #[must_use]
 pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     let mut refused: Vec<&Scope> = Vec::new();
@@ -129,7 +130,7 @@ fn rules(
         let pattern = ScopePattern::of(&Scope::file(verb, place.clone()));
         let good = held.len() >= OFTEN
             && deepest(&held).as_ref() == Some(&place)
-            && !refused.iter().any(|need| pattern.covers(need));
+            && !refused.iter().any(|need| is_like(need, &pattern));
         questions = rest;
         if good {
             rules.push(Suggestion {
@@ -143,6 +144,11 @@ fn rules(
         }
     }
     rules
+}
+
+/// Whether one of them lies beneath the other.
+fn is_like(refused: &Scope, pattern: &ScopePattern) -> bool {
+    pattern.covers(refused) || ScopePattern::of(refused).covers_pattern(pattern)
 }
 
 /// The deepest path that all of them lie at or beneath.
@@ -283,6 +289,10 @@ mod tests {
         let refused: &[&str] = &["write:file:/r/src/c/secret"];
         let mut asked = writes(SRC, Op::Modify).to_vec();
         asked.push((refused, Decision::Denied, None));
+        check(&asked, &[]);
+        asked.pop();
+        let above: &[&str] = &["write:file:/r"];
+        asked.push((above, Decision::Denied, None));
         check(&asked, &[]);
         asked.pop();
         let elsewhere: &[&str] = &["write:file:/r/doc/x"];
