@@ -2,9 +2,11 @@
 
 mod command;
 mod file;
+mod record;
 #[cfg(test)]
 mod tests;
 mod variables;
+mod when;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,11 +20,16 @@ use clap::ArgMatches;
 use clap::error::ErrorKind;
 use tracing::level_filters::LevelFilter;
 
+pub(crate) use record::{At, Look, Show};
+pub(crate) use when::time_of;
+
 /// What the person wants.
 #[derive(Debug)]
 pub(crate) enum Wanted {
     /// A text on standard output.
     Text(String),
+    /// A look at an audit.
+    Look(Look),
     /// A server.
     Server(Box<Options>),
 }
@@ -101,6 +108,9 @@ pub(crate) fn parse(
         Ok(matches) => matches,
         Err(error) => return shown(&error),
     };
+    if let Some(look) = record::look(&matches) {
+        return Ok(Wanted::Look(look));
+    }
     let asked = command::SHOWN
         .iter()
         .find(|shown| matches.get_flag(shown.flag));
