@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use bailiwick::{
-    Answer, AuditFileError, GrantHolder, JsonLines, Lifetime, NewGrant, Policy, Question, Runtime,
-    Scripted, Worker, WorkerSpec,
+    Answer, AuditFileError, GrantFilter, GrantHolder, JsonLines, Lifetime, Narrowing, NewGrant,
+    Policy, Question, Runtime, Scripted, Template, VirtualPath, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 
@@ -306,6 +306,54 @@ async fn what_cannot_be_looked_at_is_named_with_the_reason() {
         let (flag, _) = other.split_once('=').unwrap_or((other, ""));
         place.refused(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
     }
+}
+
+#[tokio::test]
+async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
+    let place = Place::new();
+    let sink = appended(&place.path("audit.jsonl")).await;
+    let builder = Runtime::builder().root("repo", place.path("repo"));
+    let builder = builder.tools(bailiwick_fs::tools()).audit(sink);
+    let (runtime, people) = builder.build().await.unwrap();
+    let spec = WorkerSpec::new("tests").policy(Policy::new().ask("write:file:/repo"));
+    let worker = runtime.spawn(spec).await.unwrap();
+    let me = GrantHolder::Worker(worker.id());
+    let roots = [VirtualPath::parse("/repo", None).unwrap()];
+    let editor = Template::built_in().swap_remove(2);
+    assert!(!write(&worker, "/repo/a").await);
+    let applied = people.apply(&editor, &roots, &me, Lifetime::Session).await;
+    let [reading, writing] = applied.unwrap()[..] else {
+        panic!("the template has two rules");
+    };
+    assert!(write(&worker, "/repo/a").await);
+    let change = Narrowing {
+        pattern: Some("write:file:/repo/src".parse().unwrap()),
+        ..Narrowing::default()
+    };
+    people.narrow(writing, change).await.unwrap();
+    assert!(!write(&worker, "/repo/b").await);
+    assert!(write(&worker, "/repo/src/b").await);
+    let filter = GrantFilter {
+        worker: Some(worker.id()),
+        ..GrantFilter::default()
+    };
+    let meant: Vec<_> = people.grants_where(&filter).await;
+    assert_eq!(
+        meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
+        [reading, writing]
+    );
+    assert_eq!(people.revoke_where(filter).await.unwrap().grants, 2);
+    assert!(!write(&worker, "/repo/src/c").await);
+    runtime.shutdown().await;
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let kinds = ["granted", "granted", "narrowed", "revoked", "revoked"];
+    assert_eq!(field(&lines, "entry"), kinds);
+    assert_eq!(
+        lines[2]["change"],
+        json!({ "pattern": "write:file:/repo/src" })
+    );
+    let text = place.told(&["history", "audit.jsonl"]);
+    assert!(text.contains("to write:file:/repo/src"), "{text}");
 }
 
 /// The directories that the options name are served: the server ends because nobody speaks to it.
