@@ -2,9 +2,11 @@
 
 mod command;
 mod file;
+mod record;
 #[cfg(test)]
 mod tests;
 mod variables;
+mod when;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,11 +21,16 @@ use clap::error::ErrorKind;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
+pub(crate) use record::{At, Look, Show};
+pub(crate) use when::time_of;
+
 /// What the person wants.
 #[derive(Debug)]
 pub(crate) enum Wanted {
     /// A text on standard output.
     Text(String),
+    /// A look at an audit.
+    Look(Look),
     /// A server.
     Server(Box<Options>),
 }
@@ -106,6 +113,9 @@ pub(crate) fn parse(
         Ok(matches) => matches,
         Err(error) => return shown(&error),
     };
+    if let Some(look) = record::look(&matches) {
+        return Ok(Wanted::Look(look));
+    }
     let asked = command::SHOWN
         .iter()
         .find(|shown| matches.get_flag(shown.flag));

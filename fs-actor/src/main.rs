@@ -2,6 +2,7 @@
 
 mod cli;
 mod logging;
+mod record;
 mod serve;
 
 use std::error::Error;
@@ -23,6 +24,10 @@ fn main() -> ExitCode {
     let here = here.and_then(|here| VirtualPath::parse(here.to_str()?, None).ok());
     match cli::parse(std::env::args_os(), std::env::vars_os(), here.as_ref()) {
         Ok(Wanted::Text(text)) => show(&text),
+        Ok(Wanted::Look(look)) => match record::look(look) {
+            Ok(text) => show(&text),
+            Err(error) => refuse(&error, 1),
+        },
         Ok(Wanted::Server(options)) => serve(*options),
         Err(error) => refuse(&error, BAD_INPUT),
     }

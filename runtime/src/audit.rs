@@ -4,29 +4,32 @@
 //! its place in the chain on the thread that writes it.
 
 mod chain;
+mod past;
 mod recorder;
 mod sink;
 mod verify;
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::call::Origin;
 use crate::effect::{Change, ContentHash, LeftOut, Op, PreviewToken};
 use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::permission::{Decision, GrantHolder, Lifetime};
+use crate::permission::{Decision, GrantHolder, Lifetime, Narrowing};
 use crate::policy::Verdict;
 use crate::scope::{Scope, ScopePattern};
 
 pub(crate) use chain::Inert;
-pub use chain::{Head, Record};
+pub use chain::{Head, Record, json_line};
+pub(crate) use past::{Past, PastEvent, PastStep, past};
 pub use recorder::AuditError;
 pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
 pub use sink::{AuditFileError, AuditFileFault, AuditSink, JsonLines, MemoryAudit, TornLine};
-pub use verify::{AuditBroken, BreakReason, Verified, verify};
+pub(crate) use verify::follow;
+pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after};
 
 /// One step of one call, or of a worker's life.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,6 +143,8 @@ pub enum Step {
     Granted(Box<GrantedStep>),
     /// A grant that a person gave to an agent before this runtime began is live again.
     Restored(Box<GrantedStep>),
+    /// A person left less of a grant.
+    GrantNarrowed(Box<NarrowedStep>),
     /// A person took a grant back.
     GrantRevoked {
         /// Which.
@@ -154,14 +159,14 @@ pub enum Step {
 }
 
 /// How a question ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnsweredStep {
     /// Which question.
     pub question: QuestionId,
     /// How it ended.
     pub decision: Decision,
     /// What was allowed; empty if that is exactly what was asked, or nothing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<ScopePattern>,
     /// For how long, if it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,7 +180,7 @@ pub struct AnsweredStep {
 }
 
 /// A grant as it was given.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantedStep {
     /// Which.
     pub grant: GrantId,
@@ -187,6 +192,15 @@ pub struct GrantedStep {
     pub lifetime: Lifetime,
     /// Whether it reaches the holder's sub-agents.
     pub descendants: bool,
+}
+
+/// What a person left of a grant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NarrowedStep {
+    /// Which.
+    pub grant: GrantId,
+    /// What became narrower.
+    pub change: Narrowing,
 }
 
 /// What a plan does to one path, without the content.

@@ -85,8 +85,8 @@ mod worker;
 pub use artifact::Artifact;
 pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
-    BreakReason, ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, Record, Step, TornLine,
-    Verified, verify,
+    BreakReason, ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, NarrowedStep, Record,
+    Step, TornLine, Verified, json_line, verify, verify_after,
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};
@@ -113,10 +113,12 @@ pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, Approver, AskLimits, AuthorityError, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantDamage, GrantHolder, GrantStore, GrantStoreError, GrantView,
-    GrantWriteError, GrantsRevoked, Lifetime, NewGrant, Question, QuestionState, Request, Scripted,
-    StoredGrant, Terminal,
+    Answer, Approver, AskLimits, AuthorityError, Batch, BatchItem, DecidedBy, Deciding, Decision,
+    Deferred, DenyAll, GrantAuthority, GrantDamage, GrantFilter, GrantHolder, GrantStore,
+    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
+    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, PastQuestion,
+    Question, QuestionState, RepeatedQuestion, Request, Scripted, StoredGrant, Suggestion, Tally,
+    Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

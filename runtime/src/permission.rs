@@ -2,13 +2,19 @@
 
 mod approver;
 mod authority;
+mod batch;
 mod broker;
 mod desk;
 mod grants;
+mod history;
 mod ladder;
 mod ledger;
+mod manage;
 mod record;
+mod settings;
 mod store;
+mod suggest;
+mod template;
 mod terminal;
 
 use std::num::NonZeroU32;
@@ -25,12 +31,20 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
+pub use batch::{Batch, BatchItem, batches};
 pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
+pub use history::{
+    DecidedBy, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
+    PastQuestion, RepeatedQuestion, Tally,
+};
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
+pub use settings::{GrantFilter, Narrowing};
 pub use store::{GrantDamage, GrantStore, GrantStoreError, GrantWriteError, StoredGrant};
+pub use suggest::{Suggestion, suggest};
+pub use template::{Template, TemplateError};
 pub use terminal::Terminal;
 
 /// What one call asks of a person.
@@ -203,7 +217,7 @@ pub enum GrantHolder {
 }
 
 /// How a question ended. None of these ever becomes another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// A person allowed it.

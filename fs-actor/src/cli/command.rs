@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::{Ask, CliError};
+use super::{Ask, CliError, record};
 
 /// The id of the directories that are named without a flag.
 pub(super) const ROOT: &str = "ROOT";
@@ -83,7 +83,10 @@ Each field of the configuration is set by its flag, by its variable, in the conf
 initialize: initialize prevails over flags, flags over variables, variables over the file, key by key. Lists that only \
 take away (deny, immutable, deny-scopes, protect) hold what any of them names.
 A list is given by repeating its flag, or with commas or line breaks between its items, or as JSON. A ROOT is one \
-directory, commas and all.";
+directory, commas and all.
+
+The first argument may be one of the commands below instead, which look at a record and serve nothing; a directory \
+of such a name is served as ./NAME.";
 
 /// The whole command line.
 pub(super) fn command() -> Command {
@@ -106,6 +109,10 @@ pub(super) fn command() -> Command {
         .args(server())
         .args(shown)
         .args(of_help())
+        .subcommands(record::commands())
+        // Beside other arguments the name of a command is that of a directory.
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true)
         .next_help_heading("Fields of the configuration")
         .args(fields)
 }

@@ -125,7 +125,7 @@ fn options(arguments: &[&str], here: Option<&str>) -> Options {
     let arguments = ["bailiwick-fs"].iter().chain(arguments).map(OsString::from);
     match parse(arguments, [], here.as_ref()).unwrap() {
         Wanted::Server(options) => *options,
-        Wanted::Text(text) => panic!("{text}"),
+        other @ (Wanted::Text(_) | Wanted::Look(_)) => panic!("{other:?}"),
     }
 }
 

@@ -10,9 +10,8 @@ use crate::cli::{Wanted, parse};
 fn server(folder: &std::path::Path) -> Server {
     let grants = folder.join("grants");
     let arguments = ["bailiwick-fs".into(), "--grants".into(), grants.into()];
-    let options = match parse(arguments, [], None).unwrap() {
-        Wanted::Server(options) => options,
-        Wanted::Text(text) => panic!("{text}"),
+    let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
+        panic!("no server is wanted");
     };
     Server {
         options: Arc::new(*options),

@@ -183,6 +183,23 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
     })
 }
 
+/// Returns `value` as one line of JSON, without a raw deceptive character: a look at it in a terminal is safe.
+///
+/// ```
+/// assert_eq!(bailiwick::json_line(&"a\u{202e}b\n")?, r#""a\u202eb\n""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// What serde_json says of a value that has no JSON.
+pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    let mut json = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(
+        &mut json, Inert,
+    ))?;
+    String::from_utf8(json).map_err(serde::ser::Error::custom)
+}
+
 /// Writes JSON in which every deceptive character is a `\u` escape, so that a raw look at the file is safe.
 pub(crate) struct Inert;
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read as _};
 use super::chain::{Head, read_line};
 
 /// The longest line that is read; a record is far shorter.
-const MAX_LINE: u64 = 16 << 20;
+pub(super) const MAX_LINE: u64 = 16 << 20;
 
 /// An unbroken chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,23 +71,13 @@ pub enum BreakReason {
 /// # Ok::<(), bailiwick::AuditBroken>(())
 /// ```
 pub fn verify(reader: impl BufRead) -> Result<Verified, AuditBroken> {
-    let end = follow_all(reader)?;
-    if end.torn.is_empty() {
-        Ok(Verified {
-            records: end.head.next,
-            head: end.head,
-        })
-    } else {
-        Err(AuditBroken {
-            line: end.head.next + 1,
-            reason: BreakReason::Torn,
-        })
-    }
+    walk(Head::default(), reader, |_, _| Ok(()))?.whole()
 }
 
 /// Where the whole lines of an unbroken chain end.
 #[derive(Debug)]
 pub(super) struct End {
+    pub(super) records: u64,
     pub(super) head: Head,
     /// Bytes of all whole lines.
     pub(super) intact: u64,
@@ -95,38 +85,100 @@ pub(super) struct End {
     pub(super) torn: Vec<u8>,
 }
 
-/// Follows a chain to its last whole line.
-pub(super) fn follow_all(mut reader: impl BufRead) -> Result<End, AuditBroken> {
-    let (mut head, mut intact) = (Head::default(), 0);
+impl End {
+    fn whole(self) -> Result<Verified, AuditBroken> {
+        if self.torn.is_empty() {
+            return Ok(Verified {
+                records: self.records,
+                head: self.head,
+            });
+        }
+        Err(AuditBroken {
+            line: self.records + 1,
+            reason: BreakReason::Torn,
+        })
+    }
+}
+
+/// Follows a chain from its beginning to its last whole line.
+pub(super) fn follow_all(reader: impl BufRead) -> Result<End, AuditBroken> {
+    walk(Head::default(), reader, |_, _| Ok(()))
+}
+
+/// Follows one file of an audit that has several: it continues the chain that ended in `before`, or begins its own.
+///
+/// # Errors
+/// [`AuditBroken`] as from [`verify`], and for a file that does neither.
+///
+/// ```
+/// let first = bailiwick::verify(std::io::empty())?;
+/// let second = bailiwick::verify_after(first.head, std::io::empty())?;
+/// assert_eq!(second.head, first.head);
+/// # Ok::<(), bailiwick::AuditBroken>(())
+/// ```
+pub fn verify_after(before: Head, reader: impl BufRead) -> Result<Verified, AuditBroken> {
+    follow(before, reader, |_, _| Ok(()))
+}
+
+/// Follows a file as [`verify_after`] does, and shows the number and the line of each record once its place is known.
+pub(crate) fn follow(
+    before: Head,
+    mut reader: impl BufRead,
+    see: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
+) -> Result<Verified, AuditBroken> {
+    let mut first = Vec::new();
+    read(&mut reader, &mut first).map_err(|reason| AuditBroken { line: 1, reason })?;
+    let whole = first.strip_suffix(b"\n");
+    let begins = whole.is_some_and(|line| read_line(line).is_ok_and(|link| link.seq == 0));
+    let head = if begins { Head::default() } else { before };
+    walk(head, first.as_slice().chain(reader), see)?.whole()
+}
+
+fn walk(
+    mut head: Head,
+    mut reader: impl BufRead,
+    mut see: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
+) -> Result<End, AuditBroken> {
+    let (mut records, mut intact) = (0, 0);
     let mut line = Vec::new();
     loop {
         line.clear();
         let broken = |reason| AuditBroken {
-            line: head.next + 1,
+            line: records + 1,
             reason,
         };
-        let length = reader
-            .by_ref()
-            .take(MAX_LINE)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| broken(BreakReason::Read(error)))?;
-        match line.strip_suffix(b"\n") {
-            Some(whole) => head = follow(head, whole).map_err(broken)?,
-            None if length as u64 == MAX_LINE => return Err(broken(BreakReason::TooLong)),
-            None => {
-                return Ok(End {
-                    head,
-                    intact,
-                    torn: line,
-                });
+        read(&mut reader, &mut line).map_err(broken)?;
+        let Some(whole) = line.strip_suffix(b"\n") else {
+            if line.len() as u64 == MAX_LINE {
+                return Err(broken(BreakReason::TooLong));
             }
-        }
-        intact += length as u64;
+            return Ok(End {
+                records,
+                head,
+                intact,
+                torn: line,
+            });
+        };
+        let seq = head.next;
+        head = next(head, whole).map_err(broken)?;
+        see(seq, &line).map_err(broken)?;
+        records += 1;
+        intact += line.len() as u64;
     }
 }
 
+/// Reads the next line with its line break, as far as a record may be long.
+fn read(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), BreakReason> {
+    reader
+        .by_ref()
+        .take(MAX_LINE)
+        .read_until(b'\n', line)
+        .map(drop)
+        .map_err(BreakReason::Read)
+}
+
 /// The head after `line`, if it continues `head`.
-fn follow(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
+fn next(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
     let link = read_line(line)?;
     if link.seq != head.next {
         return Err(BreakReason::Order {
@@ -207,6 +259,27 @@ mod tests {
         let foreign = other.seal(2, 0, refused("foreign")).unwrap();
         lines.push(format!("{}\n", foreign.line()));
         check(&lines, 3, |reason| matches!(reason, BreakReason::Detached));
+    }
+
+    #[test]
+    fn a_second_file_continues_the_first_or_begins_a_chain_of_its_own() {
+        let (lines, head) = chain(5);
+        let (first, second) = lines.split_at(2);
+        let before = verify(first.concat().as_bytes()).unwrap().head;
+        let continued = verify_after(before, second.concat().as_bytes()).unwrap();
+        assert_eq!(continued, Verified { records: 3, head });
+        let own = verify_after(before, lines.concat().as_bytes()).unwrap();
+        assert_eq!(own, Verified { records: 5, head });
+        let alone = verify_after(Head::default(), second.concat().as_bytes()).unwrap_err();
+        assert!(matches!(
+            (alone.line, alone.reason),
+            (1, BreakReason::Order { .. })
+        ));
+        let gap = verify_after(before, second[1..].concat().as_bytes()).unwrap_err();
+        assert!(matches!(
+            (gap.line, gap.reason),
+            (1, BreakReason::Order { .. })
+        ));
     }
 
     #[test]

@@ -332,7 +332,7 @@ impl RuntimeBuilder {
         let core = Arc::new(Core {
             tools: self.tools,
             names: config.namespace(),
-            authority,
+            authority: authority.clone(),
             roots,
             kept_out,
             audit,
@@ -355,7 +355,7 @@ impl RuntimeBuilder {
         });
         supervise(&core).await?;
         let house = Arc::new(House { core });
-        Ok((Runtime { house }, GrantAuthority::new(broker)))
+        Ok((Runtime { house }, GrantAuthority::new(broker, authority)))
     }
 }
 

@@ -1,9 +1,12 @@
 //! A person's word in, grants and answers out: the one handle that can widen what workers may do.
 
 use super::broker::Broker;
-use super::{Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question};
+use super::{
+    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question, TemplateError,
+};
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
+use crate::policy::Authority;
 
 /// Why a person's word had no effect.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -18,6 +21,12 @@ pub enum AuthorityError {
     /// The answer leaves a need uncovered or reaches above what may be granted here.
     #[error("the answer does not cover what is asked, or covers more than may be granted")]
     DoesNotFit,
+    /// The change would leave more than there was; that takes another grant.
+    #[error("a grant can only be narrowed; for more, give another")]
+    Wider,
+    /// The template cannot be applied.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// There is no such grant, or it ended.
     #[error("there is no such grant")]
     NoGrant,
@@ -54,7 +63,7 @@ pub enum AuthorityError {
 /// }
 /// ```
 /// ```compile_fail
-/// let forged = bailiwick::GrantAuthority { broker: todo!() };
+/// let forged = bailiwick::GrantAuthority { broker: todo!(), authority: todo!() };
 /// ```
 /// Its holder lends it:
 /// ```
@@ -65,11 +74,17 @@ pub enum AuthorityError {
 #[derive(Debug)]
 pub struct GrantAuthority {
     broker: Broker,
+    authority: Authority,
 }
 
 impl GrantAuthority {
-    pub(crate) fn new(broker: Broker) -> Self {
-        Self { broker }
+    /// Speaks for people to `broker`; `authority` is that of the runtime, and knows what is protected.
+    pub(crate) fn new(broker: Broker, authority: Authority) -> Self {
+        Self { broker, authority }
+    }
+
+    pub(super) fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     pub(crate) fn broker(&self) -> &Broker {

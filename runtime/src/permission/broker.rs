@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::AskLimits;
+use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
 use super::{
     Answer, Approver, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, Request,
@@ -110,6 +111,19 @@ pub(crate) enum Message {
     Grant(NewGrant, SavingPort<Result<GrantId, AuthorityError>>),
     /// A person takes a grant back.
     Revoke(GrantId, SavingPort<Option<Arc<Gate>>>),
+    /// A person grants several things together, all or none.
+    GrantAll(
+        Vec<NewGrant>,
+        SavingPort<Result<Vec<GrantId>, AuthorityError>>,
+    ),
+    /// A person takes back every grant that is meant.
+    RevokeWhere(GrantFilter, SavingPort<Vec<Arc<Gate>>>),
+    /// A person leaves less of a grant.
+    Narrow(
+        GrantId,
+        Narrowing,
+        SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
+    ),
     /// The store cannot keep what was granted.
     Unstored(Unstored),
     /// The store is to be let go.
@@ -180,6 +194,15 @@ impl Actor for BrokerActor {
             Message::Grants(port) => tell(port, desk.grants()),
             Message::Grant(new, port) => tell(port, (desk.grant(new), desk.save())),
             Message::Revoke(id, port) => tell(port, (desk.revoke(id), desk.save())),
+            Message::GrantAll(grants, port) => {
+                tell(port, (desk.enter_all(grants), desk.save()));
+            }
+            Message::RevokeWhere(filter, port) => {
+                tell(port, (desk.revoke_where(&filter), desk.save()));
+            }
+            Message::Narrow(id, change, port) => {
+                tell(port, (desk.narrow(id, &change), desk.save()));
+            }
             Message::Unstored(unstored) => desk.unstored(unstored),
             Message::CloseStore(port) => tell(port, desk.close_store()),
             Message::ForgetWorker(worker, port) => {
@@ -324,7 +347,50 @@ impl Broker {
             .call(|port| Message::Revoke(id, port))
             .await
             .ok_or(AuthorityError::Closed)?;
-        let revoked = self.ended(&[gate.ok_or(AuthorityError::NoGrant)?]).await;
+        self.taken(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
+            .await
+    }
+
+    pub(crate) async fn grant_all(
+        &self,
+        grants: Vec<NewGrant>,
+    ) -> Result<Vec<GrantId>, AuthorityError> {
+        let reply = self.call(|port| Message::GrantAll(grants, port)).await;
+        stored(reply).await
+    }
+
+    /// Takes back what `filter` admits; returns as [`Self::revoke_grant`] does.
+    pub(crate) async fn revoke_where(
+        &self,
+        filter: GrantFilter,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let (gates, saved) = self
+            .call(|port| Message::RevokeWhere(filter, port))
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        self.taken(&gates, saved).await
+    }
+
+    /// Leaves less of a grant; returns once no effect by more than that is under way, or one has hung too long.
+    pub(crate) async fn narrow(
+        &self,
+        id: GrantId,
+        change: Narrowing,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let (gate, saved) = self
+            .call(|port| Message::Narrow(id, change, port))
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        self.taken(gate?.as_slice(), saved).await
+    }
+
+    /// Waits until what used these gates has ended, and it is stored that they are closed.
+    async fn taken(
+        &self,
+        gates: &[Arc<Gate>],
+        saved: Saved,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let revoked = self.ended(gates).await;
         match saved.done().await {
             Ok(()) => Ok(revoked),
             Err(source) => Err(AuthorityError::StillStored { revoked, source }),

@@ -1,5 +1,6 @@
 //! Messages to the broker in, replies and audit events out: the ledger of questions and the book of grants together.
 
+mod edits;
 mod kept;
 
 use std::collections::HashMap;
@@ -222,9 +223,9 @@ impl Desk {
     }
 
     /// Enters all grants or none.
-    fn enter_all(
+    pub(super) fn enter_all(
         &mut self,
-        grants: impl Iterator<Item = NewGrant>,
+        grants: impl IntoIterator<Item = NewGrant>,
     ) -> Result<Vec<GrantId>, AuthorityError> {
         let mut entered = Vec::new();
         for new in grants {
@@ -283,6 +284,7 @@ impl Desk {
         Some(gate)
     }
 
+    /// Closes the gates of every grant that `filter` admits; each has a record of its own.
     pub(super) fn forget_worker(&mut self, worker: WorkerId) {
         for ended in self.ledger.cancel_worker(worker) {
             self.conclude(ended);

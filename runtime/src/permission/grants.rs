@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::settings::Narrowing;
 use super::{GrantHolder, Lifetime, NewGrant};
 use crate::capability::Gate;
 use crate::id::{GrantId, WorkerId};
@@ -88,6 +89,18 @@ struct Grant {
 impl Grant {
     fn is_live(&self, now: Duration) -> bool {
         self.uses_left != Some(0) && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    fn view(&self, id: GrantId, holder: &GrantHolder) -> GrantView {
+        GrantView {
+            id,
+            pattern: self.pattern.clone(),
+            holder: holder.clone(),
+            descendants: self.descendants,
+            uses_left: self.uses_left,
+            expires_at: self.expires_at,
+            used: self.used,
+        }
     }
 }
 
@@ -183,6 +196,34 @@ impl GrantBook {
         Some((holder, gate))
     }
 
+    /// Leaves of a grant what `change` says, which the caller knows to narrow it. Calls that use it already keep what they
+    /// redeemed, unless that may be more than is left: then their gate is closed, and the caller waits until it is idle.
+    pub(crate) fn narrow(
+        &mut self,
+        id: GrantId,
+        change: &Narrowing,
+        now: Duration,
+    ) -> Option<Arc<Gate>> {
+        let cuts = change.cuts(&self.view(id, now)?);
+        let grant = self.get_mut(id)?;
+        if let Some(pattern) = &change.pattern {
+            grant.narrowness = narrowness(pattern);
+            grant.pattern = pattern.clone();
+        }
+        if let Some(uses) = change.uses {
+            grant.uses_left = Some(uses.get());
+        }
+        if let Some(time) = change.time {
+            grant.expires_at = Some(now.saturating_add(time));
+        }
+        grant.descendants &= !change.holder_only;
+        cuts.then(|| {
+            let gate = std::mem::take(&mut grant.gate);
+            gate.close();
+            gate
+        })
+    }
+
     /// Every grant of the worker, which ends with it.
     pub(crate) fn of_worker(&self, worker: WorkerId) -> Vec<GrantId> {
         self.held_by(|holder| match holder {
@@ -218,25 +259,17 @@ impl GrantBook {
         }
     }
 
+    /// A grant, if it is live.
+    pub(crate) fn view(&self, id: GrantId, now: Duration) -> Option<GrantView> {
+        let holder = self.holder_of.get(&id)?;
+        let grant = self.by_holder.get(holder)?.get(&id)?;
+        grant.is_live(now).then(|| grant.view(id, holder))
+    }
+
     /// Every live grant, in the order they were given.
     pub(crate) fn views(&self, now: Duration) -> Vec<GrantView> {
-        let mut views: Vec<GrantView> = self
-            .by_holder
-            .iter()
-            .flat_map(|(holder, grants)| grants.iter().map(move |grant| (holder, grant)))
-            .filter(|(_, (_, grant))| grant.is_live(now))
-            .map(|(holder, (id, grant))| GrantView {
-                id: *id,
-                pattern: grant.pattern.clone(),
-                holder: holder.clone(),
-                descendants: grant.descendants,
-                uses_left: grant.uses_left,
-                expires_at: grant.expires_at,
-                used: grant.used,
-            })
-            .collect();
-        views.sort_by_key(|view| view.id);
-        views
+        let ids = self.holder_of.keys();
+        ids.filter_map(|id| self.view(*id, now)).collect()
     }
 
     /// How many grants are kept.
@@ -378,6 +411,56 @@ mod tests {
         );
         assert_eq!(redeem(&mut book, &me, &["write:file:/x"], second), None);
         assert_eq!(book.views(second), []);
+    }
+
+    #[test]
+    fn a_narrowed_grant_serves_what_is_left_and_stops_who_has_more() {
+        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        give(
+            &mut book,
+            1,
+            worker(1),
+            "write:file:/r",
+            Lifetime::Session,
+            true,
+        );
+        let need = |text: &str| [text.parse::<Scope>().unwrap()];
+        let held = book.redeem(&me, &need("write:file:/r/b"), NOW).unwrap();
+        let fewer = Narrowing {
+            uses: NonZeroU32::new(2),
+            time: Some(Duration::from_secs(1)),
+            ..Narrowing::default()
+        };
+        assert!(book.narrow(GrantId(1), &fewer, NOW).is_none());
+        assert!(!held.gates[0].is_closed());
+        let smaller = Narrowing {
+            pattern: Some("write:file:/r/a".parse().unwrap()),
+            holder_only: true,
+            ..Narrowing::default()
+        };
+        assert!(book.narrow(GrantId(1), &smaller, NOW).is_some());
+        assert!(held.gates[0].is_closed());
+        let child = claimant(2, &[1], "main/x");
+        assert_eq!(redeem(&mut book, &me, &["write:file:/r/b"], NOW), None);
+        assert_eq!(redeem(&mut book, &child, &["write:file:/r/a"], NOW), None);
+        let fresh = book.redeem(&me, &need("write:file:/r/a"), NOW).unwrap();
+        assert!(!fresh.gates[0].is_closed());
+        assert_eq!(
+            redeem(&mut book, &me, &["write:file:/r/a"], NOW),
+            Some(vec![1])
+        );
+        assert_eq!(redeem(&mut book, &me, &["write:file:/r/a"], NOW), None);
+        give(
+            &mut book,
+            2,
+            worker(1),
+            "write:file:/r",
+            Lifetime::Session,
+            true,
+        );
+        assert!(book.narrow(GrantId(2), &fewer, NOW).is_none());
+        let end = Duration::from_secs(1);
+        assert_eq!(redeem(&mut book, &me, &["write:file:/r/b"], end), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use super::super::{GrantHolder, Lifetime, NewGrant};
+use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::format::Contents;
 use super::writer::{Change, Done, Message, Writer};
 use super::{GrantStore, GrantWriteError, StoredGrant};
@@ -112,6 +112,28 @@ impl Keeper {
                 descendants: new.descendants,
                 given_at_ms: (open.wall)(),
             });
+        }
+    }
+
+    /// Notes what is left of a grant; one that has come to be counted or timed is not stored any more.
+    pub(crate) fn keep_less(&mut self, left: &GrantView) {
+        let Some(open) = &mut self.0 else { return };
+        if !open.stored.contains(&left.id) {
+            return;
+        }
+        match &left.holder {
+            GrantHolder::Agent(agent) if left.uses_left.is_none() && left.expires_at.is_none() => {
+                open.given.push(StoredGrant {
+                    id: left.id,
+                    agent: Arc::clone(agent),
+                    pattern: left.pattern.clone(),
+                    descendants: left.descendants,
+                    given_at_ms: (open.wall)(),
+                });
+            }
+            GrantHolder::Agent(_) | GrantHolder::Session { .. } | GrantHolder::Worker(_) => {
+                self.take(left.id);
+            }
         }
     }
 

@@ -1,0 +1,155 @@
+//! The command line of what looks at an audit in, what is to be shown of it out.
+
+use std::path::PathBuf;
+
+use bailiwick::{Decision, HistoryFilter, ToolName};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::when::{self, When};
+
+/// What a person wants to see of an audit.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// The file that `--audit` named.
+    pub(crate) audit: PathBuf,
+    /// What of it.
+    pub(crate) at: At,
+}
+
+/// What of an audit is shown.
+#[derive(Debug)]
+pub(crate) enum At {
+    /// Whether it is as it was written.
+    Chain,
+    /// What was asked, decided, granted and taken back.
+    History {
+        /// Which of it.
+        filter: HistoryFilter,
+        /// From when on.
+        since: Option<When>,
+        /// What is made of it.
+        show: Show,
+        /// As JSON lines, for programs.
+        json: bool,
+    },
+}
+
+/// What is made of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// Each entry.
+    Entries,
+    /// Counts.
+    Report,
+    /// Rules that would have spared questions.
+    Suggestions,
+}
+
+const DECISIONS: [(&str, Decision); 4] = [
+    ("granted", Decision::Granted),
+    ("denied", Decision::Denied),
+    ("expired", Decision::Expired),
+    ("cancelled", Decision::Cancelled),
+];
+
+/// The commands that serve nothing.
+pub(super) fn commands() -> [Command; 2] {
+    [
+        Command::new("history")
+            .about("Show what was asked, decided and granted, from a file that --audit wrote")
+            .long_about(
+                "Shows what was asked, decided and granted, from a file that --audit wrote and the numbered files beside it. \
+                 Standard output has plain columns, or JSON lines with --json; the record is checked as it is read.",
+            )
+            .arg(audit())
+            .args(filters())
+            .args([
+                switch("report", "Show counts: of questions, of uses of each grant, of what is asked again and again"),
+                switch("suggest", "Show rules that would have spared questions; nothing gives them by itself")
+                    // A part of a history does not tell what was refused elsewhere.
+                .conflicts_with_all(["report", "agent", "tool", "decision", "since"]),
+                switch("json", "Print JSON lines"),
+            ]),
+        Command::new("verify")
+            .about("Check that a file that --audit wrote is as it was written")
+            .long_about(
+                "Checks that a file that --audit wrote and the numbered files beside it are as they were written: exit status 0 \
+                 and their counts, or 1 and the first line that is not. That the end was cut off shows only against a hash noted \
+                 before.",
+            )
+            .arg(audit()),
+    ]
+}
+
+fn audit() -> Arg {
+    Arg::new("audit")
+        .value_name("AUDIT")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("The file that --audit named")
+}
+
+fn switch(name: &'static str, about: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .help(about)
+        .action(ArgAction::SetTrue)
+}
+
+fn filters() -> [Arg; 4] {
+    let decision = PossibleValuesParser::new(DECISIONS.map(|(name, _)| name));
+    [
+        Arg::new("agent")
+            .long("agent")
+            .value_name("PATH")
+            .help("Only of this agent and those beneath it, such as main/tests"),
+        Arg::new("tool")
+            .long("tool")
+            .value_name("NAME")
+            .help("Only of calls of this tool"),
+        Arg::new("decision")
+            .long("decision")
+            .value_name("HOW")
+            .value_parser(decision.map(|text| decision_named(&text)))
+            .help("Only what was decided this way"),
+        Arg::new("since")
+            .long("since")
+            .value_name("WHEN")
+            .value_parser(when::parse)
+            .help("Only from then on: 2026-11-22, 2026-11-22T08:30:00Z (both UTC), or so long ago, such as 12h"),
+    ]
+}
+
+fn decision_named(text: &str) -> Option<Decision> {
+    let mut decisions = DECISIONS.into_iter();
+    decisions
+        .find(|(name, _)| *name == text)
+        .map(|(_, decision)| decision)
+}
+
+/// What is to be looked at, if it is one of these commands.
+pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
+    let (name, given) = matches.subcommand()?;
+    let text = |id: &str| given.get_one::<String>(id).map(String::as_str);
+    let at = match name {
+        "verify" => At::Chain,
+        _ => At::History {
+            filter: HistoryFilter {
+                agent: text("agent").map(Into::into),
+                tool: text("tool").map(ToolName::new),
+                decision: given.get_one("decision").copied().flatten(),
+                ..HistoryFilter::default()
+            },
+            since: given.get_one("since").copied(),
+            show: match (given.get_flag("report"), given.get_flag("suggest")) {
+                (true, _) => Show::Report,
+                (false, true) => Show::Suggestions,
+                (false, false) => Show::Entries,
+            },
+            json: given.get_flag("json"),
+        },
+    };
+    let audit = given.get_one::<PathBuf>("audit").cloned()?;
+    Some(Look { audit, at })
+}

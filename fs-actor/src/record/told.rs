@@ -1,0 +1,238 @@
+//! What a history tells in, plain columns for people out; whatever agents and files are called, a line stays a line.
+
+use bailiwick::{
+    DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent, HistoryReport,
+    Lifetime, ScopePattern, Suggestion, Tally, escape,
+};
+
+use crate::cli::time_of;
+
+/// One line an entry: when, which, who, by which tool, how it ended, and what it was about.
+pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> String {
+    table(
+        ["TIME", "RUN", "AGENT", "TOOL", "DECISION", "ABOUT"],
+        entries.map(|entry| {
+            let tool = entry.tool.as_ref().map_or("-", |tool| tool.as_str());
+            [
+                time_of(entry.at),
+                entry.run.to_string(),
+                or_dash(&entry.agent),
+                tool.to_owned(),
+                decided(entry),
+                about(&entry.event),
+            ]
+        }),
+    )
+}
+
+fn decided(entry: &HistoryEntry) -> String {
+    let decision = match (&entry.event, entry.decision) {
+        (HistoryEvent::Narrowed(_), _) => "narrowed",
+        (HistoryEvent::Revoked { .. }, _) => "revoked",
+        (_, decision) => decision.map_or("open", word),
+    };
+    match entry.by {
+        DecidedBy::Person => format!("{decision} by a person"),
+        DecidedBy::Rule => format!("{decision} by a rule"),
+        DecidedBy::Nobody => decision.to_owned(),
+    }
+}
+
+fn word(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Granted => "granted",
+        Decision::Denied => "denied",
+        Decision::Expired => "expired",
+        Decision::Cancelled => "cancelled",
+    }
+}
+
+fn about(event: &HistoryEvent) -> String {
+    match event {
+        HistoryEvent::Question(question) => {
+            let mut text = format!("{} {}", question.question, list(&question.needs));
+            if let Some(lifetime) = question.lifetime {
+                text += &format!("; allowed {}, {}", list(&question.patterns), span(lifetime));
+            }
+            if let Some(note) = &question.note {
+                text += &format!("; said: {note}");
+            }
+            text
+        }
+        HistoryEvent::Refused { needs, rule } => match rule {
+            Some(rule) => format!("{}; {rule}", list(needs)),
+            None => list(needs),
+        },
+        HistoryEvent::Granted(step) => format!(
+            "{} {} to {}, {}",
+            step.grant,
+            step.pattern,
+            held(&step.holder),
+            span(step.lifetime)
+        ),
+        HistoryEvent::Narrowed(step) => {
+            let change = &step.change;
+            let mut text = step.grant.to_string();
+            if let Some(pattern) = &change.pattern {
+                text += &format!(" to {pattern}");
+            }
+            if let Some(uses) = change.uses {
+                text += &format!(", {}", span(Lifetime::Uses(uses)));
+            }
+            if let Some(time) = change.time {
+                text += &format!(", {}", span(Lifetime::For(time)));
+            }
+            if change.holder_only {
+                text += ", without sub-agents";
+            }
+            text
+        }
+        HistoryEvent::Revoked { grant } => grant.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn list(items: &[impl ToString]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(" ")
+}
+
+fn span(lifetime: Lifetime) -> String {
+    match lifetime {
+        Lifetime::Once => "once".to_owned(),
+        Lifetime::Uses(uses) => format!("for {uses} uses"),
+        Lifetime::For(time) => format!("for {} s", time.as_secs()),
+        Lifetime::Session => "for the session".to_owned(),
+        Lifetime::Agent => "for the agent".to_owned(),
+    }
+}
+
+fn held(holder: &GrantHolder) -> String {
+    match holder {
+        GrantHolder::Worker(worker) => worker.to_string(),
+        GrantHolder::Session { session, worker } => format!("{worker} in {session}"),
+        GrantHolder::Agent(agent) => agent.to_string(),
+    }
+}
+
+/// Three tables: how questions ended, how grants were used, what was asked more than once.
+pub(super) fn report(report: &HistoryReport) -> String {
+    let all = std::iter::once(tally("all agents", report.all));
+    let agents = report.agents.iter();
+    let rates = table(
+        [
+            "AGENT",
+            "ASKED",
+            "GRANTED",
+            "DENIED",
+            "EXPIRED",
+            "CANCELLED",
+            "OPEN",
+            "YES",
+        ],
+        all.chain(agents.map(|(agent, of)| tally(agent, *of))),
+    );
+    let grants = table(
+        ["RUN", "GRANT", "USES", "STATE", "HOLDER", "PATTERN"],
+        report.grants.iter().map(|grant| {
+            [
+                grant.run.to_string(),
+                grant.grant.to_string(),
+                grant.uses.to_string(),
+                state(grant).to_owned(),
+                grant.holder.as_ref().map_or_else(|| "-".to_owned(), held),
+                grant
+                    .pattern
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), ScopePattern::to_string),
+            ]
+        }),
+    );
+    let repeated = table(
+        ["TIMES", "GRANTED", "DENIED", "AGENT", "TOOL", "NEEDS"],
+        report.repeated.iter().map(|asked| {
+            [
+                asked.tally.questions().to_string(),
+                asked.tally.granted.to_string(),
+                asked.tally.denied.to_string(),
+                or_dash(&asked.agent),
+                asked
+                    .tool
+                    .as_ref()
+                    .map_or("-", |tool| tool.as_str())
+                    .to_owned(),
+                list(&asked.needs),
+            ]
+        }),
+    );
+    format!("Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}")
+}
+
+fn tally(agent: &str, of: Tally) -> [String; 8] {
+    let rate = of.approve_rate();
+    [
+        or_dash(agent),
+        of.questions().to_string(),
+        of.granted.to_string(),
+        of.denied.to_string(),
+        of.expired.to_string(),
+        of.cancelled.to_string(),
+        of.open.to_string(),
+        rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate}%")),
+    ]
+}
+
+fn state(grant: &GrantUse) -> &'static str {
+    match (grant.ended_at, grant.uses) {
+        (Some(_), 0) => "revoked, never used",
+        (Some(_), _) => "revoked",
+        (None, 0) => "never used",
+        (None, _) => "used",
+    }
+}
+
+/// One line a rule, with what it would have spared.
+pub(super) fn suggestions(suggestions: &[Suggestion]) -> String {
+    if suggestions.is_empty() {
+        return "Nothing was allowed often enough to suggest a rule.".to_owned();
+    }
+    table(
+        ["SPARES", "AGENT", "HOLDS", "RULE"],
+        suggestions.iter().map(|one| {
+            [
+                one.spares.to_string(),
+                or_dash(&one.agent),
+                span(one.lifetime),
+                one.pattern.to_string(),
+            ]
+        }),
+    )
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-" } else { text }.to_owned()
+}
+
+/// Columns as wide as their widest cell; the last is as long as it is.
+fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let head = head.map(str::to_owned);
+    let rows: Vec<[String; N]> = std::iter::once(head)
+        .chain(rows.map(|row| row.map(|cell| escape(&cell).into_owned())))
+        .collect();
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,382 @@
+//! The audits of real runs in, what the program tells of them out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes the directories that are worked in"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use bailiwick::{
+    Answer, AuditFileError, GrantFilter, GrantHolder, JsonLines, Lifetime, Narrowing, NewGrant,
+    Policy, Question, Runtime, Scripted, Template, VirtualPath, Worker, WorkerSpec,
+};
+use serde_json::{Value, json};
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// The file, once the run before has let it go; a program that another test starts has a copy of it until it runs.
+async fn appended(path: &Path) -> JsonLines {
+    loop {
+        match JsonLines::append(path) {
+            Err(AuditFileError::InUse) => tokio::task::yield_now().await,
+            lines => return lines.unwrap(),
+        }
+    }
+}
+
+/// Allows everything but what is called `secret`.
+fn answer(question: &Question) -> Option<Answer> {
+    let secret = question.request.needs[0].to_string().contains("secret");
+    Some(if secret {
+        Answer::Deny {
+            note: Some("keep out\u{1b}[2J".to_owned()),
+        }
+    } else {
+        Answer::ONCE
+    })
+}
+
+async fn write(worker: &Worker, path: &str) -> bool {
+    let arguments = json!({ "path": path, "content": "x", "mode": "overwrite" });
+    worker.call("write_file", arguments).await.is_ok()
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("repo/src")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A runtime that records in `audit.jsonl`, in which one worker writes each of these.
+    async fn run(&self, audit: &str, writes: &[(&str, bool)]) {
+        let sink = appended(&self.path(audit)).await;
+        let (runtime, people) = Runtime::builder()
+            .root("repo", self.path("repo"))
+            .tools(bailiwick_fs::tools())
+            .approver(Scripted::new().rule(answer))
+            .audit(sink)
+            .build()
+            .await
+            .unwrap();
+        let policy = Policy::new()
+            .allow("read:file:/repo")
+            .ask("write:file:/repo")
+            .deny("write:file:/repo/locked");
+        let spec = WorkerSpec::new("tests").policy(policy);
+        let worker = runtime.spawn(spec).await.unwrap();
+        for (path, allowed) in writes {
+            assert_eq!(write(&worker, path).await, *allowed, "{path}");
+        }
+        let grant = NewGrant {
+            pattern: "write:file:/repo/granted".parse().unwrap(),
+            holder: GrantHolder::Worker(worker.id()),
+            lifetime: Lifetime::Session,
+            descendants: false,
+        };
+        let grant = people.grant(grant).await.unwrap();
+        assert!(write(&worker, "/repo/granted").await);
+        people.revoke(grant).await.unwrap();
+        runtime.shutdown().await;
+    }
+
+    fn tell(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn told(&self, arguments: &[&str]) -> String {
+        let output = self.tell(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
+        let output = self.tell(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(error.lines().count(), 1, "{error}");
+        for part in parts {
+            assert!(error.contains(part), "`{part}` is not in: {error}");
+        }
+    }
+
+    fn lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let text = self.told(arguments);
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+}
+
+const WRITES: [(&str, bool); 6] = [
+    ("/repo/src/a", true),
+    ("/repo/src/b", true),
+    ("/repo/secret", false),
+    ("/repo/src/\u{202e}c", true),
+    ("/repo/src/a", true),
+    ("/repo/locked", false),
+];
+
+/// A place where a runtime ran, and another after it.
+async fn lived() -> Place {
+    let place = Place::new();
+    place.run("audit.jsonl", &WRITES).await;
+    place.run("audit.jsonl", &[("/repo/secret", false)]).await;
+    place
+}
+
+fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
+    lines.iter().map(|line| &line[key]).collect()
+}
+
+#[tokio::test]
+async fn the_history_tells_each_decision_of_each_run_once() {
+    let place = lived().await;
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let kinds = [
+        "question", "question", "question", "question", "question", "refused", "granted",
+        "revoked", "question", "granted", "revoked",
+    ];
+    assert_eq!(field(&lines, "entry"), kinds);
+    assert_eq!(field(&lines, "run"), [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2]);
+    assert_eq!(lines[2]["decision"], "denied");
+    assert_eq!(
+        (&lines[2]["by"], &lines[5]["by"]),
+        (&json!("person"), &json!("rule"))
+    );
+    assert_eq!(lines[3]["needs"], json!(["write:file:/repo/src/\u{202e}c"]));
+    assert_eq!(
+        (&lines[3]["lifetime"], &lines[3]["changes"]),
+        (&json!("once"), &json!(["create"]))
+    );
+    assert_eq!(
+        (&lines[3]["agent"], &lines[3]["tool"]),
+        (&json!("tests"), &json!("write_file"))
+    );
+    let denied = place.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
+    assert_eq!(field(&denied, "run"), [1, 1, 2]);
+    let narrow = ["--tool=write_file", "--agent=tests", "--since=1d"];
+    let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
+    assert_eq!(place.lines(&arguments).len(), 7);
+    for none in ["--tool=delete", "--agent=test", "--since=0s"] {
+        assert_eq!(
+            place.told(&["history", "audit.jsonl", "--json", none]),
+            "\n",
+            "{none}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
+    let place = lived().await;
+    for arguments in [
+        &["history", "audit.jsonl"][..],
+        &["history", "audit.jsonl", "--json"],
+        &["history", "audit.jsonl", "--report"],
+        &["history", "audit.jsonl", "--report", "--json"],
+        &["history", "audit.jsonl", "--suggest"],
+    ] {
+        let text = place.told(arguments);
+        let acts = |line: &str| line.chars().any(bailiwick::is_deceptive);
+        assert!(!text.lines().any(acts), "{text}");
+    }
+    let text = place.told(&["history", "audit.jsonl"]);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 12, "{text}");
+    let at = rows[0].find("ABOUT").unwrap();
+    assert!(rows[3].contains("denied by a person"), "{text}");
+    assert_eq!(
+        rows[3].get(at..),
+        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
+    );
+    assert!(
+        rows[4].contains("write:file:/repo/src/\\u{202e}c"),
+        "{text}"
+    );
+    assert!(rows[6].contains("denied by a rule"), "{text}");
+}
+
+#[tokio::test]
+async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
+    let place = lived().await;
+    let report = &place.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
+    assert_eq!(
+        report["all"],
+        json!({ "granted": 4, "denied": 2, "expired": 0, "cancelled": 0, "open": 0 })
+    );
+    let uses = report["grants"].as_array().unwrap();
+    assert_eq!(field(uses, "uses"), [1, 1]);
+    let repeated = report["repeated"].as_array().unwrap();
+    let needs: Vec<&Value> = repeated.iter().map(|asked| &asked["needs"][0]).collect();
+    assert_eq!(needs, ["write:file:/repo/secret", "write:file:/repo/src/a"]);
+    let text = place.told(&["history", "audit.jsonl", "--report"]);
+    assert!(text.contains("66%"), "{text}");
+    let suggested = place.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
+    assert_eq!(
+        suggested,
+        [
+            json!({ "agent": "tests", "pattern": "write:file:/repo/src", "lifetime": "session", "spares": 3 })
+        ]
+    );
+    let text = place.told(&["history", "audit.jsonl", "--suggest"]);
+    assert!(
+        text.ends_with("for the session  write:file:/repo/src\n"),
+        "{text}"
+    );
+    place
+        .run("audit.jsonl", &[("/repo/src/secret", false)])
+        .await;
+    let none = place.told(&["history", "audit.jsonl", "--suggest"]);
+    assert!(none.starts_with("Nothing"), "{none}");
+}
+
+#[tokio::test]
+async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_named() {
+    let place = lived().await;
+    place.run("audit.jsonl.2", &WRITES[..1]).await;
+    let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
+    let second = std::fs::read_to_string(place.path("audit.jsonl.2")).unwrap();
+    let records = first.lines().count() + second.lines().count();
+    let text = place.told(&["verify", "audit.jsonl"]);
+    assert!(
+        text.starts_with(&format!("{records} records in 2 files, ")),
+        "{text}"
+    );
+    let history = place.lines(&["history", "audit.jsonl", "--json"]);
+    assert_eq!(history.last().unwrap()["run"], 3);
+
+    let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
+    put(&second.replacen("write_file", "read_file", 1));
+    let told = ["audit.jsonl.2", "line ", "was changed"];
+    place.refused(&["verify", "audit.jsonl"], 1, &told);
+    place.refused(&["history", "audit.jsonl"], 1, &told);
+
+    // A line that is cut off is the trace of a crash, or is being written.
+    put(second.get(..second.len() - 9).unwrap());
+    let torn = format!("line {}", second.lines().count());
+    place.refused(
+        &["verify", "audit.jsonl"],
+        1,
+        &["audit.jsonl.2", &torn, "torn"],
+    );
+    let output = place.tell(&["history", "audit.jsonl"]);
+    assert_eq!(output.status.code(), Some(0));
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        warned.contains(&torn) && warned.lines().count() == 1,
+        "{warned}"
+    );
+    assert!(String::from_utf8(output.stdout).unwrap().lines().count() > 12);
+}
+
+#[tokio::test]
+async fn what_cannot_be_looked_at_is_named_with_the_reason() {
+    let place = lived().await;
+    for command in ["history", "verify"] {
+        place.refused(&[command, "none"], 1, &["`none`", "No such file"]);
+        place.refused(&[command, "repo"], 1, &["repo"]);
+        place.refused(&[command], 2, &["AUDIT"]);
+        place.refused(&[command, "audit.jsonl", "more"], 2, &["more"]);
+        place.refused(&[command, "--nonsense", "audit.jsonl"], 2, &["--nonsense"]);
+    }
+    let refused = |flag: &str, part: &str| {
+        place.refused(&["history", "audit.jsonl", flag], 2, &[part]);
+    };
+    refused("--decision=perhaps", "perhaps");
+    refused("--since=yesterday", "2026-11-22");
+    for other in ["--report", "--agent=tests", "--decision=granted"] {
+        let (flag, _) = other.split_once('=').unwrap_or((other, ""));
+        place.refused(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
+    let place = Place::new();
+    let sink = appended(&place.path("audit.jsonl")).await;
+    let builder = Runtime::builder().root("repo", place.path("repo"));
+    let builder = builder.tools(bailiwick_fs::tools()).audit(sink);
+    let (runtime, people) = builder.build().await.unwrap();
+    let spec = WorkerSpec::new("tests").policy(Policy::new().ask("write:file:/repo"));
+    let worker = runtime.spawn(spec).await.unwrap();
+    let me = GrantHolder::Worker(worker.id());
+    let roots = [VirtualPath::parse("/repo", None).unwrap()];
+    let editor = Template::built_in().swap_remove(2);
+    assert!(!write(&worker, "/repo/a").await);
+    let applied = people.apply(&editor, &roots, &me, Lifetime::Session).await;
+    let [reading, writing] = applied.unwrap()[..] else {
+        panic!("the template has two rules");
+    };
+    assert!(write(&worker, "/repo/a").await);
+    let change = Narrowing {
+        pattern: Some("write:file:/repo/src".parse().unwrap()),
+        ..Narrowing::default()
+    };
+    people.narrow(writing, change).await.unwrap();
+    assert!(!write(&worker, "/repo/b").await);
+    assert!(write(&worker, "/repo/src/b").await);
+    let filter = GrantFilter {
+        worker: Some(worker.id()),
+        ..GrantFilter::default()
+    };
+    let meant: Vec<_> = people.grants_where(&filter).await;
+    assert_eq!(
+        meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
+        [reading, writing]
+    );
+    assert_eq!(people.revoke_where(filter).await.unwrap().grants, 2);
+    assert!(!write(&worker, "/repo/src/c").await);
+    runtime.shutdown().await;
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let kinds = ["granted", "granted", "narrowed", "revoked", "revoked"];
+    assert_eq!(field(&lines, "entry"), kinds);
+    assert_eq!(
+        lines[2]["change"],
+        json!({ "pattern": "write:file:/repo/src" })
+    );
+    let text = place.told(&["history", "audit.jsonl"]);
+    assert!(text.contains("to write:file:/repo/src"), "{text}");
+}
+
+/// The directories that the options name are served: the server ends because nobody speaks to it.
+#[track_caller]
+fn served(place: &Place, arguments: &[&str]) {
+    let output = place.tell(arguments);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+#[test]
+fn a_directory_of_the_name_of_a_command_is_served_as_one() {
+    let place = Place::new();
+    let make = |name: &str| std::fs::create_dir(place.path(name)).unwrap();
+    ["history", "verify", "help"].into_iter().for_each(make);
+    for name in ["history", "verify"] {
+        served(&place, &[&format!("./{name}")]);
+        served(&place, &["repo", name]);
+        served(&place, &["--read-only", name]);
+        place.refused(&[name], 2, &["AUDIT"]);
+    }
+    served(&place, &["help"]);
+    let help = place.told(&["--help"]);
+    assert!(help.contains("./NAME") && help.contains("history") && help.contains("verify"));
+}

@@ -1,0 +1,110 @@
+//! A line of an audit in, what it says of permissions out.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::verify::BreakReason;
+use super::{AnsweredStep, GrantedStep, NarrowedStep};
+use crate::effect::Op;
+use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+use crate::policy::Verdict;
+use crate::scope::Scope;
+
+/// A record, read back.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Past {
+    /// When it was written, in milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) event: PastEvent,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct PastEvent {
+    pub(crate) worker: Option<WorkerId>,
+    pub(crate) agent: Arc<str>,
+    pub(crate) call: Option<CallId>,
+    pub(crate) tool: Option<ToolName>,
+    #[serde(flatten)]
+    pub(crate) step: PastStep,
+}
+
+/// The steps that tell of permissions. A record of one of these that lacks what it should hold is no record; steps of
+/// other kinds, from later versions too, are passed over.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub(crate) enum PastStep {
+    Spawned,
+    Judged {
+        verdict: Verdict,
+        needs: Vec<Scope>,
+        rule: Option<Arc<str>>,
+    },
+    Redeemed {
+        grants: Vec<GrantId>,
+    },
+    Asked {
+        question: QuestionId,
+        needs: Vec<Scope>,
+    },
+    Answered(AnsweredStep),
+    Planned {
+        changes: Vec<PastChange>,
+    },
+    Granted(GrantedStep),
+    /// One of an earlier run is live again.
+    Restored(GrantedStep),
+    GrantNarrowed(NarrowedStep),
+    GrantRevoked {
+        grant: GrantId,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// What a plan does to one path.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PastChange {
+    pub(crate) op: Op,
+}
+
+/// Reads a line whose place in the chain is known.
+pub(crate) fn past(line: &[u8]) -> Result<Past, BreakReason> {
+    serde_json::from_slice(line).map_err(BreakReason::NotARecord)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(event: &str) -> Result<PastStep, BreakReason> {
+        let line = format!(r#"{{"seq":0,"at":1,"event":{{"agent":"main",{event}}}}}"#);
+        past(line.as_bytes()).map(|past| past.event.step)
+    }
+
+    #[test]
+    fn what_is_not_known_is_passed_over_and_what_is_known_must_be_whole() {
+        for event in [
+            r#""step":"sang","words":["la"]"#,
+            r#""step":"applied","token":7"#,
+        ] {
+            assert!(matches!(read(event), Ok(PastStep::Other)), "{event}");
+        }
+        assert!(matches!(
+            read(r#""step":"asked","question":1,"needs":["read:file:/r/x"],"mood":"calm""#),
+            Ok(PastStep::Asked { .. })
+        ));
+        for event in [
+            r#""question":1"#,
+            r#""step":"asked","question":1"#,
+            r#""step":"asked","question":1,"needs":["fly:file:/r"]"#,
+            r#""step":"answered","question":1,"decision":"perhaps""#,
+            r#""step":"granted","grant":1,"pattern":"read""#,
+        ] {
+            assert!(
+                matches!(read(event), Err(BreakReason::NotARecord(_))),
+                "{event}"
+            );
+        }
+    }
+}

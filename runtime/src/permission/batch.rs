@@ -1,0 +1,187 @@
+//! Open questions in, groups that a person can look at and answer together out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Question, Request};
+use crate::id::{QuestionId, ToolName};
+use crate::path::VirtualPath;
+use crate::scope::{Resource, Scope, Verb};
+
+/// Open questions of one session that ask for the same kind of thing. Each still has an answer of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Batch {
+    /// The session that asks.
+    pub session: Arc<str>,
+    /// What is to be done.
+    pub verb: Verb,
+    /// To what kind of thing, such as `file`.
+    pub resource: String,
+    /// The deepest folder that holds all of it, if it is about files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<VirtualPath>,
+    /// The questions, in the order they were asked.
+    pub items: Vec<BatchItem>,
+}
+
+/// One question of a batch, with what a person needs to tick it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BatchItem {
+    /// The question.
+    pub question: QuestionId,
+    /// The agent that asks, by its path.
+    pub agent: String,
+    /// The tool.
+    pub tool: ToolName,
+    /// One sentence on the call.
+    pub intent: String,
+    /// What has to be allowed.
+    pub needs: Vec<Scope>,
+}
+
+/// Returns the questions that can be answered together, in groups of two or more. What is sensitive, or asks for more
+/// than one kind of thing, is in none: it is looked at by itself.
+#[must_use]
+pub fn batches(questions: &[Question]) -> Vec<Batch> {
+    let mut groups: BTreeMap<(&Arc<str>, Verb, &Resource), Vec<&Question>> = BTreeMap::new();
+    for question in questions {
+        let request = &question.request;
+        if let Some((verb, resource)) = kind(request) {
+            let group = groups.entry((&request.session, verb, resource));
+            group.or_default().push(question);
+        }
+    }
+    let several = groups.into_iter().filter(|(_, group)| group.len() > 1);
+    let mut batches: Vec<Batch> = several
+        .map(|((session, verb, resource), mut group)| {
+            group.sort_by_key(|question| question.id);
+            Batch {
+                session: Arc::clone(session),
+                verb,
+                resource: resource.as_str().to_owned(),
+                folder: folder(&group),
+                items: group.into_iter().map(item).collect(),
+            }
+        })
+        .collect();
+    batches.sort_by_key(|batch| batch.items.first().map(|item| item.question));
+    batches
+}
+
+/// The one kind of thing that is asked for; none if there are several, or it is sensitive.
+fn kind(request: &Request) -> Option<(Verb, &Resource)> {
+    let mut kinds = request.needs.iter().map(kind_of);
+    let first = kinds.next()?;
+    (kinds.all(|kind| kind == first) && !request.sensitive).then_some(first)
+}
+
+fn kind_of(need: &Scope) -> (Verb, &Resource) {
+    (need.verb(), need.resource())
+}
+
+fn item(question: &Question) -> BatchItem {
+    let request = &question.request;
+    BatchItem {
+        question: question.id,
+        agent: request.agent_path.join("/"),
+        tool: request.tool.clone(),
+        intent: request.intent.clone(),
+        needs: request.needs.clone(),
+    }
+}
+
+fn folder(group: &[&Question]) -> Option<VirtualPath> {
+    let needs = group.iter().flat_map(|question| &question.request.needs);
+    let folders: Vec<VirtualPath> = needs
+        .map(|need| need.path().and_then(VirtualPath::parent))
+        .collect::<Option<_>>()?;
+    let (first, rest) = folders.split_first()?;
+    std::iter::successors(Some(first.clone()), VirtualPath::parent)
+        .find(|top| rest.iter().all(|folder| folder.starts_with(top)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::permission::tests::request;
+
+    fn question(id: u64, worker: u64, needs: &[&str]) -> Question {
+        Question {
+            id: QuestionId(id),
+            asked_at: Duration::ZERO,
+            expires_at: Duration::from_secs(600),
+            request: request(worker, id, needs),
+        }
+    }
+
+    /// The folder and the questions of each batch.
+    fn grouped(questions: &[Question]) -> Vec<(Option<String>, Vec<u64>)> {
+        let ids = |batch: &Batch| batch.items.iter().map(|item| item.question.0).collect();
+        batches(questions)
+            .iter()
+            .map(|batch| (batch.folder.as_ref().map(ToString::to_string), ids(batch)))
+            .collect()
+    }
+
+    fn at(folder: &str) -> Option<String> {
+        Some(folder.to_owned())
+    }
+
+    #[test]
+    fn questions_of_one_kind_stand_together_with_the_folder_that_holds_them() {
+        let questions = [
+            question(3, 2, &["write:file:/r/a/b/x"]),
+            question(1, 1, &["write:file:/r/a/c/y", "write:file:/r/a/z"]),
+            question(2, 1, &["read:file:/r/a/b/x"]),
+            question(4, 3, &["read:file:/r/a/b/y"]),
+            question(5, 3, &["execute:mcp:git:a"]),
+            question(6, 3, &["execute:mcp:git:b"]),
+        ];
+        assert_eq!(
+            grouped(&questions),
+            [
+                (at("/r/a"), vec![1, 3]),
+                (at("/r/a/b"), vec![2, 4]),
+                (None, vec![5, 6]),
+            ]
+        );
+        let batch = batches(&questions).swap_remove(0);
+        assert_eq!((batch.verb, batch.resource.as_str()), (Verb::Write, "file"));
+        let item = &batch.items[1];
+        assert_eq!(
+            (
+                item.agent.as_str(),
+                item.tool.as_str(),
+                item.intent.as_str()
+            ),
+            ("main/agent2", "edit_file", "Edit a file")
+        );
+        assert_eq!(item.needs, questions[0].request.needs);
+    }
+
+    #[test]
+    fn what_is_alone_of_several_kinds_of_another_session_or_sensitive_is_not_grouped() {
+        let pair = || {
+            [
+                question(1, 1, &["write:file:/r/a"]),
+                question(2, 1, &["write:file:/r/b"]),
+            ]
+        };
+        assert_eq!(grouped(&pair()), [(at("/r"), vec![1, 2])]);
+        let [first, mut second] = pair();
+        assert_eq!(grouped(std::slice::from_ref(&first)), []);
+        second.request.sensitive = true;
+        assert_eq!(grouped(&[first.clone(), second]), []);
+        let [_, mut second] = pair();
+        second.request.session = "another".into();
+        assert_eq!(grouped(&[first.clone(), second]), []);
+        let both = question(2, 1, &["write:file:/r/b", "read:file:/r/b"]);
+        assert_eq!(grouped(&[first.clone(), both]), []);
+        let none = question(2, 1, &[]);
+        assert_eq!(grouped(&[first, none]), []);
+    }
+}

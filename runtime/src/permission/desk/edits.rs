@@ -1,0 +1,54 @@
+//! Grants to be taken back or narrowed in, the gates of what used them out.
+
+use std::sync::Arc;
+
+use super::super::AuthorityError;
+use super::super::record::whom;
+use super::super::settings::{GrantFilter, Narrowing};
+use super::Desk;
+use crate::audit::{AuditEvent, NarrowedStep, Step};
+use crate::call::Origin;
+use crate::capability::Gate;
+use crate::id::GrantId;
+
+impl Desk {
+    /// Takes back every live grant that is meant.
+    pub(in super::super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
+        let live = self.grants().into_iter();
+        let meant: Vec<GrantId> = live
+            .filter(|grant| filter.admits(grant))
+            .map(|grant| grant.id)
+            .collect();
+        self.revoke_all(&meant)
+    }
+
+    /// Records what is left of a grant, then leaves no more; the gate is that of calls which may have more.
+    pub(in super::super) fn narrow(
+        &mut self,
+        id: GrantId,
+        change: &Narrowing,
+    ) -> Result<Option<Arc<Gate>>, AuthorityError> {
+        let now = (self.clock)();
+        let view = self.book.view(id, now).ok_or(AuthorityError::NoGrant)?;
+        if !change.narrows(&view, now) {
+            return Err(AuthorityError::Wider);
+        }
+        let (worker, agent) = whom(&view.holder);
+        self.audit.record(AuditEvent {
+            worker,
+            agent,
+            call: None,
+            tool: None,
+            origin: Origin::Human,
+            step: Step::GrantNarrowed(Box::new(NarrowedStep {
+                grant: id,
+                change: change.clone(),
+            })),
+        })?;
+        let gate = self.book.narrow(id, change, now);
+        if let Some(left) = self.book.view(id, now) {
+            self.keeper.keep_less(&left);
+        }
+        Ok(gate)
+    }
+}

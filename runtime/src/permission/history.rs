@@ -1,0 +1,259 @@
+//! The records of an audit in, what was asked, decided, granted and taken back out.
+
+mod fold;
+mod report;
+
+use std::io::BufRead;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Decision, Lifetime};
+use crate::audit::{
+    AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
+    past,
+};
+use crate::effect::Op;
+use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
+use crate::scope::{Scope, ScopePattern};
+
+use fold::Fold;
+pub use report::{GrantUse, HistoryReport, RepeatedQuestion, Tally};
+
+/// What an audit tells of permissions, in the order it was recorded.
+///
+/// ```
+/// use bailiwick::{Decision, History, HistoryFilter, MemoryAudit};
+///
+/// # fn told(audit: &MemoryAudit) -> Result<(), bailiwick::BreakReason> {
+/// let mut history = History::new();
+/// for record in audit.records() {
+///     history.add(&record)?;
+/// }
+/// let denied = HistoryFilter { decision: Some(Decision::Denied), ..HistoryFilter::default() };
+/// for entry in history.entries().filter(|entry| denied.admits(entry)) {
+///     println!("{} was refused to {}", entry.event.needs().len(), entry.agent);
+/// }
+/// # Ok(())
+/// # }
+/// # told(&MemoryAudit::new(1)).map_err(|error| error.to_string())?;
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    fold: Fold,
+    head: Head,
+}
+
+/// One thing that was decided, or is still to be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HistoryEntry {
+    /// Which run of a runtime, beginning with 1: ids of workers, questions and grants begin anew with each.
+    pub run: u64,
+    /// When it was recorded, in milliseconds since 1970.
+    pub at: u64,
+    /// The agent, by its path; empty if the audit does not name it.
+    pub agent: Arc<str>,
+    /// The worker, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerId>,
+    /// The tool that was called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+    /// How it was decided; none for a question that is open, and for what leaves less of a grant.
+    pub decision: Option<Decision>,
+    /// Who decided.
+    pub by: DecidedBy,
+    /// What it is.
+    #[serde(flatten)]
+    pub event: HistoryEvent,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// A person, or whoever answers for one.
+    Person,
+    /// A rule of the policy.
+    Rule,
+    /// Nobody: it is open, or ended without an answer.
+    Nobody,
+}
+
+/// What an entry of a history is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HistoryEvent {
+    /// A question, and how it was answered.
+    Question(Box<PastQuestion>),
+    /// A call that a rule refused, without a question.
+    Refused {
+        /// What it needed.
+        needs: Vec<Scope>,
+        /// The rule, as the audit names it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<Arc<str>>,
+    },
+    /// A grant that was given without a question.
+    Granted(Box<GrantedStep>),
+    /// A grant that was narrowed.
+    Narrowed(Box<NarrowedStep>),
+    /// A grant that was taken back.
+    Revoked {
+        /// Which.
+        grant: GrantId,
+    },
+}
+
+impl HistoryEvent {
+    /// What was needed, if it is about a call.
+    #[must_use]
+    pub fn needs(&self) -> &[Scope] {
+        match self {
+            Self::Question(question) => &question.needs,
+            Self::Refused { needs, .. } => needs,
+            Self::Granted(_) | Self::Narrowed(_) | Self::Revoked { .. } => &[],
+        }
+    }
+}
+
+/// A question with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PastQuestion {
+    /// Which question of the run.
+    pub question: QuestionId,
+    /// What was asked for.
+    pub needs: Vec<Scope>,
+    /// When it ended, in milliseconds since 1970; none if it is open, or the run ended first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// What was allowed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<ScopePattern>,
+    /// For how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Lifetime>,
+    /// What the person said to a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The grants that the answer left.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<GrantId>,
+    /// What the plans of the calls that were allowed do, each once; none if they changed nothing or made no plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Op>,
+}
+
+/// Which entries are meant: those for which everything that is set holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryFilter {
+    /// Of this agent, or of one beneath it.
+    pub agent: Option<Arc<str>>,
+    /// Of a call of this tool.
+    pub tool: Option<ToolName>,
+    /// Decided this way.
+    pub decision: Option<Decision>,
+    /// Recorded then or later, in milliseconds since 1970.
+    pub since: Option<u64>,
+    /// Recorded before then.
+    pub until: Option<u64>,
+}
+
+impl HistoryFilter {
+    /// Whether the entry is meant.
+    #[must_use]
+    pub fn admits(&self, entry: &HistoryEntry) -> bool {
+        let Self {
+            agent,
+            tool,
+            decision,
+            since,
+            until,
+        } = self;
+        agent
+            .as_ref()
+            .is_none_or(|agent| is_at_or_beneath(&entry.agent, agent))
+            && tool
+                .as_ref()
+                .is_none_or(|tool| entry.tool.as_ref() == Some(tool))
+            && decision.is_none_or(|decision| entry.decision == Some(decision))
+            && since.is_none_or(|since| since <= entry.at)
+            && until.is_none_or(|until| entry.at < until)
+    }
+
+    /// Whether a grant is counted: neither a tool nor a decision is one of a grant.
+    fn counts(&self, grant: &GrantUse) -> bool {
+        let at = grant.given_at.unwrap_or_default();
+        let held = grant.agent.as_deref().unwrap_or_default();
+        let agent = self.agent.as_deref();
+        agent.is_none_or(|agent| is_at_or_beneath(held, agent))
+            && self.since.is_none_or(|since| since <= at)
+            && self.until.is_none_or(|until| at < until)
+    }
+}
+
+fn is_at_or_beneath(agent: &str, top: &str) -> bool {
+    let rest = agent.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl History {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a record that is still in memory.
+    ///
+    /// # Errors
+    /// [`BreakReason::NotARecord`] if a step of permissions lacks what it should hold.
+    pub fn add(&mut self, record: &Record) -> Result<(), BreakReason> {
+        self.fold.take(past(record.line().as_bytes())?);
+        Ok(())
+    }
+
+    /// Adds a file of an audit, which continues the one before it or begins a chain of its own.
+    ///
+    /// # Errors
+    /// [`AuditBroken`], as from [`verify_after`](crate::verify_after); what stands before the break is added. A torn last
+    /// line is one too: the writer died, or is about to write the rest.
+    pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
+        let (fold, before) = (&mut self.fold, self.head);
+        let mut begun = false;
+        let verified = follow(before, reader, |seq, line| {
+            if !std::mem::replace(&mut begun, true) && seq == 0 {
+                fold.begin_chain();
+            }
+            fold.take(past(line)?);
+            Ok(())
+        })?;
+        self.head = verified.head;
+        Ok(verified)
+    }
+
+    /// What was asked, decided, granted and taken back.
+    pub fn entries(&self) -> impl Iterator<Item = &HistoryEntry> {
+        self.fold.entries()
+    }
+
+    /// The entries that `filter` admits as JSON, one a line.
+    ///
+    /// # Errors
+    /// What serde_json says of an entry that has no JSON.
+    pub fn export(&self, filter: &HistoryFilter) -> Result<String, serde_json::Error> {
+        let entries = self.entries().filter(|entry| filter.admits(entry));
+        entries.map(|entry| Ok(json_line(entry)? + "\n")).collect()
+    }
+
+    /// Counts of questions and grants among the entries that `filter` admits.
+    #[must_use]
+    pub fn report(&self, filter: &HistoryFilter) -> HistoryReport {
+        report::report(self.entries(), self.fold.grants(), filter)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

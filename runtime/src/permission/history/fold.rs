@@ -1,0 +1,311 @@
+//! Records of permissions one by one in, entries that tell each question and grant once out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::report::GrantUse;
+use super::{DecidedBy, HistoryEntry, HistoryEvent, PastQuestion};
+use crate::audit::{AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep};
+use crate::effect::Op;
+use crate::id::{CallId, GrantId, QuestionId, WorkerId};
+use crate::permission::{Decision, GrantHolder};
+use crate::policy::Verdict;
+use crate::scope::Scope;
+
+/// What was told so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fold {
+    /// Entries that turned out to be part of another are gone.
+    entries: Vec<Option<HistoryEntry>>,
+    grants: BTreeMap<(u64, GrantId), GrantUse>,
+    runs: u64,
+    run: Run,
+}
+
+/// What is known of the run that is being told of; places are those in the lists of all runs.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    workers: BTreeMap<WorkerId, Arc<str>>,
+    questions: BTreeMap<QuestionId, usize>,
+    open: BTreeSet<usize>,
+    /// The question that a call asked.
+    calls: BTreeMap<CallId, usize>,
+    /// Grants since the last answer: those of an answer stand right before it.
+    fresh: Vec<usize>,
+}
+
+impl Fold {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &HistoryEntry> {
+        self.entries.iter().flatten()
+    }
+
+    pub(super) fn grants(&self) -> impl Iterator<Item = &GrantUse> {
+        self.grants.values()
+    }
+
+    /// Another chain is another runtime. What the one before has open may be answered yet.
+    pub(super) fn begin_chain(&mut self) {
+        self.runs += 1;
+        self.run = Run::default();
+    }
+
+    /// Another runtime continues the chain: the one before has ended, and so have its questions.
+    fn begin_run(&mut self) {
+        for place in std::mem::take(&mut self.run.open) {
+            if let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) {
+                entry.decision = Some(Decision::Expired);
+            }
+        }
+        self.begin_chain();
+    }
+
+    pub(super) fn take(&mut self, past: Past) {
+        if self.runs == 0 || self.begins_a_run(&past.event) {
+            self.begin_run();
+        }
+        let Past { at, event } = past;
+        match event.step {
+            PastStep::Spawned => {
+                let worker = event.worker.map(|worker| (worker, event.agent));
+                self.run.workers.extend(worker);
+            }
+            PastStep::Judged {
+                verdict: Verdict::Deny,
+                ref needs,
+                ref rule,
+            } => {
+                let what = HistoryEvent::Refused {
+                    needs: needs.clone(),
+                    rule: rule.clone(),
+                };
+                self.push(at, &event, Some(Decision::Denied), DecidedBy::Rule, what);
+            }
+            PastStep::Asked {
+                question,
+                ref needs,
+            } => self.asked(at, &event, question, needs),
+            PastStep::Answered(ref step) => self.answered(at, &event, step),
+            PastStep::Planned { ref changes } => {
+                let ops = changes.iter().map(|change| change.op);
+                self.planned(event.call, ops);
+            }
+            PastStep::Redeemed { ref grants } => {
+                for grant in grants {
+                    self.grant(*grant).used(at);
+                }
+            }
+            PastStep::Granted(ref step) => self.granted(at, &event, step),
+            PastStep::Restored(ref step) => self.restored(step),
+            PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
+            PastStep::GrantRevoked { grant } => {
+                self.grant(grant).ended_at = Some(at);
+                self.push(
+                    at,
+                    &event,
+                    None,
+                    DecidedBy::Person,
+                    HistoryEvent::Revoked { grant },
+                );
+            }
+            PastStep::Judged { .. } | PastStep::Other => {}
+        }
+    }
+
+    /// Ids are never used twice in a run, so one that comes anew is that of another.
+    fn begins_a_run(&self, event: &PastEvent) -> bool {
+        match &event.step {
+            PastStep::Spawned => event
+                .worker
+                .is_some_and(|worker| self.run.workers.contains_key(&worker)),
+            PastStep::Granted(step) | PastStep::Restored(step) => self
+                .grants
+                .get(&(self.runs, step.grant))
+                .is_some_and(|grant| grant.given_at.is_some()),
+            PastStep::Asked { question, .. } => self
+                .run
+                .questions
+                .get(question)
+                .is_some_and(|place| !self.run.open.contains(place)),
+            PastStep::Judged { .. }
+            | PastStep::Redeemed { .. }
+            | PastStep::Answered(_)
+            | PastStep::Planned { .. }
+            | PastStep::GrantNarrowed(_)
+            | PastStep::GrantRevoked { .. }
+            | PastStep::Other => false,
+        }
+    }
+
+    fn push(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        decision: Option<Decision>,
+        by: DecidedBy,
+        what: HistoryEvent,
+    ) -> usize {
+        let known = event
+            .worker
+            .and_then(|worker| self.run.workers.get(&worker));
+        let agent = known.filter(|_| event.agent.is_empty());
+        self.entries.push(Some(HistoryEntry {
+            run: self.runs,
+            at,
+            agent: Arc::clone(agent.unwrap_or(&event.agent)),
+            worker: event.worker,
+            tool: event.tool.clone(),
+            decision,
+            by,
+            event: what,
+        }));
+        self.entries.len() - 1
+    }
+
+    fn asked(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) {
+        let place = match self.run.questions.get(&question) {
+            Some(place) => *place,
+            None => self.open(at, event, question, needs),
+        };
+        if let Some(call) = event.call {
+            self.run.calls.insert(call, place);
+        }
+    }
+
+    fn open(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) -> usize {
+        let what = HistoryEvent::Question(Box::new(PastQuestion {
+            question,
+            needs: needs.to_vec(),
+            ended_at: None,
+            patterns: Vec::new(),
+            lifetime: None,
+            note: None,
+            grants: Vec::new(),
+            changes: Vec::new(),
+        }));
+        let place = self.push(at, event, None, DecidedBy::Nobody, what);
+        self.run.questions.insert(question, place);
+        self.run.open.insert(place);
+        place
+    }
+
+    fn answered(&mut self, at: u64, event: &PastEvent, step: &AnsweredStep) {
+        let fresh = std::mem::take(&mut self.run.fresh);
+        let place = match self.run.questions.get(&step.question) {
+            Some(place) => *place,
+            // What was asked is no more in the record, or was lost with a full audit.
+            None => self.open(at, event, step.question, &[]),
+        };
+        self.run.open.remove(&place);
+        let grants = self.absorb(&fresh, step);
+        let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) else {
+            return;
+        };
+        entry.decision = Some(step.decision);
+        entry.by = match step.decision {
+            Decision::Granted | Decision::Denied => DecidedBy::Person,
+            Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
+        };
+        if let HistoryEvent::Question(question) = &mut entry.event {
+            question.ended_at = Some(at);
+            question.patterns.clone_from(&step.patterns);
+            question.lifetime = step.lifetime;
+            question.note.clone_from(&step.note);
+            question.grants = grants;
+        }
+    }
+
+    /// Takes the entries of the grants that an answer left out of the list: the answer tells of them.
+    fn absorb(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
+        let first = fresh.len().saturating_sub(step.patterns.len());
+        let last = fresh.get(first..).unwrap_or_default();
+        let granted = |place: &usize| match self.entries.get(*place)?.as_ref()?.event {
+            HistoryEvent::Granted(ref granted) => Some(granted),
+            _ => None,
+        };
+        let all = last.len() == step.patterns.len()
+            && last.iter().zip(&step.patterns).all(|(place, pattern)| {
+                granted(place).is_some_and(|granted| {
+                    granted.pattern == *pattern && Some(granted.lifetime) == step.lifetime
+                })
+            });
+        if !all {
+            return Vec::new();
+        }
+        let ids = last.iter().filter_map(granted).map(|granted| granted.grant);
+        let ids = ids.collect();
+        for place in last {
+            if let Some(entry) = self.entries.get_mut(*place) {
+                *entry = None;
+            }
+        }
+        ids
+    }
+
+    /// Notes what a call that a person allowed does. A plan that was made to be shown with the question is none yet.
+    fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
+        let place = call.and_then(|call| self.run.calls.get(&call));
+        let entry = place.and_then(|place| self.entries.get_mut(*place)?.as_mut());
+        let Some(entry) = entry.filter(|entry| entry.decision == Some(Decision::Granted)) else {
+            return;
+        };
+        if let HistoryEvent::Question(question) = &mut entry.event {
+            for op in ops {
+                if !question.changes.contains(&op) {
+                    question.changes.push(op);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
+        let what = HistoryEvent::Granted(Box::new(step.clone()));
+        let place = self.push(at, event, Some(Decision::Granted), DecidedBy::Person, what);
+        let agent = match &step.holder {
+            GrantHolder::Agent(agent) => Some(agent),
+            GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
+                self.run.workers.get(worker)
+            }
+        };
+        let agent = agent.cloned();
+        let grant = self.grant(step.grant);
+        grant.given_at = Some(at);
+        grant.pattern = Some(step.pattern.clone());
+        grant.holder = Some(step.holder.clone());
+        grant.agent = agent;
+        self.run.fresh.push(place);
+    }
+
+    /// A grant that outlived the run it was given in stays one grant, and its uses are counted on.
+    fn restored(&mut self, step: &GrantedStep) {
+        let before = self.grants.iter().rev().find(|((_, id), grant)| {
+            *id == step.grant
+                && grant.ended_at.is_none()
+                && grant.holder.as_ref() == Some(&step.holder)
+        });
+        let key = before.map(|(key, _)| *key);
+        let known = key.and_then(|key| self.grants.remove(&key));
+        let here = (self.runs, step.grant);
+        let grant = known.unwrap_or_else(|| GrantUse::new(self.runs, step.grant));
+        let grant = self.grants.entry(here).or_insert(grant);
+        grant.pattern = Some(step.pattern.clone());
+        grant.holder = Some(step.holder.clone());
+        if let GrantHolder::Agent(agent) = &step.holder {
+            grant.agent = Some(Arc::clone(agent));
+        }
+    }
+
+    fn narrowed(&mut self, at: u64, event: &PastEvent, step: &NarrowedStep) {
+        if let Some(pattern) = &step.change.pattern {
+            self.grant(step.grant).pattern = Some(pattern.clone());
+        }
+        let what = HistoryEvent::Narrowed(Box::new(step.clone()));
+        self.push(at, event, None, DecidedBy::Person, what);
+    }
+
+    /// What is known of a grant of this run; one that was given before it began is known by its uses alone.
+    fn grant(&mut self, id: GrantId) -> &mut GrantUse {
+        let run = self.runs;
+        let new = || GrantUse::new(run, id);
+        self.grants.entry((run, id)).or_insert_with(new)
+    }
+}

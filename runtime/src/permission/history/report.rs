@@ -1,0 +1,164 @@
+//! The entries of a history and the uses of grants in, counts for people out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{HistoryEntry, HistoryEvent, HistoryFilter};
+use crate::id::{GrantId, ToolName};
+use crate::permission::{Decision, GrantHolder};
+use crate::scope::{Scope, ScopePattern};
+
+/// What the record says of how people are asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HistoryReport {
+    /// All questions.
+    pub all: Tally,
+    /// Those of each agent.
+    pub agents: BTreeMap<Arc<str>, Tally>,
+    /// Every grant that outlived its call, in the order they were given.
+    pub grants: Vec<GrantUse>,
+    /// What was asked more than once, most often first.
+    pub repeated: Vec<RepeatedQuestion>,
+}
+
+impl HistoryReport {
+    /// The grants that were given and never used.
+    pub fn unused(&self) -> impl Iterator<Item = &GrantUse> {
+        self.grants.iter().filter(|grant| grant.uses == 0)
+    }
+}
+
+/// How many questions ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// A person allowed it.
+    pub granted: u64,
+    /// A person refused it.
+    pub denied: u64,
+    /// Nobody answered in time.
+    pub expired: u64,
+    /// Nobody waited for the answer any more.
+    pub cancelled: u64,
+    /// It is open.
+    pub open: u64,
+}
+
+impl Tally {
+    fn count(&mut self, decision: Option<Decision>) {
+        let count = match decision {
+            Some(Decision::Granted) => &mut self.granted,
+            Some(Decision::Denied) => &mut self.denied,
+            Some(Decision::Expired) => &mut self.expired,
+            Some(Decision::Cancelled) => &mut self.cancelled,
+            None => &mut self.open,
+        };
+        *count += 1;
+    }
+
+    /// How many questions there were.
+    #[must_use]
+    pub fn questions(&self) -> u64 {
+        self.granted + self.denied + self.expired + self.cancelled + self.open
+    }
+
+    /// How many in a hundred of those that a person answered were allowed; none if nobody answered any.
+    #[must_use]
+    pub fn approve_rate(&self) -> Option<u64> {
+        (self.granted * 100).checked_div(self.granted + self.denied)
+    }
+}
+
+/// A grant and how it was used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GrantUse {
+    /// The run that it is of.
+    pub run: u64,
+    /// Which.
+    pub grant: GrantId,
+    /// What it covers; none if the record begins after it was given.
+    pub pattern: Option<ScopePattern>,
+    /// Who may use it.
+    pub holder: Option<GrantHolder>,
+    /// The agent that holds it.
+    pub agent: Option<Arc<str>>,
+    /// When it was given, in milliseconds since 1970.
+    pub given_at: Option<u64>,
+    /// How many calls used it.
+    pub uses: u64,
+    /// When it was used last.
+    pub used_at: Option<u64>,
+    /// When it was taken back.
+    pub ended_at: Option<u64>,
+}
+
+impl GrantUse {
+    pub(super) fn new(run: u64, grant: GrantId) -> Self {
+        Self {
+            run,
+            grant,
+            pattern: None,
+            holder: None,
+            agent: None,
+            given_at: None,
+            uses: 0,
+            used_at: None,
+            ended_at: None,
+        }
+    }
+
+    pub(super) fn used(&mut self, at: u64) {
+        self.uses += 1;
+        self.used_at = Some(at);
+    }
+}
+
+/// One question, however often it was asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RepeatedQuestion {
+    /// By which agent.
+    pub agent: Arc<str>,
+    /// For which tool.
+    pub tool: Option<ToolName>,
+    /// For what.
+    pub needs: Vec<Scope>,
+    /// How often, and how it ended.
+    pub tally: Tally,
+}
+
+pub(super) fn report<'e>(
+    entries: impl Iterator<Item = &'e HistoryEntry>,
+    grants: impl Iterator<Item = &'e GrantUse>,
+    filter: &HistoryFilter,
+) -> HistoryReport {
+    let mut report = HistoryReport::default();
+    let mut same: BTreeMap<_, Tally> = BTreeMap::new();
+    for entry in entries.filter(|entry| filter.admits(entry)) {
+        let HistoryEvent::Question(question) = &entry.event else {
+            continue;
+        };
+        report.all.count(entry.decision);
+        let agent = report.agents.entry(Arc::clone(&entry.agent)).or_default();
+        agent.count(entry.decision);
+        let mut needs = question.needs.clone();
+        needs.sort();
+        let key = (Arc::clone(&entry.agent), entry.tool.clone(), needs);
+        same.entry(key).or_default().count(entry.decision);
+    }
+    let repeated = same.into_iter().filter(|(_, tally)| tally.questions() > 1);
+    report.repeated = repeated
+        .map(|((agent, tool, needs), tally)| RepeatedQuestion {
+            agent,
+            tool,
+            needs,
+            tally,
+        })
+        .collect();
+    // Stable, so that equals stay in the order of agents, tools and needs.
+    let times = |asked: &RepeatedQuestion| std::cmp::Reverse(asked.tally.questions());
+    report.repeated.sort_by_key(times);
+    let meant = grants.filter(|grant| filter.counts(grant));
+    report.grants = meant.cloned().collect();
+    report
+}

@@ -1,0 +1,499 @@
+//! Audits of small lives in, the history that they tell out.
+
+use std::time::Duration;
+
+use super::*;
+use crate::audit::{AnsweredStep, AuditEvent, ChangeSummary, MemoryAudit, Step};
+use crate::call::Origin;
+use crate::id::CallId;
+use crate::permission::{GrantHolder, Narrowing};
+use crate::policy::Verdict;
+
+/// An audit that is written event by event; each is a second after the one before.
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) history: History,
+    at: u64,
+    calls: u64,
+}
+
+impl Log {
+    pub(crate) fn step(&mut self, worker: Option<u64>, agent: &str, step: Step) {
+        self.call(worker, agent, None, step);
+    }
+
+    fn call(&mut self, worker: Option<u64>, agent: &str, call: Option<u64>, step: Step) {
+        self.at += 1000;
+        let event = AuditEvent {
+            worker: worker.map(WorkerId),
+            agent: agent.into(),
+            call: call.map(CallId),
+            tool: call.map(|_| ToolName::new("edit_file")),
+            origin: Origin::Model,
+            step,
+        };
+        let line = serde_json::json!({ "seq": 0, "at": self.at, "event": event }).to_string();
+        self.history.fold.take(past(line.as_bytes()).unwrap());
+    }
+
+    pub(crate) fn spawn(&mut self, worker: u64, agent: &str) {
+        let step = Step::Spawned {
+            parent: None,
+            policy: None,
+        };
+        self.step(Some(worker), agent, step);
+    }
+
+    fn ask(&mut self, agent: &str, question: u64, needs: &[&str]) -> u64 {
+        self.calls += 1;
+        let needs = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let question = QuestionId(question);
+        let call = Some(self.calls);
+        self.call(Some(1), agent, call, Step::Asked { question, needs });
+        self.calls
+    }
+
+    fn answer(
+        &mut self,
+        agent: &str,
+        question: u64,
+        decision: Decision,
+        lifetime: Option<Lifetime>,
+        patterns: &[&str],
+    ) {
+        let step = AnsweredStep {
+            question: QuestionId(question),
+            decision,
+            patterns: patterns.iter().map(|text| text.parse().unwrap()).collect(),
+            lifetime,
+            note: (decision == Decision::Denied).then(|| "no".to_owned()),
+            left_out: Vec::new(),
+        };
+        self.step(Some(1), agent, Step::Answered(Box::new(step)));
+    }
+
+    fn plan(&mut self, agent: &str, call: u64, path: &str, op: Op) {
+        let change = ChangeSummary {
+            path: path.parse_path(),
+            op,
+            to: None,
+            before_sha256: None,
+            after_sha256: None,
+            added: 0,
+            removed: 0,
+        };
+        let token = crate::PreviewToken(crate::ContentHash::of(b"x"));
+        let changes = [change].into();
+        self.call(Some(1), agent, Some(call), Step::Planned { token, changes });
+    }
+
+    /// Asks for `verb` on `path` and answers; a yes changes the file by `op`.
+    pub(crate) fn asked(
+        &mut self,
+        agent: &str,
+        question: u64,
+        needs: &[&str],
+        decision: Decision,
+        op: Option<Op>,
+    ) {
+        let call = self.ask(agent, question, needs);
+        let once = (decision == Decision::Granted).then_some(Lifetime::Once);
+        self.answer(agent, question, decision, once, &[]);
+        if let Some(op) = op.filter(|_| decision == Decision::Granted) {
+            self.plan(agent, call, "/r/x", op);
+        }
+    }
+
+    pub(crate) fn ruled(&mut self, agent: &str, need: &str) {
+        let step = Step::Judged {
+            verdict: Verdict::Deny,
+            needs: [need.parse().unwrap()].into(),
+            rule: Some("the layer of the agent".into()),
+        };
+        self.call(Some(1), agent, Some(1_000_000), step);
+    }
+
+    fn grant(&mut self, grant: u64, pattern: &str, lifetime: Lifetime) {
+        let step = GrantedStep {
+            grant: GrantId(grant),
+            pattern: pattern.parse().unwrap(),
+            holder: GrantHolder::Worker(WorkerId(1)),
+            lifetime,
+            descendants: false,
+        };
+        self.step(Some(1), "", Step::Granted(Box::new(step)));
+    }
+
+    fn redeem(&mut self, grants: &[u64]) {
+        let grants = grants.iter().copied().map(GrantId).collect();
+        self.call(Some(1), "main", Some(2_000_000), Step::Redeemed { grants });
+    }
+
+    /// Each entry in one line.
+    fn told(&self) -> Vec<String> {
+        let entries = self.history.entries();
+        entries
+            .map(|entry| {
+                let decision = entry.decision.map_or("-".to_owned(), |decision| {
+                    format!("{decision:?}").to_lowercase()
+                });
+                let what = match &entry.event {
+                    HistoryEvent::Question(question) => {
+                        format!("{} {:?}", question.question, question.needs)
+                    }
+                    HistoryEvent::Refused { needs, .. } => format!("rule {needs:?}"),
+                    HistoryEvent::Granted(step) => format!("{} {}", step.grant, step.pattern),
+                    HistoryEvent::Narrowed(step) => format!("{} narrowed", step.grant),
+                    HistoryEvent::Revoked { grant } => format!("{grant} revoked"),
+                };
+                format!("{} {} {decision} {what}", entry.run, entry.agent)
+            })
+            .collect()
+    }
+}
+
+trait ParsePath {
+    fn parse_path(&self) -> crate::VirtualPath;
+}
+
+impl ParsePath for str {
+    fn parse_path(&self) -> crate::VirtualPath {
+        crate::VirtualPath::parse(self, None).unwrap()
+    }
+}
+
+const NEED: &[&str] = &["write:file:/r/a/x"];
+
+#[test]
+fn each_question_is_told_once_with_its_end() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.ask("main", 1, NEED);
+    log.ask("main", 1, NEED);
+    log.answer("main", 1, Decision::Denied, None, &[]);
+    log.asked("main", 2, NEED, Decision::Expired, None);
+    log.asked("main", 3, NEED, Decision::Cancelled, None);
+    log.ruled("main", "write:file:/etc/x");
+    log.asked("main", 4, NEED, Decision::Granted, Some(Op::Modify));
+    log.ask("main", 5, NEED);
+    assert_eq!(
+        log.told(),
+        [
+            "1 main denied q1 [\"write:file:/r/a/x\"]",
+            "1 main expired q2 [\"write:file:/r/a/x\"]",
+            "1 main cancelled q3 [\"write:file:/r/a/x\"]",
+            "1 main denied rule [\"write:file:/etc/x\"]",
+            "1 main granted q4 [\"write:file:/r/a/x\"]",
+            "1 main - q5 [\"write:file:/r/a/x\"]",
+        ]
+    );
+    let by: Vec<DecidedBy> = log.history.entries().map(|entry| entry.by).collect();
+    use DecidedBy::{Nobody, Person, Rule};
+    assert_eq!(by, [Person, Nobody, Nobody, Rule, Person, Nobody]);
+    let first = log.history.entries().next().unwrap();
+    let HistoryEvent::Question(question) = &first.event else {
+        panic!("{first:?}");
+    };
+    assert_eq!((first.at, question.ended_at), (2000, Some(4000)));
+    assert_eq!(question.note.as_deref(), Some("no"));
+}
+
+#[test]
+fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.ask("main", 1, NEED);
+    log.spawn(1, "main");
+    log.asked("main", 1, NEED, Decision::Granted, None);
+    // A third run whose first word on permissions is a question that had ended.
+    log.ask("main", 1, NEED);
+    assert_eq!(
+        log.told(),
+        [
+            "1 main expired q1 [\"write:file:/r/a/x\"]",
+            "2 main granted q1 [\"write:file:/r/a/x\"]",
+            "3 main - q1 [\"write:file:/r/a/x\"]",
+        ]
+    );
+    // Another chain is another runtime, and says nothing of what this one has open.
+    log.history.fold.begin_chain();
+    log.spawn(1, "main");
+    assert!(log.told()[2].starts_with("3 main - q1"));
+}
+
+#[test]
+fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
+    let mut log = Log::default();
+    log.spawn(1, "main/tests");
+    log.grant(1, "write:file:/r", Lifetime::Session);
+    log.ask("main/tests", 1, NEED);
+    log.grant(2, "write:file:/r", Lifetime::Session);
+    log.grant(3, "write:file:/r/a", Lifetime::Session);
+    log.ruled("main/tests", "write:file:/etc/x");
+    let (granted, session) = (Decision::Granted, Some(Lifetime::Session));
+    log.answer("main/tests", 1, granted, session, &["write:file:/r/a"]);
+    let narrowed = crate::audit::NarrowedStep {
+        grant: GrantId(2),
+        change: Narrowing {
+            time: Some(Duration::from_secs(1)),
+            ..Narrowing::default()
+        },
+    };
+    log.step(Some(1), "", Step::GrantNarrowed(Box::new(narrowed)));
+    log.step(Some(1), "", Step::GrantRevoked { grant: GrantId(2) });
+    assert_eq!(
+        log.told(),
+        [
+            "1 main/tests granted g1 write:file:/r",
+            "1 main/tests granted q1 [\"write:file:/r/a/x\"]",
+            "1 main/tests granted g2 write:file:/r",
+            "1 main/tests denied rule [\"write:file:/etc/x\"]",
+            "1 main/tests - g2 narrowed",
+            "1 main/tests - g2 revoked",
+        ]
+    );
+    let question = log.history.entries().nth(1).unwrap();
+    let HistoryEvent::Question(question) = &question.event else {
+        panic!("{question:?}");
+    };
+    assert_eq!(question.grants, [GrantId(3)]);
+}
+
+#[test]
+fn a_plan_is_that_of_the_question_only_after_a_yes() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    let call = log.ask("main", 1, NEED);
+    log.plan("main", call, "/r/x", Op::Delete);
+    log.answer("main", 1, Decision::Granted, Some(Lifetime::Once), &[]);
+    log.plan("main", call, "/r/x", Op::Modify);
+    log.plan("main", call, "/r/x", Op::Modify);
+    let entry = log.history.entries().next().unwrap();
+    let HistoryEvent::Question(question) = &entry.event else {
+        panic!("{entry:?}");
+    };
+    assert_eq!(question.changes, [Op::Modify]);
+}
+
+#[track_caller]
+fn admitted(filter: &HistoryFilter, expected: &[&str]) {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.asked("main", 1, NEED, Decision::Granted, None);
+    log.asked("main/a", 2, NEED, Decision::Denied, None);
+    log.asked("mainly", 3, NEED, Decision::Denied, None);
+    log.ruled("other", "write:file:/etc/x");
+    let entries = log.history.entries().filter(|entry| filter.admits(entry));
+    let agents: Vec<&str> = entries.map(|entry| &*entry.agent).collect();
+    assert_eq!(agents, expected, "{filter:?}");
+}
+
+#[test]
+fn every_condition_of_a_filter_must_hold() {
+    let all = HistoryFilter::default;
+    admitted(&all(), &["main", "main/a", "mainly", "other"]);
+    let agent = || HistoryFilter {
+        agent: Some("main".into()),
+        ..all()
+    };
+    admitted(&agent(), &["main", "main/a"]);
+    let denied = || HistoryFilter {
+        decision: Some(Decision::Denied),
+        ..all()
+    };
+    admitted(&denied(), &["main/a", "mainly", "other"]);
+    admitted(
+        &HistoryFilter {
+            decision: denied().decision,
+            ..agent()
+        },
+        &["main/a"],
+    );
+    let tool = |name: &str| HistoryFilter {
+        tool: Some(ToolName::new(name)),
+        ..all()
+    };
+    admitted(&tool("edit_file"), &["main", "main/a", "mainly", "other"]);
+    admitted(&tool("delete"), &[]);
+    admitted(
+        &HistoryFilter {
+            since: Some(4000),
+            until: Some(8000),
+            ..all()
+        },
+        &["main/a", "mainly"],
+    );
+}
+
+#[test]
+fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.grant(1, "write:file:/r", Lifetime::Session);
+    log.grant(2, "write:file:/s", Lifetime::Session);
+    log.redeem(&[1, 7]);
+    log.redeem(&[1]);
+    for (question, agent) in [(1, "main"), (2, "main"), (3, "main/a")] {
+        log.asked(agent, question, NEED, Decision::Granted, None);
+    }
+    log.asked("main", 4, NEED, Decision::Denied, None);
+    log.asked("main", 5, NEED, Decision::Expired, None);
+    log.step(Some(1), "", Step::GrantRevoked { grant: GrantId(2) });
+    let report = log.history.report(&HistoryFilter::default());
+    assert_eq!(
+        (report.all.questions(), report.all.approve_rate()),
+        (5, Some(75))
+    );
+    let rates: Vec<_> = report
+        .agents
+        .iter()
+        .map(|(agent, tally)| (&**agent, tally.approve_rate()))
+        .collect();
+    assert_eq!(rates, [("main", Some(66)), ("main/a", Some(100))]);
+    let uses: Vec<_> = report
+        .grants
+        .iter()
+        .map(|grant| {
+            (
+                grant.grant.0,
+                grant.uses,
+                grant.pattern.is_some(),
+                grant.ended_at.is_some(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        uses,
+        [
+            (1, 2, true, false),
+            (2, 0, true, true),
+            (7, 1, false, false)
+        ]
+    );
+    assert_eq!(report.unused().count(), 1);
+    let repeated: Vec<_> = report
+        .repeated
+        .iter()
+        .map(|asked| (&*asked.agent, asked.tally.questions()))
+        .collect();
+    assert_eq!(repeated, [("main", 4)]);
+    let of_a = HistoryFilter {
+        agent: Some("main/a".into()),
+        ..HistoryFilter::default()
+    };
+    let report = log.history.report(&of_a);
+    assert_eq!((report.all.questions(), report.grants.len()), (1, 0));
+    assert_eq!(Tally::default().approve_rate(), None);
+}
+
+#[test]
+fn a_grant_that_outlives_its_run_is_counted_on() {
+    let mut log = Log::default();
+    let line = |step: &str, at: u64| {
+        let event = serde_json::json!({
+            "agent": "main", "step": step, "grant": 1, "pattern": "write:file:/r/a", "holder": {"agent": "main"},
+            "lifetime": "agent", "descendants": false,
+        });
+        serde_json::json!({ "at": at, "event": event }).to_string()
+    };
+    let take = |log: &mut Log, step: &str, at: u64| {
+        let line = line(step, at);
+        log.history.fold.take(past(line.as_bytes()).unwrap());
+    };
+    log.spawn(1, "main");
+    take(&mut log, "granted", 10);
+    log.redeem(&[1]);
+    take(&mut log, "restored", 20);
+    log.spawn(1, "main");
+    log.redeem(&[1]);
+    log.grant(2, "write:file:/r/b", Lifetime::Session);
+    let report = log.history.report(&HistoryFilter::default());
+    let told: Vec<_> = report
+        .grants
+        .iter()
+        .map(|grant| (grant.run, grant.grant.0, grant.uses, grant.given_at))
+        .collect();
+    assert_eq!(told, [(1, 1, 2, Some(10)), (2, 2, 0, Some(4000 + 1000))]);
+    assert_eq!(log.told()[0], "1 main granted g1 write:file:/r/a");
+    assert_eq!(log.told().len(), 2);
+}
+
+#[test]
+fn an_entry_is_one_line_of_json() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.asked("main", 1, NEED, Decision::Denied, None);
+    let entry = log.history.entries().next().unwrap();
+    assert_eq!(
+        serde_json::to_value(entry).unwrap(),
+        serde_json::json!({
+            "run": 1, "at": 2000, "agent": "main", "worker": 1, "tool": "edit_file", "decision": "denied", "by": "person",
+            "entry": "question", "question": 1, "needs": NEED, "ended_at": 3000, "note": "no",
+        })
+    );
+    log.asked(
+        "main",
+        2,
+        &["write:file:/r/\u{202e}x"],
+        Decision::Granted,
+        None,
+    );
+    let exported = log.history.export(&HistoryFilter::default()).unwrap();
+    assert_eq!(exported.lines().count(), 2);
+    assert!(exported.ends_with('\n') && exported.contains("/r/\\u202ex"));
+}
+
+#[tokio::test]
+async fn a_chain_is_read_as_far_as_it_holds() {
+    let sink = MemoryAudit::new(100);
+    let audit = crate::audit::Audit::start(sink.clone(), 100).unwrap();
+    for question in 1..=3 {
+        let step = AnsweredStep {
+            question: QuestionId(question),
+            decision: Decision::Denied,
+            patterns: Vec::new(),
+            lifetime: None,
+            note: None,
+            left_out: Vec::new(),
+        };
+        let event = AuditEvent {
+            step: Step::Answered(Box::new(step)),
+            ..crate::audit::tests::refused("x")
+        };
+        audit.record(event).unwrap();
+    }
+    audit.flush().await.unwrap();
+    let lines: Vec<String> = sink
+        .records()
+        .iter()
+        .map(|record| format!("{}\n", record.line()))
+        .collect();
+    let mut whole = History::new();
+    let (first, rest) = lines.split_at(1);
+    whole.read(first.concat().as_bytes()).unwrap();
+    whole.read(rest.concat().as_bytes()).unwrap();
+    let runs =
+        |history: &History| -> Vec<u64> { history.entries().map(|entry| entry.run).collect() };
+    assert_eq!(runs(&whole), [1, 1, 1]);
+    whole.read(lines.concat().as_bytes()).unwrap();
+    assert_eq!(runs(&whole), [1, 1, 1, 2, 2, 2]);
+    let mut added = History::new();
+    for record in sink.records() {
+        added.add(&record).unwrap();
+    }
+    assert_eq!(runs(&added), [1, 1, 1]);
+    let mut changed = lines;
+    changed[1] = changed[1].replace("denied", "granted");
+    let mut broken = History::new();
+    let error = broken.read(changed.concat().as_bytes()).unwrap_err();
+    assert!(matches!(
+        (error.line, error.reason),
+        (2, BreakReason::Changed)
+    ));
+    assert_eq!(runs(&broken), [1]);
+    let torn = changed[0].len() - 2;
+    let torn = History::new()
+        .read(&changed[0].as_bytes()[..torn])
+        .unwrap_err();
+    assert!(matches!(torn.reason, BreakReason::Torn));
+}

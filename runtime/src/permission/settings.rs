@@ -1,0 +1,244 @@
+//! Grants and what a person wants of them in, those that are meant and whether a change only narrows out.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::grants::GrantView;
+use super::{GrantHolder, millis};
+use crate::id::WorkerId;
+use crate::scope::{ScopePattern, Verb};
+
+/// Which grants are meant: those for which everything that is set holds. One that sets nothing means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantFilter {
+    /// Held by the agent of this path.
+    pub agent: Option<Arc<str>>,
+    /// Ends with this session.
+    pub session: Option<Arc<str>>,
+    /// Ends with this worker.
+    pub worker: Option<WorkerId>,
+    /// Limited to this verb.
+    pub verb: Option<Verb>,
+    /// Covers nothing beyond this.
+    pub within: Option<ScopePattern>,
+}
+
+impl GrantFilter {
+    /// Whether the grant is meant.
+    #[must_use]
+    pub fn admits(&self, grant: &GrantView) -> bool {
+        let Self {
+            agent,
+            session,
+            worker,
+            verb,
+            within,
+        } = self;
+        let (held, of, by) = match &grant.holder {
+            GrantHolder::Agent(held) => (Some(held), None, None),
+            GrantHolder::Session { session, worker } => (None, Some(session), Some(*worker)),
+            GrantHolder::Worker(worker) => (None, None, Some(*worker)),
+        };
+        agent.as_ref().is_none_or(|agent| held == Some(agent))
+            && session.as_ref().is_none_or(|session| of == Some(session))
+            && worker.is_none_or(|worker| by == Some(worker))
+            && verb.is_none_or(|verb| grant.pattern.verb() == Some(verb))
+            && within
+                .as_ref()
+                .is_none_or(|within| within.covers_pattern(&grant.pattern))
+    }
+}
+
+/// How a grant is edited. It can only be narrowed: for more, a person gives another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Narrowing {
+    /// What it covers from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<ScopePattern>,
+    /// How many uses are left from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<NonZeroU32>,
+    /// How long it holds from now on.
+    #[serde(rename = "for_ms", with = "maybe_millis")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Duration>,
+    /// The holder's sub-agents lose it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub holder_only: bool,
+}
+
+impl Narrowing {
+    /// Whether `grant` would be no wider after it than it is `now`.
+    pub(crate) fn narrows(&self, grant: &GrantView, now: Duration) -> bool {
+        let Self {
+            pattern,
+            uses,
+            time,
+            holder_only: _,
+        } = self;
+        pattern
+            .as_ref()
+            .is_none_or(|pattern| grant.pattern.covers_pattern(pattern))
+            && uses.is_none_or(|uses| grant.uses_left.is_none_or(|left| uses.get() <= left))
+            && time.is_none_or(|time| {
+                grant
+                    .expires_at
+                    .is_none_or(|end| now.saturating_add(time) <= end)
+            })
+    }
+
+    /// Whether calls that use `grant` already may be beyond what is left of it.
+    pub(crate) fn cuts(&self, grant: &GrantView) -> bool {
+        let other = |pattern: &ScopePattern| *pattern != grant.pattern;
+        self.pattern.as_ref().is_some_and(other) || (self.holder_only && grant.descendants)
+    }
+}
+
+mod maybe_millis {
+    use super::{Duration, millis};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => millis::serialize(time, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        millis::deserialize(deserializer).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::GrantId;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn grant(pattern: &str, holder: GrantHolder) -> GrantView {
+        GrantView {
+            id: GrantId(1),
+            pattern: pattern.parse().unwrap(),
+            holder,
+            descendants: true,
+            uses_left: Some(3),
+            expires_at: Some(NOW + Duration::from_secs(10)),
+            used: 0,
+        }
+    }
+
+    #[test]
+    fn every_condition_of_a_filter_must_hold() {
+        let worker = GrantHolder::Worker(WorkerId(1));
+        let session = GrantHolder::Session {
+            session: "s".into(),
+            worker: WorkerId(1),
+        };
+        let agent = GrantHolder::Agent("main/tests".into());
+        let check = |filter: &GrantFilter, expected: [bool; 3]| {
+            let got = [&worker, &session, &agent]
+                .map(|holder| filter.admits(&grant("write:file:/r/a", holder.clone())));
+            assert_eq!(got, expected, "{filter:?}");
+        };
+        let all = GrantFilter::default;
+        check(&all(), [true; 3]);
+        let of_agent = |path: &str| GrantFilter {
+            agent: Some(path.into()),
+            ..all()
+        };
+        check(&of_agent("main/tests"), [false, false, true]);
+        check(&of_agent("main"), [false; 3]);
+        let of_session = |name: &str| GrantFilter {
+            session: Some(name.into()),
+            ..all()
+        };
+        check(&of_session("s"), [false, true, false]);
+        check(&of_session("t"), [false; 3]);
+        let of_worker = |id| GrantFilter {
+            worker: Some(WorkerId(id)),
+            ..all()
+        };
+        check(&of_worker(1), [true, true, false]);
+        check(&of_worker(2), [false; 3]);
+        let of_verb = |verb| GrantFilter {
+            verb: Some(verb),
+            ..of_worker(1)
+        };
+        check(&of_verb(Verb::Write), [true, true, false]);
+        check(&of_verb(Verb::Read), [false; 3]);
+        let within = |pattern: &str| GrantFilter {
+            within: Some(pattern.parse().unwrap()),
+            ..all()
+        };
+        check(&within("*:file:/r"), [true; 3]);
+        check(&within("write:file:/r/a/b"), [false; 3]);
+    }
+
+    #[track_caller]
+    fn check(change: &Narrowing, narrows: bool) {
+        let grant = grant("write:file:/r/a", GrantHolder::Worker(WorkerId(1)));
+        assert_eq!(change.narrows(&grant, NOW), narrows, "{change:?}");
+    }
+
+    #[test]
+    fn a_grant_is_never_widened_by_an_edit() {
+        let none = Narrowing::default;
+        check(&none(), true);
+        let pattern = |text: &str| Narrowing {
+            pattern: Some(text.parse().unwrap()),
+            ..none()
+        };
+        check(&pattern("write:file:/r/a/b"), true);
+        check(&pattern("write:file:/r/a"), true);
+        check(&pattern("write:file:/r"), false);
+        check(&pattern("*:file:/r/a"), false);
+        check(&pattern("read:file:/r/a"), false);
+        let uses = |count| Narrowing {
+            uses: NonZeroU32::new(count),
+            ..none()
+        };
+        check(&uses(3), true);
+        check(&uses(4), false);
+        let time = |seconds| Narrowing {
+            time: Some(Duration::from_secs(seconds)),
+            ..none()
+        };
+        check(&time(10), true);
+        check(&time(11), false);
+        check(
+            &Narrowing {
+                uses: NonZeroU32::new(4),
+                ..pattern("write:file:/r/a/b")
+            },
+            false,
+        );
+    }
+
+    #[test]
+    fn a_change_survives_json() {
+        let change = Narrowing {
+            pattern: Some("read:file:/r".parse().unwrap()),
+            uses: NonZeroU32::new(2),
+            time: Some(Duration::from_secs(1)),
+            holder_only: true,
+        };
+        let text = r#"{"pattern":"read:file:/r","uses":2,"for_ms":1000,"holder_only":true}"#;
+        assert_eq!(serde_json::to_string(&change).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Narrowing>(text).unwrap(), change);
+        assert_eq!(
+            serde_json::from_str::<Narrowing>("{}").unwrap(),
+            Narrowing::default()
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! A history in, rules that would have spared a person questions out; what was refused, or is delicate, never is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Decision, History, HistoryEntry, HistoryEvent, Lifetime, PastQuestion};
+use crate::effect::Op;
+use crate::path::VirtualPath;
+use crate::policy::Authority;
+use crate::scope::{Scope, ScopePattern, Verb};
+
+/// How often a person must have allowed the same kind before a rule is suggested.
+const OFTEN: usize = 3;
+/// How many names the path of a rule has at least: whole roots are never suggested.
+const DEEP: usize = 2;
+
+/// A rule that a person may want to give. Nothing gives it by itself.
+///
+/// A pattern of the verb `write` speaks of removing files, too: whoever shows this says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Suggestion {
+    /// The agent that asked.
+    pub agent: Arc<str>,
+    /// The folder that holds everything that was allowed, or the very file.
+    pub pattern: ScopePattern,
+    /// `Session` if all was asked by one worker, which then holds the rule; else `Agent`.
+    pub lifetime: Lifetime,
+    /// How many of the questions of this history it would have spared.
+    pub spares: usize,
+}
+
+/// One question that a person allowed, as a rule might have.
+struct Allowed<'h> {
+    /// The run and worker that asked.
+    by: (u64, Option<crate::id::WorkerId>),
+    paths: Vec<&'h VirtualPath>,
+}
+
+/// Returns rules for what people allowed an agent three times or more: the deepest folder of at least two names that
+/// holds all of it, or the very file.
+///
+/// Only reads count, and changes whose plans create or modify; nothing sensitive counts, and no rule is at, above or
+/// beneath what a person or a rule refused to anybody. Equal histories give equal suggestions, whatever the order of
+/// their entries.
+#[must_use]
+pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
+    let mut refused: Vec<&Scope> = Vec::new();
+    let mut allowed: BTreeMap<(&Arc<str>, Verb), Vec<Allowed<'_>>> = BTreeMap::new();
+    for entry in history.entries() {
+        match entry.decision {
+            Some(Decision::Denied) => refused.extend(entry.event.needs()),
+            Some(Decision::Granted) => {
+                if let Some((verb, paths)) = plain(entry, authority) {
+                    let by = (entry.run, entry.worker);
+                    let of = allowed.entry((&entry.agent, verb)).or_default();
+                    of.push(Allowed { by, paths });
+                }
+            }
+            Some(Decision::Expired | Decision::Cancelled) | None => {}
+        }
+    }
+    let mut suggestions: Vec<Suggestion> = allowed
+        .into_iter()
+        .flat_map(|((agent, verb), questions)| rules(agent, verb, questions, &refused))
+        .collect();
+    let order = |one: &Suggestion| {
+        let spares = std::cmp::Reverse(one.spares);
+        (spares, Arc::clone(&one.agent), one.pattern.clone())
+    };
+    suggestions.sort_by_cached_key(order);
+    suggestions
+}
+
+/// The verb and paths of a question that a rule might have answered; none if a person should go on being asked.
+fn plain<'h>(
+    entry: &'h HistoryEntry,
+    authority: &Authority,
+) -> Option<(Verb, Vec<&'h VirtualPath>)> {
+    let HistoryEvent::Question(question) = &entry.event else {
+        return None;
+    };
+    let verb = question.needs.first()?.verb();
+    let may = match verb {
+        Verb::Read => true,
+        Verb::Write => is_mild(question),
+        Verb::Execute => false,
+    };
+    // What must not be changed lightly is not to be read lightly either.
+    let delicate = |need: &Scope| authority.protects(&need.with_verb(Verb::Write));
+    let fits = |need: &&Scope| need.verb() == verb && !delicate(need);
+    let needs = question.needs.iter();
+    let paths = needs.map(|need| need.path().filter(|_| fits(&need)));
+    let paths: Vec<&VirtualPath> = paths.collect::<Option<_>>()?;
+    (may && !entry.agent.is_empty()).then_some((verb, paths))
+}
+
+/// Whether it is known what the call did, and that nothing went or moved.
+fn is_mild(question: &PastQuestion) -> bool {
+    let mild = |op: &Op| match op {
+        Op::Create | Op::Modify | Op::MakeDirectory | Op::Copy => true,
+        Op::Delete | Op::Move => false,
+    };
+    !question.changes.is_empty() && question.changes.iter().all(mild)
+}
+
+/// The rules for one agent and verb, the deepest first; a question is counted for one of them alone.
+fn rules(
+    agent: &Arc<str>,
+    verb: Verb,
+    mut questions: Vec<Allowed<'_>>,
+    refused: &[&Scope],
+) -> Vec<Suggestion> {
+    let places: BTreeSet<VirtualPath> = questions
+        .iter()
+        .flat_map(|question| &question.paths)
+        .flat_map(|path| std::iter::successors(Some((*path).clone()), VirtualPath::parent))
+        .filter(|place| place.depth() >= DEEP)
+        .collect();
+    let mut places: Vec<VirtualPath> = places.into_iter().collect();
+    places.sort_by_key(|place| std::cmp::Reverse(place.depth()));
+    let mut rules = Vec::new();
+    for place in places {
+        let beneath = |question: &Allowed<'_>| {
+            let mut paths = question.paths.iter();
+            paths.all(|path| path.starts_with(&place))
+        };
+        let (held, rest): (Vec<_>, Vec<_>) = questions.into_iter().partition(beneath);
+        let pattern = ScopePattern::of(&Scope::file(verb, place.clone()));
+        let good = held.len() >= OFTEN
+            && deepest(&held).as_ref() == Some(&place)
+            && !refused.iter().any(|need| is_like(need, &pattern));
+        questions = rest;
+        if good {
+            rules.push(Suggestion {
+                agent: Arc::clone(agent),
+                pattern,
+                lifetime: lifetime(&held),
+                spares: held.len(),
+            });
+        } else {
+            questions.extend(held);
+        }
+    }
+    rules
+}
+
+/// Whether one of them lies beneath the other.
+fn is_like(refused: &Scope, pattern: &ScopePattern) -> bool {
+    pattern.covers(refused) || ScopePattern::of(refused).covers_pattern(pattern)
+}
+
+/// The deepest path that all of them lie at or beneath.
+fn deepest(questions: &[Allowed<'_>]) -> Option<VirtualPath> {
+    let mut paths = questions.iter().flat_map(|question| &question.paths);
+    let first = (*paths.next()?).clone();
+    let common = |place: Option<VirtualPath>, path: &&VirtualPath| {
+        std::iter::successors(place, VirtualPath::parent).find(|place| path.starts_with(place))
+    };
+    paths.fold(Some(first), common)
+}
+
+fn lifetime(questions: &[Allowed<'_>]) -> Lifetime {
+    let askers: BTreeSet<_> = questions.iter().map(|question| question.by).collect();
+    if askers.len() == 1 {
+        Lifetime::Session
+    } else {
+        Lifetime::Agent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::tests::Log;
+    use super::*;
+    use crate::cases::cases;
+    use crate::config::{Config, RootConfig};
+    use proptest::prelude::*;
+
+    fn authority() -> Authority {
+        let root = VirtualPath::parse("/r", None).unwrap();
+        Authority::configured(&Config::new().root(RootConfig::new(root))).unwrap()
+    }
+
+    /// What is suggested after one agent asked for each of these; a yes changes a file as is said.
+    fn suggested(asked: &[(&[&str], Decision, Option<Op>)]) -> Vec<Suggestion> {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        for (question, (needs, decision, op)) in (1..).zip(asked) {
+            log.asked("main", question, needs, *decision, *op);
+        }
+        suggest(&log.history, &authority())
+    }
+
+    #[track_caller]
+    fn check(asked: &[(&[&str], Decision, Option<Op>)], expected: &[(&str, usize)]) {
+        let suggestions = suggested(asked);
+        let got: Vec<(String, usize)> = suggestions
+            .iter()
+            .map(|one| (one.pattern.to_string(), one.spares))
+            .collect();
+        let expected: Vec<(String, usize)> = expected
+            .iter()
+            .map(|(pattern, spares)| ((*pattern).to_owned(), *spares))
+            .collect();
+        assert_eq!(got, expected);
+    }
+
+    const YES: Decision = Decision::Granted;
+    const EDIT: Option<Op> = Some(Op::Modify);
+
+    fn writes(
+        paths: [&'static str; 3],
+        op: Op,
+    ) -> [(&'static [&'static str], Decision, Option<Op>); 3] {
+        paths.map(|path| {
+            let need: &'static [&'static str] = Vec::leak(vec![path]);
+            (need, YES, Some(op))
+        })
+    }
+
+    const SRC: [&str; 3] = [
+        "write:file:/r/src/a",
+        "write:file:/r/src/b",
+        "write:file:/r/src/c/d",
+    ];
+
+    #[test]
+    fn three_of_a_kind_suggest_the_folder_that_holds_them() {
+        let three = writes(SRC, Op::Modify);
+        check(&three, &[("write:file:/r/src", 3)]);
+        check(&three[..2], &[]);
+        assert_eq!(suggested(&three)[0].lifetime, Lifetime::Session);
+        let reads: &[&str] = &["read:file:/r/src/a"];
+        check(&[(reads, YES, None); 3], &[("read:file:/r/src/a", 3)]);
+    }
+
+    #[test]
+    fn the_narrower_rule_is_suggested_before_the_wider() {
+        let mut asked = writes(["write:file:/r/src/a"; 3], Op::Modify).to_vec();
+        asked.extend(writes(SRC, Op::Create));
+        check(&asked, &[("write:file:/r/src/a", 4)]);
+        asked.push((&["write:file:/r/src/e"], YES, EDIT));
+        check(
+            &asked,
+            &[("write:file:/r/src/a", 4), ("write:file:/r/src", 3)],
+        );
+    }
+
+    #[test]
+    fn whole_roots_are_not_suggested() {
+        let wide = [
+            "write:file:/r/a/x",
+            "write:file:/r/b/x",
+            "write:file:/r/c/x",
+        ];
+        check(&writes(wide, Op::Modify), &[]);
+        let root = ["write:file:/r"; 3];
+        check(&writes(root, Op::MakeDirectory), &[]);
+    }
+
+    #[test]
+    fn what_goes_or_moves_or_is_not_known_does_not_count() {
+        for op in [Op::Delete, Op::Move] {
+            check(&writes(SRC, op), &[]);
+        }
+        let unknown = writes(SRC, Op::Modify).map(|(needs, yes, _)| (needs, yes, None));
+        check(&unknown, &[]);
+        check(&writes(SRC, Op::Copy), &[("write:file:/r/src", 3)]);
+    }
+
+    #[test]
+    fn delicate_needs_do_not_count() {
+        let protected: &[&str] = &["write:file:/r/a/.mcp.json"];
+        check(&[(protected, YES, EDIT); 3], &[]);
+        let mixed: &[&str] = &["write:file:/r/a/x", "read:file:/r/a/x"];
+        check(&[(mixed, YES, EDIT); 3], &[]);
+        let run: &[&str] = &["execute:cli:git:status"];
+        check(&[(run, YES, None); 3], &[]);
+        let other: &[&str] = &["read:mcp:a:b"];
+        check(&[(other, YES, None); 3], &[]);
+        let plain: &[&str] = &["write:file:/r/a/mcp.json"];
+        check(&[(plain, YES, EDIT); 3], &[("write:file:/r/a/mcp.json", 3)]);
+    }
+
+    #[test]
+    fn nothing_that_was_refused_is_covered() {
+        let refused: &[&str] = &["write:file:/r/src/c/secret"];
+        let mut asked = writes(SRC, Op::Modify).to_vec();
+        asked.push((refused, Decision::Denied, None));
+        check(&asked, &[]);
+        asked.pop();
+        let above: &[&str] = &["write:file:/r"];
+        asked.push((above, Decision::Denied, None));
+        check(&asked, &[]);
+        asked.pop();
+        let elsewhere: &[&str] = &["write:file:/r/doc/x"];
+        asked.push((elsewhere, Decision::Denied, None));
+        check(&asked, &[("write:file:/r/src", 3)]);
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        for (question, need) in (1..).zip(SRC) {
+            log.asked("main", question, &[need], YES, EDIT);
+        }
+        assert_eq!(suggest(&log.history, &authority()).len(), 1);
+        log.ruled("another", "write:file:/r/src/.env");
+        assert_eq!(suggest(&log.history, &authority()), []);
+    }
+
+    #[test]
+    fn agents_do_not_share_and_a_rule_for_several_runs_is_the_agents() {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        for (question, agent) in (1..).zip(["main", "main", "other"]) {
+            log.asked(agent, question, &["write:file:/r/src/a"], YES, EDIT);
+        }
+        assert_eq!(suggest(&log.history, &authority()), []);
+        log.spawn(1, "main");
+        log.asked("main", 1, &["write:file:/r/src/a"], YES, EDIT);
+        let suggestions = suggest(&log.history, &authority());
+        assert_eq!(suggestions[0].lifetime, Lifetime::Agent);
+        assert_eq!(&*suggestions[0].agent, "main");
+    }
+
+    fn need() -> impl Strategy<Value = String> {
+        let verb = prop_oneof![Just("read"), Just("write")];
+        let path =
+            proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just(".envrc")], 0..3);
+        (verb, path).prop_map(|(verb, path)| format!("{verb}:file:/r/{}", path.join("/")))
+    }
+
+    type Asked = (Vec<String>, bool, bool);
+
+    fn told(asked: &[Asked]) -> (Log, Vec<Suggestion>) {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        for (question, (needs, allowed, mild)) in (1..).zip(asked) {
+            let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+            let decision = if *allowed { YES } else { Decision::Denied };
+            let op = if *mild { Op::Modify } else { Op::Delete };
+            log.asked("main", question, &needs, decision, Some(op));
+        }
+        let suggestions = suggest(&log.history, &authority());
+        (log, suggestions)
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+        #[test]
+        fn a_suggestion_covers_what_it_counts_and_nothing_refused(
+            asked in proptest::collection::vec(
+                (proptest::collection::vec(need(), 1..3), proptest::bool::weighted(0.9), proptest::bool::weighted(0.9)),
+                0..24,
+            ),
+            seed in any::<u64>(),
+        ) {
+            let (log, suggestions) = told(&asked);
+            for one in &suggestions {
+                let covered = |entry: &&HistoryEntry| {
+                    entry.event.needs().iter().all(|need| one.pattern.covers(need))
+                };
+                let allowed = log.history.entries().filter(|entry| entry.decision == Some(YES));
+                let counted: Vec<_> = allowed.filter(covered).collect();
+                prop_assert!(one.spares >= OFTEN && counted.len() >= one.spares);
+                let needs = || counted.iter().flat_map(|entry| entry.event.needs());
+                prop_assert!(one.pattern.path().is_some_and(|path| path.depth() >= DEEP));
+                // No narrower pattern covers as much.
+                let narrower = |name: &str| one.pattern.path().and_then(|path| path.join(name).ok());
+                for name in ["a", "b"] {
+                    let inner = narrower(name).unwrap();
+                    prop_assert!(!needs().all(|need| need.path().is_some_and(|path| path.starts_with(&inner))));
+                }
+                let refused = log.history.entries().filter(|entry| entry.decision == Some(Decision::Denied));
+                for need in refused.flat_map(|entry| entry.event.needs()) {
+                    prop_assert!(!one.pattern.covers(need), "{} covers {}", one.pattern, need);
+                }
+            }
+            let mut shuffled = asked;
+            let length = shuffled.len();
+            for place in (1..length).rev() {
+                let other = usize::try_from(seed.rotate_left(u32::try_from(place).unwrap()) % (place as u64 + 1)).unwrap();
+                shuffled.swap(place, other);
+            }
+            prop_assert_eq!(told(&shuffled).1, suggestions);
+        }
+    }
+}

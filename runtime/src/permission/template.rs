@@ -1,0 +1,375 @@
+//! A named set of patterns and the directories it is for in, grants for a person to look at and give out.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{GrantHolder, Lifetime, NewGrant};
+use crate::path::VirtualPath;
+use crate::scope::{Scope, ScopeError, ScopePattern};
+
+/// What stands for each directory that a template is applied to.
+const ROOT: &str = "{root}";
+/// What the examples of a template are tried with.
+const SAMPLE: &str = "/example";
+
+/// Why a text is no template, or one cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// It is not JSON of the right form.
+    #[error("the template cannot be read: {0}")]
+    Form(Arc<str>),
+    /// It has no name, or grants nothing.
+    #[error("the template lacks `{0}`")]
+    Lacks(&'static str),
+    /// A pattern or an example is no scope.
+    #[error("`{text}` in the template `{template}` is no scope")]
+    Scope {
+        /// The template.
+        template: String,
+        /// What it says.
+        text: String,
+        /// Why it is none.
+        #[source]
+        source: ScopeError,
+    },
+    /// An example that should be covered is not.
+    #[error("the template `{template}` does not cover its example `{example}`")]
+    NotCovered {
+        /// The template.
+        template: String,
+        /// The example.
+        example: String,
+    },
+    /// An example that should be refused is covered.
+    #[error("the template `{template}` covers `{example}`, which it is to refuse")]
+    Covered {
+        /// The template.
+        template: String,
+        /// The example.
+        example: String,
+    },
+    /// It speaks of directories and none was named.
+    #[error("the template `{0}` needs a directory")]
+    NoRoot(String),
+}
+
+/// A named set of patterns, such as `reviewer`, that a person applies to directories.
+///
+/// It grants nothing by being read: only [`GrantAuthority::apply`](super::GrantAuthority::apply) does, which no model
+/// reaches. What it grants is what a person could grant by hand: no deny, protected name or worker's policy gives way.
+///
+/// ```
+/// use bailiwick::{Template, VirtualPath};
+/// let docs = Template::parse(r#"{
+///     "name": "docs",
+///     "allows": ["read:file:{root}", "write:file:{root}/docs"],
+///     "covers": ["write:file:{root}/docs/guide.md"],
+///     "refuses": ["write:file:{root}/src/main.rs"]
+/// }"#)?;
+/// let rules = docs.rules(&[VirtualPath::parse("/repo", None)?])?;
+/// assert_eq!(rules[1].to_string(), "write:file:/repo/docs");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    form: Form,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    name: String,
+    #[serde(default)]
+    about: String,
+    allows: Vec<String>,
+    covers: Vec<String>,
+    refuses: Vec<String>,
+}
+
+/// The templates that are always there: name, what it is for, patterns, examples that are covered, and that are refused.
+type BuiltIn = (
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const BUILT_IN: &[BuiltIn] = &[
+    (
+        "read-only",
+        "Reads everything, changes nothing",
+        &["read:file:{root}"],
+        &["read:file:{root}/src/main.rs"],
+        &["write:file:{root}/src/main.rs", "read:file:/elsewhere/x"],
+    ),
+    (
+        "reviewer",
+        "Reads everything, and writes notes beneath `reviews`",
+        &["read:file:{root}", "write:file:{root}/reviews"],
+        &[
+            "read:file:{root}/src/main.rs",
+            "write:file:{root}/reviews/today.md",
+        ],
+        &[
+            "write:file:{root}/src/main.rs",
+            "write:file:{root}/reviewsx",
+        ],
+    ),
+    (
+        "editor",
+        "Reads and changes everything",
+        &["read:file:{root}", "write:file:{root}"],
+        &[
+            "read:file:{root}/src/main.rs",
+            "write:file:{root}/src/main.rs",
+        ],
+        &["execute:cli:make", "write:file:/elsewhere/x"],
+    ),
+    (
+        "scratch",
+        "Reads and changes what lies beneath `scratch`, and nothing else",
+        &["read:file:{root}/scratch", "write:file:{root}/scratch"],
+        &["write:file:{root}/scratch/x", "read:file:{root}/scratch/x"],
+        &[
+            "read:file:{root}/src/main.rs",
+            "write:file:{root}/src/main.rs",
+        ],
+    ),
+];
+
+impl Template {
+    /// The templates that are always there: `read-only`, `reviewer`, `editor`, `scratch`.
+    #[must_use]
+    pub fn built_in() -> Vec<Self> {
+        let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let template = |(name, about, allows, covers, refuses): &BuiltIn| Self {
+            form: Form {
+                name: (*name).to_owned(),
+                about: (*about).to_owned(),
+                allows: own(allows),
+                covers: own(covers),
+                refuses: own(refuses),
+            },
+        };
+        BUILT_IN.iter().map(template).collect()
+    }
+
+    /// Reads one that a person wrote: `name`, `about`, the patterns it `allows`, and scopes that it `covers` and
+    /// `refuses`, which are tried. `{root}` stands for each directory that it will be applied to.
+    ///
+    /// # Errors
+    /// [`TemplateError`] for an unknown or missing member, for what is no scope, and for the example that fails.
+    pub fn parse(json: &str) -> Result<Self, TemplateError> {
+        let form = serde_json::from_str(json)
+            .map_err(|error| TemplateError::Form(error.to_string().into()))?;
+        let this = Self { form };
+        this.check()?;
+        Ok(this)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.form.name
+    }
+
+    /// What it is for, in words.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.form.about
+    }
+
+    /// The patterns that applying it to `roots` would grant, each once.
+    ///
+    /// # Errors
+    /// [`TemplateError::NoRoot`] if it speaks of directories and `roots` is empty; [`TemplateError::Scope`] for a
+    /// directory in which a pattern is none.
+    pub fn rules(&self, roots: &[VirtualPath]) -> Result<Vec<ScopePattern>, TemplateError> {
+        let mut rules = Vec::new();
+        for text in &self.form.allows {
+            let texts: Vec<String> = if text.contains(ROOT) {
+                let put = |root: &VirtualPath| text.replace(ROOT, root.as_str());
+                roots.iter().map(put).collect()
+            } else {
+                vec![text.clone()]
+            };
+            if texts.is_empty() {
+                return Err(TemplateError::NoRoot(self.form.name.clone()));
+            }
+            for text in texts {
+                let rule = text.parse().map_err(|source| self.no_scope(text, source))?;
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The grants that applying it to `roots` would give to `holder`, and not to its sub-agents.
+    ///
+    /// # Errors
+    /// As [`Self::rules`].
+    pub fn grants(
+        &self,
+        roots: &[VirtualPath],
+        holder: &GrantHolder,
+        lifetime: Lifetime,
+    ) -> Result<Vec<NewGrant>, TemplateError> {
+        let grant = |pattern| NewGrant {
+            pattern,
+            holder: holder.clone(),
+            lifetime,
+            descendants: false,
+        };
+        Ok(self.rules(roots)?.into_iter().map(grant).collect())
+    }
+
+    fn check(&self) -> Result<(), TemplateError> {
+        let Form {
+            name,
+            about: _,
+            allows,
+            covers,
+            refuses,
+        } = &self.form;
+        let lacks = [
+            ("name", name.is_empty()),
+            ("allows", allows.is_empty()),
+            ("covers", covers.is_empty()),
+            ("refuses", refuses.is_empty()),
+        ];
+        if let Some((member, _)) = lacks.into_iter().find(|(_, empty)| *empty) {
+            return Err(TemplateError::Lacks(member));
+        }
+        let root = VirtualPath::parse(SAMPLE, None).map_err(|error| {
+            self.no_scope(
+                SAMPLE.to_owned(),
+                ScopeError::Path(SAMPLE.to_owned(), error),
+            )
+        })?;
+        let rules = self.rules(&[root])?;
+        let is_covered = |example: &String| -> Result<bool, TemplateError> {
+            let scope: Scope = example
+                .replace(ROOT, SAMPLE)
+                .parse()
+                .map_err(|source| self.no_scope(example.clone(), source))?;
+            Ok(rules.iter().any(|rule| rule.covers(&scope)))
+        };
+        for example in covers {
+            if !is_covered(example)? {
+                return Err(TemplateError::NotCovered {
+                    template: name.clone(),
+                    example: example.clone(),
+                });
+            }
+        }
+        for example in refuses {
+            if is_covered(example)? {
+                return Err(TemplateError::Covered {
+                    template: name.clone(),
+                    example: example.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn no_scope(&self, text: String, source: ScopeError) -> TemplateError {
+        TemplateError::Scope {
+            template: self.form.name.clone(),
+            text,
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::WorkerId;
+
+    fn roots(paths: &[&str]) -> Vec<VirtualPath> {
+        let path = |text: &&str| VirtualPath::parse(text, None).unwrap();
+        paths.iter().map(path).collect()
+    }
+
+    #[test]
+    fn what_is_built_in_holds_its_own_examples() {
+        let names: Vec<String> = Template::built_in()
+            .iter()
+            .map(|template| {
+                template.check().unwrap();
+                template.name().to_owned()
+            })
+            .collect();
+        assert_eq!(names, ["read-only", "reviewer", "editor", "scratch"]);
+    }
+
+    #[test]
+    fn each_directory_gets_its_rules_and_each_rule_stands_once() {
+        let text = r#"{"name":"t","allows":["read:file:{root}","read:clock"],"covers":["read:clock"],"refuses":["write:clock"]}"#;
+        let template = Template::parse(text).unwrap();
+        let rules = |paths: &[&str]| -> Vec<String> {
+            let rules = template.rules(&roots(paths)).unwrap();
+            rules.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(
+            rules(&["/a", "/b{root}", "/a"]),
+            ["read:file:/a", "read:file:/b{root}", "read:clock"]
+        );
+        assert_eq!(rules(&["/"]), ["read:file:/", "read:clock"]);
+        let none = template.rules(&[]);
+        assert_eq!(none, Err(TemplateError::NoRoot("t".to_owned())));
+        let holder = GrantHolder::Worker(WorkerId(1));
+        let grants = template.grants(&roots(&["/a"]), &holder, Lifetime::Session);
+        let expected = ["read:file:/a", "read:clock"].map(|pattern| NewGrant {
+            pattern: pattern.parse().unwrap(),
+            holder: holder.clone(),
+            lifetime: Lifetime::Session,
+            descendants: false,
+        });
+        assert_eq!(grants.unwrap(), expected);
+    }
+
+    #[track_caller]
+    fn refused(text: &str, part: &str) {
+        let error = Template::parse(text).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+
+    #[test]
+    fn what_does_not_hold_its_examples_or_its_form_is_refused_by_name() {
+        let text = |member: &str| {
+            format!(
+                r#"{{"name":"t","allows":["write:file:{{root}}/a"],"refuses":["write:file:{{root}}/b"],{member}}}"#
+            )
+        };
+        Template::parse(&text(r#""covers":["write:file:{root}/a/x"]"#)).unwrap();
+        refused(
+            &text(r#""covers":["write:file:{root}/c"]"#),
+            "`write:file:{root}/c`",
+        );
+        refused(
+            &text(r#""covers":["fly:file:{root}"]"#),
+            "`fly:file:{root}`",
+        );
+        refused(
+            &text(r#""covers":["write:file:{root}/a"],"extra":1"#),
+            "extra",
+        );
+        refused(&text(r#""covers":[]"#), "covers");
+        refused(&text(r#""about":"none""#), "covers");
+        let wide = r#"{"name":"t","allows":["write"],"covers":["write:file:/a"],"refuses":["write:file:{root}/b"]}"#;
+        refused(wide, "covers `write:file:{root}/b`");
+        refused(&wide.replace(r#"["write"]"#, "[]"), "allows");
+        refused(&wide.replace(r#""t""#, r#""""#), "name");
+        refused(
+            &wide.replace(r#""write""#, r#""write:file:{root}/../x""#),
+            "is no scope",
+        );
+    }
+}
