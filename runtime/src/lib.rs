@@ -113,12 +113,14 @@ pub use id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, Approver, AskLimits, AuthorityError, Batch, BatchItem, DecidedBy, Deciding, Decision,
-    Deferred, DenyAll, GrantAuthority, GrantDamage, GrantFilter, GrantHolder, GrantStore,
-    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
-    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, PastQuestion,
-    Question, QuestionState, RepeatedQuestion, Request, Scripted, StoredGrant, Suggestion, Tally,
-    Template, TemplateError, Terminal, batches, suggest,
+    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchItem, BlockCall,
+    BlockExtra, BlockKind, BlockStatus, DecidedBy, Deciding, Decision, Deferred, DenyAll,
+    GrantAuthority, GrantDamage, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse,
+    GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind, PastQuestion, PermissionBlock,
+    PermissionRequest, PermissionRequired, PermissionType, Question, QuestionState,
+    RepeatedQuestion, Request, Run, Scripted, ServerCard, StoredGrant, Suggestion, Tally, Template,
+    TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

@@ -3,6 +3,7 @@
 mod approver;
 mod authority;
 mod batch;
+mod block;
 mod broker;
 mod desk;
 mod grants;
@@ -10,6 +11,7 @@ mod history;
 mod ladder;
 mod ledger;
 mod manage;
+mod options;
 mod record;
 mod settings;
 mod store;
@@ -32,6 +34,10 @@ use crate::scope::{Scope, ScopePattern};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
 pub use batch::{Batch, BatchItem, batches};
+pub use block::{
+    BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
+    PermissionRequired, PermissionType, ServerCard,
+};
 pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
@@ -41,6 +47,7 @@ pub use history::{
 };
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
+pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{GrantDamage, GrantStore, GrantStoreError, GrantWriteError, StoredGrant};
 pub use suggest::{Suggestion, suggest};
@@ -135,6 +142,8 @@ impl Request {
 pub struct Question {
     /// Names it in answers.
     pub id: QuestionId,
+    /// Which run of a runtime asks; ids begin anew with each.
+    pub run: Run,
     /// When it was asked, since the runtime began.
     pub asked_at: Duration,
     /// When it ends unanswered, since the runtime began.
@@ -228,6 +237,30 @@ pub enum Decision {
     Expired,
     /// Nobody waits for the answer any more.
     Cancelled,
+}
+
+/// One run of a runtime, told from all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Drawn at random.
+    pub nonce: u64,
+    /// When it began, in milliseconds since 1970.
+    pub began_ms: u64,
+}
+
+impl Question {
+    /// Names the question among those of all runs.
+    #[must_use]
+    pub fn handle(&self) -> String {
+        format!("{:016x}-{}", self.run.nonce, self.id.0)
+    }
+
+    /// When it was asked, in milliseconds since 1970.
+    #[must_use]
+    pub fn asked_at_ms(&self) -> u64 {
+        let since = u64::try_from(self.asked_at.as_millis()).unwrap_or(u64::MAX);
+        self.run.began_ms.saturating_add(since)
+    }
 }
 
 /// How a question stands.

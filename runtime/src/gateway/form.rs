@@ -178,6 +178,7 @@ mod tests {
     fn question() -> Question {
         Question {
             id: crate::id::QuestionId(1),
+            run: crate::permission::Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request: crate::permission::tests::request(1, 1, &["write:file:/r/a/x"]),

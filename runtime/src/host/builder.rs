@@ -1,6 +1,7 @@
 //! What a person configures in, a runtime or every reason why not out.
 
 mod grants;
+mod threads;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::{Core, Supervisor, TreeLock};
 use crate::tool::{RegistryError, ToolSet};
-use crate::worker::{Admission, Deadlines, Pool, PoolSize, Turns};
+use crate::worker::{Admission, Deadlines, Pool, Turns};
 
 use super::roots::{Place, opened, pointed};
 use super::{House, Runtime};
@@ -60,6 +61,9 @@ pub enum BuildError {
     /// The tools cannot be served.
     #[error(transparent)]
     Tools(#[from] RegistryError),
+    /// The system gives no random bits.
+    #[error("the system gives no random bits")]
+    Random(#[source] getrandom::Error),
     /// The thread that writes the audit did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
@@ -324,10 +328,10 @@ impl RuntimeBuilder {
             patience: self.patience,
             clock: Arc::new(move || began.elapsed()),
             store: self.store,
+            nonce: grants::nonce().map_err(BuildError::Random)?,
             ..BrokerConfig::default()
         };
-        let broker = Broker::start(broker, audit.clone(), approver);
-        let broker = broker.await?;
+        let broker = Broker::start(broker, audit.clone(), approver).await?;
         let (artifacts, bytes) = self.artifacts;
         let core = Arc::new(Core {
             tools: self.tools,
@@ -342,8 +346,8 @@ impl RuntimeBuilder {
             admission: self.admission,
             call_limit: self.call_limit,
             max_depth: self.max_depth,
-            io: Pool::new("io", io_size(self.io_threads)),
-            cpu: Pool::new("cpu", cpu_size()),
+            io: Pool::new("io", threads::io(self.io_threads)),
+            cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             turns: Turns::default(),
             calls: 0.into(),
@@ -362,33 +366,11 @@ impl RuntimeBuilder {
 /// Starts one supervisor a core.
 async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
     let mut supervisors = Vec::new();
-    for _ in 0..cores() {
+    for _ in 0..threads::cores() {
         let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
         supervisors.push(supervisor);
     }
     // Nobody else has the core yet, so it is set once.
     let _ = core.supervisors.set(supervisors);
     Ok(())
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn io_size(threads: usize) -> PoolSize {
-    PoolSize {
-        threads,
-        hard_cap: threads * 2,
-        queue: 4096,
-        per_root: (threads * 3 / 4).max(1),
-    }
-}
-
-fn cpu_size() -> PoolSize {
-    PoolSize {
-        threads: cores(),
-        hard_cap: cores(),
-        queue: 4096,
-        per_root: cores(),
-    }
 }

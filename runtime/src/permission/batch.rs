@@ -112,6 +112,7 @@ mod tests {
     fn question(id: u64, worker: u64, needs: &[&str]) -> Question {
         Question {
             id: QuestionId(id),
+            run: crate::permission::Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request: request(worker, id, needs),

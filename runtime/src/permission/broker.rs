@@ -1,10 +1,11 @@
 //! Requests of workers and the word of people in, rulings out: the actor that owns every question and grant.
 
+mod way;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::mpsc;
 
@@ -14,12 +15,12 @@ use super::ledger::AskLimits;
 use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
 use super::{
-    Answer, Approver, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, Request,
+    Answer, Approver, AuthorityError, Decision, NewGrant, Question, QuestionState, Request, Run,
 };
 use crate::audit::Audit;
-use crate::capability::{GRACE, Gate, settled};
+use crate::capability::{GRACE, Gate};
 use crate::effect::LeftOut;
-use crate::error::{CallError, Code};
+use crate::error::CallError;
 use crate::id::{GrantId, QuestionId, WorkerId};
 use crate::scope::Scope;
 
@@ -40,6 +41,8 @@ pub(crate) struct BrokerConfig {
     pub(crate) clock: TimeSource,
     /// What time it is for people.
     pub(crate) wall: WallClock,
+    /// Tells this run of the runtime from all others.
+    pub(crate) nonce: u64,
     /// Where grants to agents are kept; else they end with the runtime.
     pub(crate) store: Option<GrantStore>,
 }
@@ -55,6 +58,7 @@ impl Default for BrokerConfig {
             grace: GRACE,
             clock: Arc::new(move || start.elapsed()),
             wall: Arc::new(wall_clock),
+            nonce: 0,
             store: None,
         }
     }
@@ -103,6 +107,8 @@ pub(crate) enum Message {
     Decided(QuestionId, Answer),
     /// A person wants to see one question.
     Question(QuestionId, RpcReplyPort<Option<Question>>),
+    /// Somebody wants to know how a question stands, and whose it is.
+    Standing(QuestionId, RpcReplyPort<Option<(Arc<str>, QuestionState)>>),
     /// A person wants to see what is open.
     Questions(RpcReplyPort<Vec<Question>>),
     /// A person wants to see what is granted.
@@ -147,6 +153,7 @@ struct BrokerActor;
 /// What the actor starts from.
 struct Start {
     config: BrokerConfig,
+    run: Run,
     audit: Audit,
     approver: Arc<dyn Approver>,
 }
@@ -171,7 +178,7 @@ impl Actor for BrokerActor {
         let show = Box::new(move |question| {
             tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
         });
-        let mut desk = Desk::new(&start.config, start.audit, keeper, show);
+        let mut desk = Desk::new(&start.config, start.run, start.audit, keeper, show);
         desk.restore(stored);
         Ok(desk)
     }
@@ -190,6 +197,7 @@ impl Actor for BrokerActor {
             Message::Answer(id, answer, port) => tell(port, (desk.answer(id, answer), desk.save())),
             Message::Decided(id, answer) => desk.decide(id, answer),
             Message::Question(id, port) => tell(port, desk.question(id)),
+            Message::Standing(id, port) => tell(port, desk.standing(id)),
             Message::Questions(port) => tell(port, desk.questions()),
             Message::Grants(port) => tell(port, desk.grants()),
             Message::Grant(new, port) => tell(port, (desk.grant(new), desk.save())),
@@ -259,6 +267,7 @@ impl Drop for Reply {
 pub(crate) struct Broker {
     actor: ActorRef<Message>,
     grace: Duration,
+    run: Run,
 }
 
 impl Broker {
@@ -280,187 +289,27 @@ impl Broker {
         approver: Arc<dyn Approver>,
     ) -> Result<Self, SpawnErr> {
         let grace = config.grace;
+        let since = u64::try_from((config.clock)().as_millis()).unwrap_or(u64::MAX);
+        let run = Run {
+            nonce: config.nonce,
+            began_ms: (config.wall)().saturating_sub(since),
+        };
         let start = Start {
             config,
+            run,
             audit,
             approver,
         };
         let (actor, _) = Actor::spawn(None, BrokerActor, start).await?;
-        Ok(Self { actor, grace })
+        Ok(Self { actor, grace, run })
     }
-
-    /// Spends one use of each grant needed, if live grants cover all `needs`.
-    pub(crate) async fn redeem(
-        &self,
-        claimant: Claimant,
-        needs: Arc<[Scope]>,
-    ) -> Result<Option<Redeemed>, CallError> {
-        self.call(|port| Message::Redeem(claimant, needs, port))
-            .await
-            .ok_or_else(closed)
-    }
-
-    /// Asks a person and waits for the ruling; `told` hears of the question once it is open. Dropping the future withdraws
-    /// the question.
-    pub(crate) async fn ask(
-        &self,
-        request: Request,
-        claimant: Claimant,
-        told: Option<Told>,
-    ) -> Result<Ruling, CallError> {
-        self.call(|port| Message::Ask(Box::new(request), claimant, told, port))
-            .await
-            .ok_or_else(closed)?
-    }
-
-    pub(crate) async fn answer(
-        &self,
-        id: QuestionId,
-        answer: Answer,
-    ) -> Result<(), AuthorityError> {
-        let reply = self.call(|port| Message::Answer(id, answer, port)).await;
-        stored(reply).await
-    }
-
-    pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {
-        self.call(|port| Message::Question(id, port))
-            .await
-            .flatten()
-    }
-
-    pub(crate) async fn open_questions(&self) -> Vec<Question> {
-        self.call(Message::Questions).await.unwrap_or_default()
-    }
-
-    pub(crate) async fn grants(&self) -> Vec<GrantView> {
-        self.call(Message::Grants).await.unwrap_or_default()
-    }
-
-    pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
-        let reply = self.call(|port| Message::Grant(new, port)).await;
-        stored(reply).await
-    }
-
-    /// Takes a grant back and returns once no effect that used it is under way, or one has hung too long.
-    pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
-        let (gate, saved) = self
-            .call(|port| Message::Revoke(id, port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
-        self.taken(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
-            .await
-    }
-
-    pub(crate) async fn grant_all(
-        &self,
-        grants: Vec<NewGrant>,
-    ) -> Result<Vec<GrantId>, AuthorityError> {
-        let reply = self.call(|port| Message::GrantAll(grants, port)).await;
-        stored(reply).await
-    }
-
-    /// Takes back what `filter` admits; returns as [`Self::revoke_grant`] does.
-    pub(crate) async fn revoke_where(
-        &self,
-        filter: GrantFilter,
-    ) -> Result<GrantsRevoked, AuthorityError> {
-        let (gates, saved) = self
-            .call(|port| Message::RevokeWhere(filter, port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
-        self.taken(&gates, saved).await
-    }
-
-    /// Leaves less of a grant; returns once no effect by more than that is under way, or one has hung too long.
-    pub(crate) async fn narrow(
-        &self,
-        id: GrantId,
-        change: Narrowing,
-    ) -> Result<GrantsRevoked, AuthorityError> {
-        let (gate, saved) = self
-            .call(|port| Message::Narrow(id, change, port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
-        self.taken(gate?.as_slice(), saved).await
-    }
-
-    /// Waits until what used these gates has ended, and it is stored that they are closed.
-    async fn taken(
-        &self,
-        gates: &[Arc<Gate>],
-        saved: Saved,
-    ) -> Result<GrantsRevoked, AuthorityError> {
-        let revoked = self.ended(gates).await;
-        match saved.done().await {
-            Ok(()) => Ok(revoked),
-            Err(source) => Err(AuthorityError::StillStored { revoked, source }),
-        }
-    }
-
-    /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants
-    /// also passes the gate of the worker or of one beneath it, and that wait has a bound.
-    pub(crate) async fn forget_worker(&self, worker: WorkerId) {
-        self.call(|port| Message::ForgetWorker(worker, port)).await;
-    }
-
-    pub(crate) async fn end_session(&self, session: &str) -> GrantsRevoked {
-        let gates = self
-            .call(|port| Message::EndSession(session.into(), port))
-            .await;
-        self.ended(&gates.unwrap_or_default()).await
-    }
-
-    async fn ended(&self, gates: &[Arc<Gate>]) -> GrantsRevoked {
-        GrantsRevoked {
-            grants: gates.len(),
-            unfinished: settled(gates, self.grace).await,
-        }
-    }
-
-    pub(crate) async fn unblock(&self, worker: WorkerId) {
-        self.call(|port| Message::Unblock(worker, port)).await;
-    }
-
-    /// Returns once everything that is granted to agents is stored and the file is free.
-    pub(crate) async fn close_store(&self) {
-        if let Some(saved) = self.call(Message::CloseStore).await {
-            // Whoever made a change that cannot be stored was told so, and the log was.
-            let _ = saved.done().await;
-        }
-    }
-
-    /// Ends the broker; everyone who waits gets an error.
-    pub(crate) fn stop(&self) {
-        self.actor.stop(None);
-    }
-
-    async fn call<T: Send + 'static>(
-        &self,
-        message: impl FnOnce(RpcReplyPort<T>) -> Message,
-    ) -> Option<T> {
-        match self.actor.call(message, None).await {
-            Ok(CallResult::Success(reply)) => Some(reply),
-            Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => None,
-        }
-    }
-}
-
-/// What came of a person's word, once it is stored.
-async fn stored<T>(reply: Option<(Result<T, AuthorityError>, Saved)>) -> Result<T, AuthorityError> {
-    let (reply, saved) = reply.ok_or(AuthorityError::Closed)?;
-    let value = reply?;
-    saved.done().await.map_err(AuthorityError::Store)?;
-    Ok(value)
-}
-
-fn closed() -> CallError {
-    CallError::new(Code::Cancelled, "the runtime is shut down")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::audit::{MemoryAudit, Step};
+    use crate::error::Code;
     use crate::permission::tests::request;
     use crate::permission::{Deciding, Deferred, DenyAll, GrantHolder, Lifetime, Ruling, Scripted};
     use std::num::NonZeroU32;

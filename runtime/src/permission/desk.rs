@@ -2,6 +2,7 @@
 
 mod edits;
 mod kept;
+mod views;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,11 +11,13 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
-use super::grants::{Claimant, GrantBook, GrantView, Redeemed};
+use super::grants::{Claimant, GrantBook, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
 use super::record::{about, holder, refused, whom};
 use super::store::Keeper;
-use super::{Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, Request};
+use super::{
+    Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, QuestionState, Request, Run,
+};
 use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
@@ -55,12 +58,13 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(
         config: &BrokerConfig,
+        run: Run,
         audit: Audit,
         keeper: Keeper,
         show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     ) -> Self {
         Self {
-            ledger: Ledger::new(config.limits, config.patience),
+            ledger: Ledger::new(config.limits, config.patience, run),
             book: GrantBook::default(),
             keeper,
             next_grant: 1,
@@ -130,8 +134,8 @@ impl Desk {
         self.expire();
         let Some(question) = self.ledger.question(id) else {
             return Err(match self.ledger.state(id) {
-                Some(super::QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
-                Some(super::QuestionState::Pending) | None => AuthorityError::NoQuestion,
+                Some(QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
+                Some(QuestionState::Pending) | None => AuthorityError::NoQuestion,
             });
         };
         let request = question.request.clone();
@@ -303,18 +307,6 @@ impl Desk {
 
     pub(super) fn unblock(&mut self, worker: WorkerId) {
         self.ledger.unblock(worker);
-    }
-
-    pub(super) fn question(&self, id: QuestionId) -> Option<Question> {
-        self.ledger.question(id).cloned()
-    }
-
-    pub(super) fn questions(&self) -> Vec<Question> {
-        self.ledger.questions().cloned().collect()
-    }
-
-    pub(super) fn grants(&self) -> Vec<GrantView> {
-        self.book.views((self.clock)())
     }
 
     /// Ends what is over.

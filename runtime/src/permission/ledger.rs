@@ -1,9 +1,10 @@
 //! Requests, answers and the time in, what to tell whom out; no clock, no channel, and an end is an end.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Decision, Question, QuestionState, Request};
+use super::{Decision, Question, QuestionState, Request, Run};
 use crate::effect::ContentHash;
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName, WorkerId};
@@ -129,19 +130,21 @@ struct Asker {
 pub(crate) struct Ledger<W> {
     limits: AskLimits,
     patience: Duration,
+    run: Run,
     next: u64,
     open: BTreeMap<QuestionId, Open<W>>,
     same: HashMap<Key, QuestionId>,
     askers: HashMap<WorkerId, Asker>,
-    ended: VecDeque<(QuestionId, Decision)>,
+    ended: VecDeque<(QuestionId, Arc<str>, Decision)>,
 }
 
 impl<W> Ledger<W> {
-    /// An empty ledger whose questions end unanswered after `patience`.
-    pub(crate) fn new(limits: AskLimits, patience: Duration) -> Self {
+    /// An empty ledger of one run whose questions end unanswered after `patience`.
+    pub(crate) fn new(limits: AskLimits, patience: Duration, run: Run) -> Self {
         Self {
             limits,
             patience,
+            run,
             next: 1,
             open: BTreeMap::new(),
             same: HashMap::new(),
@@ -167,6 +170,7 @@ impl<W> Ledger<W> {
         self.next += 1;
         let question = Question {
             id,
+            run: self.run,
             asked_at: now,
             expires_at: now.saturating_add(self.patience),
             request,
@@ -275,13 +279,17 @@ impl<W> Ledger<W> {
 
     /// How a question stands; none if there was none, or it ended too long ago.
     pub(crate) fn state(&self, id: QuestionId) -> Option<QuestionState> {
-        if self.open.contains_key(&id) {
-            return Some(QuestionState::Pending);
+        self.standing(id).map(|(_, state)| state)
+    }
+
+    /// How a question stands, and in which session it was asked.
+    pub(crate) fn standing(&self, id: QuestionId) -> Option<(Arc<str>, QuestionState)> {
+        if let Some(open) = self.open.get(&id) {
+            let session = Arc::clone(&open.question.request.session);
+            return Some((session, QuestionState::Pending));
         }
-        self.ended
-            .iter()
-            .find(|(ended, _)| *ended == id)
-            .map(|(_, decision)| QuestionState::Settled(*decision))
+        let ended = self.ended.iter().find(|(ended, ..)| *ended == id);
+        ended.map(|(_, session, decision)| (Arc::clone(session), QuestionState::Settled(*decision)))
     }
 
     fn end_where(&mut self, decision: Decision, ends: impl Fn(&Open<W>) -> bool) -> Vec<Ended<W>> {
@@ -303,7 +311,8 @@ impl<W> Ledger<W> {
         if self.ended.len() >= REMEMBERED {
             self.ended.pop_front();
         }
-        self.ended.push_back((id, decision));
+        let session = Arc::clone(&question.request.session);
+        self.ended.push_back((id, session, decision));
         if let Some(asker) = self.askers.get_mut(&question.request.worker) {
             asker.open = asker.open.saturating_sub(1);
             for kind in kinds(&question.request) {
@@ -352,7 +361,7 @@ mod tests {
     const NEED: &[&str] = &["write:file:/r/x"];
 
     fn ledger() -> Ledger<u64> {
-        Ledger::new(AskLimits::default(), PATIENCE)
+        Ledger::new(AskLimits::default(), PATIENCE, Run::default())
     }
 
     fn at(seconds: u64) -> Duration {
@@ -394,7 +403,7 @@ mod tests {
             open_per_worker: 4,
             ..AskLimits::default()
         };
-        let mut ledger = Ledger::new(limits, PATIENCE);
+        let mut ledger = Ledger::new(limits, PATIENCE, Run::default());
         let first = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let changed = Request {
             before: Some(crate::effect::PreviewToken(ContentHash::of(b"other"))),
@@ -452,7 +461,7 @@ mod tests {
             open: 4,
             ..AskLimits::default()
         };
-        let mut ledger = Ledger::new(limits, PATIENCE);
+        let mut ledger = Ledger::new(limits, PATIENCE, Run::default());
         for n in 0..3 {
             opened(ledger.ask(request(1, n, NEED), n, at(0)));
         }

@@ -297,6 +297,7 @@ mod tests {
     fn question(request: Request) -> Question {
         Question {
             id: QuestionId(1),
+            run: crate::permission::Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request,

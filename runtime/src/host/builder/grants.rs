@@ -17,6 +17,13 @@ impl RuntimeBuilder {
     }
 }
 
+/// What tells the questions of one run from those of another.
+pub(super) fn nonce() -> Result<u64, getrandom::Error> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 /// Records every grant that is live again.
 pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildError> {
     for grant in store.into_iter().flat_map(GrantStore::grants) {

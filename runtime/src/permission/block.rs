@@ -1,0 +1,391 @@
+//! A question in, the message block of a chat that shows it out; and the chat's word back.
+//!
+//! The forms are those of DeepChat's permission requests, key by key: a block of the conversation
+//! ([`PermissionBlock`]), what a tool call answers while it waits ([`PermissionRequired`]), and the continuation
+//! ([`GrantAuthority::continue_with_permission`]). `expired` and `cancelled` are states beyond that proposal.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, QuestionState};
+use crate::id::QuestionId;
+use crate::scope::{Scope, ScopePattern, Verb};
+
+/// Who offers the tool, as a chat shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerCard {
+    /// Its name.
+    pub name: String,
+    /// A mark for it, such as an emoji.
+    pub icons: String,
+    /// What it is for.
+    pub description: String,
+}
+
+/// What kind of permission is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PermissionType {
+    /// To read.
+    Read,
+    /// To change something, or to run it.
+    Write,
+    /// Both.
+    All,
+}
+
+impl PermissionType {
+    /// The kind that covers `needs`. To run something counts as changing it, and nothing that is answered here
+    /// ever covers running.
+    #[must_use]
+    pub fn of(needs: &[Scope]) -> Self {
+        let reads = needs.iter().any(|need| need.verb() == Verb::Read);
+        let changes = needs.iter().any(|need| need.verb() != Verb::Read);
+        match (reads, changes) {
+            (true, true) => Self::All,
+            (false, true) => Self::Write,
+            (_, false) => Self::Read,
+        }
+    }
+}
+
+/// How a block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BlockStatus {
+    /// It waits for an answer.
+    Pending,
+    /// A person allowed it.
+    Granted,
+    /// A person refused it.
+    Denied,
+    /// Nobody answered in time, or before the host ended.
+    Expired,
+    /// The call is gone.
+    Cancelled,
+}
+
+impl From<QuestionState> for BlockStatus {
+    fn from(state: QuestionState) -> Self {
+        match state {
+            QuestionState::Pending => Self::Pending,
+            QuestionState::Settled(Decision::Granted) => Self::Granted,
+            QuestionState::Settled(Decision::Denied) => Self::Denied,
+            QuestionState::Settled(Decision::Expired) => Self::Expired,
+            QuestionState::Settled(Decision::Cancelled) => Self::Cancelled,
+        }
+    }
+}
+
+/// The call that a block is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockCall {
+    /// Names the question ([`Question::handle`]).
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its arguments as JSON text.
+    pub params: String,
+    /// Who offers the tool.
+    pub server_name: String,
+    /// A mark for it.
+    pub server_icons: String,
+    /// What it is for.
+    pub server_description: String,
+}
+
+/// What a chat needs to show a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BlockExtra {
+    /// What kind of permission it is.
+    pub permission_type: PermissionType,
+    /// Who offers the tool.
+    pub server_name: String,
+    /// The tool.
+    pub tool_name: String,
+    /// Somebody still has to answer.
+    pub needs_user_action: bool,
+    /// What was granted, once it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted_permissions: Option<Vec<String>>,
+}
+
+/// A question as a block of a conversation. It may be kept and shown again, by another run of the host, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PermissionBlock {
+    /// Always `tool_call_permission`.
+    #[serde(rename = "type")]
+    pub kind: BlockKind,
+    /// What is asked, in a sentence. It quotes the agent's words.
+    pub content: String,
+    /// How it stands.
+    pub status: BlockStatus,
+    /// When it was asked, in milliseconds since 1970.
+    pub timestamp: u64,
+    /// The call.
+    pub tool_call: BlockCall,
+    /// What else is shown.
+    pub extra: BlockExtra,
+}
+
+/// The one kind of block that asks for permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockKind {
+    /// A call waits for permission.
+    #[serde(rename = "tool_call_permission")]
+    ToolCallPermission,
+}
+
+impl PermissionBlock {
+    /// The block of an open question.
+    #[must_use]
+    pub fn of(question: &Question, server: &ServerCard) -> Self {
+        let request = &question.request;
+        let tool = request.tool.as_str().to_owned();
+        Self {
+            kind: BlockKind::ToolCallPermission,
+            content: description(question),
+            status: BlockStatus::Pending,
+            timestamp: question.asked_at_ms(),
+            tool_call: BlockCall {
+                id: question.handle(),
+                name: tool.clone(),
+                params: request.arguments.to_string(),
+                server_name: server.name.clone(),
+                server_icons: server.icons.clone(),
+                server_description: server.description.clone(),
+            },
+            extra: BlockExtra {
+                permission_type: PermissionType::of(&request.needs),
+                server_name: server.name.clone(),
+                tool_name: tool,
+                needs_user_action: true,
+                granted_permissions: None,
+            },
+        }
+    }
+
+    /// Takes up how the question stands; once it ended nothing changes the block any more.
+    pub fn update(&mut self, state: QuestionState, granted: &[ScopePattern]) {
+        if self.status != BlockStatus::Pending {
+            return;
+        }
+        self.status = state.into();
+        self.extra.needs_user_action = self.status == BlockStatus::Pending;
+        if self.status == BlockStatus::Granted {
+            let granted = granted.iter().map(ToString::to_string).collect();
+            self.extra.granted_permissions = Some(granted);
+        }
+    }
+}
+
+/// What is asked of a person, as part of [`PermissionRequired`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PermissionRequest {
+    /// The tool.
+    pub tool_name: String,
+    /// Who offers it.
+    pub server_name: String,
+    /// What kind of permission it is.
+    pub permission_type: PermissionType,
+    /// What is asked, in a sentence.
+    pub description: String,
+}
+
+/// What a tool call answers while it waits for a person; the agent's loop pauses on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PermissionRequired {
+    /// Names the question ([`Question::handle`]).
+    pub tool_call_id: String,
+    /// What is asked, in a sentence.
+    pub content: String,
+    /// Always false: the call did not fail.
+    pub is_error: bool,
+    /// Always true.
+    pub requires_permission: bool,
+    /// What is asked.
+    pub permission_request: PermissionRequest,
+}
+
+impl PermissionRequired {
+    /// The answer of a call that waits for `question`, such as one that [`Worker::begin`](crate::Worker::begin) began.
+    #[must_use]
+    pub fn of(question: &Question, server: &ServerCard) -> Self {
+        let description = description(question);
+        Self {
+            tool_call_id: question.handle(),
+            content: description.clone(),
+            is_error: false,
+            requires_permission: true,
+            permission_request: PermissionRequest {
+                tool_name: question.request.tool.as_str().to_owned(),
+                server_name: server.name.clone(),
+                permission_type: PermissionType::of(&question.request.needs),
+                description,
+            },
+        }
+    }
+}
+
+fn description(question: &Question) -> String {
+    let needs = question.request.needs.iter().map(ToString::to_string);
+    let needs: Vec<String> = needs
+        .map(|need| crate::escape(&need).into_owned())
+        .collect();
+    let intent = crate::escape(&question.request.intent).into_owned();
+    format!("{intent} (needs {})", needs.join(", "))
+}
+
+impl GrantAuthority {
+    /// Answers the question that a block of the conversation `session` shows, and says how it stands then. It may be
+    /// said again: a question that ended stays as it is, and one of an earlier run has expired.
+    ///
+    /// # Errors
+    /// [`AuthorityError::NoQuestion`], the same for one that there never was and one of another conversation; the others
+    /// as from [`GrantAuthority::answer`].
+    pub async fn continue_with_permission(
+        &self,
+        session: &str,
+        tool_call_id: &str,
+        answer: Answer,
+    ) -> Result<QuestionState, AuthorityError> {
+        let (nonce, id) = parse(tool_call_id).ok_or(AuthorityError::NoQuestion)?;
+        if nonce != self.broker().run().nonce {
+            return Ok(QuestionState::Settled(Decision::Expired));
+        }
+        let standing = || async {
+            let standing = self.broker().standing(id).await;
+            standing.filter(|(of, _)| **of == *session)
+        };
+        let (_, state) = standing().await.ok_or(AuthorityError::NoQuestion)?;
+        if let QuestionState::Settled(_) = state {
+            return Ok(state);
+        }
+        match self.answer(id, answer).await {
+            Ok(()) | Err(AuthorityError::Ended(_)) => {
+                let (_, state) = standing().await.ok_or(AuthorityError::NoQuestion)?;
+                Ok(state)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn parse(handle: &str) -> Option<(u64, QuestionId)> {
+    let (nonce, id) = handle.split_once('-')?;
+    let nonce = u64::from_str_radix(nonce, 16).ok()?;
+    Some((nonce, QuestionId(id.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::permission::Run;
+    use crate::permission::tests::request;
+
+    fn question(needs: &[&str]) -> Question {
+        Question {
+            id: QuestionId(7),
+            run: Run {
+                nonce: 0xabc,
+                began_ms: 1_700_000_000_000,
+            },
+            asked_at: Duration::from_millis(5),
+            expires_at: Duration::from_secs(600),
+            request: request(1, 1, needs),
+        }
+    }
+
+    fn card() -> ServerCard {
+        ServerCard {
+            name: "files".into(),
+            icons: "F".into(),
+            description: "Reads and changes files".into(),
+        }
+    }
+
+    #[test]
+    fn a_block_has_exactly_the_keys_of_the_proposal() {
+        let mut block = PermissionBlock::of(&question(&["write:file:/r/x"]), &card());
+        let expected = json!({
+            "type": "tool_call_permission",
+            "content": "Edit a file (needs write:file:/r/x)",
+            "status": "pending",
+            "timestamp": 1_700_000_000_005_u64,
+            "tool_call": {
+                "id": "0000000000000abc-7",
+                "name": "edit_file",
+                "params": "{\"argument\":1}",
+                "server_name": "files",
+                "server_icons": "F",
+                "server_description": "Reads and changes files",
+            },
+            "extra": {
+                "permissionType": "write",
+                "serverName": "files",
+                "toolName": "edit_file",
+                "needsUserAction": true,
+            },
+        });
+        assert_eq!(serde_json::to_value(&block).unwrap(), expected);
+        let granted = QuestionState::Settled(Decision::Granted);
+        block.update(granted, &["write:file:/r".parse().unwrap()]);
+        let shown = serde_json::to_value(&block).unwrap();
+        assert_eq!(shown["status"], "granted");
+        assert_eq!(shown["extra"]["needsUserAction"], false);
+        assert_eq!(
+            shown["extra"]["grantedPermissions"],
+            json!(["write:file:/r"])
+        );
+        block.update(QuestionState::Settled(Decision::Denied), &[]);
+        assert_eq!(serde_json::to_value(&block).unwrap(), shown);
+        let back: PermissionBlock = serde_json::from_value(shown).unwrap();
+        assert_eq!(back, block);
+    }
+
+    #[test]
+    fn what_a_waiting_call_answers_has_exactly_the_keys_of_the_proposal() {
+        let waits = PermissionRequired::of(&question(&["read:file:/r/x"]), &card());
+        let expected = json!({
+            "toolCallId": "0000000000000abc-7",
+            "content": "Edit a file (needs read:file:/r/x)",
+            "isError": false,
+            "requiresPermission": true,
+            "permissionRequest": {
+                "toolName": "edit_file",
+                "serverName": "files",
+                "permissionType": "read",
+                "description": "Edit a file (needs read:file:/r/x)",
+            },
+        });
+        assert_eq!(serde_json::to_value(waits).unwrap(), expected);
+    }
+
+    #[test]
+    fn reading_and_changing_together_is_all() {
+        for (needs, expected) in [
+            (&["read:file:/r/x"][..], PermissionType::Read),
+            (&["write:file:/r/x"], PermissionType::Write),
+            (&["execute:shell"], PermissionType::Write),
+            (&["read:file:/r/x", "write:file:/r/x"], PermissionType::All),
+        ] {
+            assert_eq!(PermissionType::of(&question(needs).request.needs), expected);
+        }
+    }
+
+    #[test]
+    fn a_handle_is_read_back_and_nothing_else_is() {
+        assert_eq!(parse(&question(&[]).handle()), Some((0xabc, QuestionId(7))));
+        for wrong in ["", "-", "q7", "abc-", "-7", "xyz-7", "abc-q7", "abc--7"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What workers and people want of the broker in, its replies out; and what has to be waited for beside them.
+
+use std::sync::Arc;
+
+use ractor::RpcReplyPort;
+use ractor::rpc::CallResult;
+
+use super::super::grants::{Claimant, GrantView, Redeemed};
+use super::super::settings::{GrantFilter, Narrowing};
+use super::super::store::Saved;
+use super::super::{
+    Answer, AuthorityError, GrantsRevoked, NewGrant, Question, QuestionState, Request, Run,
+};
+use super::{Broker, Message, Ruling, Told};
+use crate::capability::{Gate, settled};
+use crate::error::{CallError, Code};
+use crate::id::{GrantId, QuestionId, WorkerId};
+use crate::scope::Scope;
+
+impl Broker {
+    /// Spends one use of each grant needed, if live grants cover all `needs`.
+    pub(crate) async fn redeem(
+        &self,
+        claimant: Claimant,
+        needs: Arc<[Scope]>,
+    ) -> Result<Option<Redeemed>, CallError> {
+        self.call(|port| Message::Redeem(claimant, needs, port))
+            .await
+            .ok_or_else(closed)
+    }
+
+    /// Asks a person and waits for the ruling; `told` hears of the question once it is open. Dropping the future withdraws
+    /// the question.
+    pub(crate) async fn ask(
+        &self,
+        request: Request,
+        claimant: Claimant,
+        told: Option<Told>,
+    ) -> Result<Ruling, CallError> {
+        self.call(|port| Message::Ask(Box::new(request), claimant, told, port))
+            .await
+            .ok_or_else(closed)?
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        id: QuestionId,
+        answer: Answer,
+    ) -> Result<(), AuthorityError> {
+        let reply = self.call(|port| Message::Answer(id, answer, port)).await;
+        stored(reply).await
+    }
+
+    pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {
+        self.call(|port| Message::Question(id, port))
+            .await
+            .flatten()
+    }
+
+    pub(crate) async fn standing(&self, id: QuestionId) -> Option<(Arc<str>, QuestionState)> {
+        self.call(|port| Message::Standing(id, port))
+            .await
+            .flatten()
+    }
+
+    /// Which run of the runtime this is.
+    pub(crate) fn run(&self) -> Run {
+        self.run
+    }
+
+    pub(crate) async fn open_questions(&self) -> Vec<Question> {
+        self.call(Message::Questions).await.unwrap_or_default()
+    }
+
+    pub(crate) async fn grants(&self) -> Vec<GrantView> {
+        self.call(Message::Grants).await.unwrap_or_default()
+    }
+
+    pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
+        let reply = self.call(|port| Message::Grant(new, port)).await;
+        stored(reply).await
+    }
+
+    /// Takes a grant back and returns once no effect that used it is under way, or one has hung too long.
+    pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
+        let (gate, saved) = self
+            .call(|port| Message::Revoke(id, port))
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        self.taken(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
+            .await
+    }
+
+    pub(crate) async fn grant_all(
+        &self,
+        grants: Vec<NewGrant>,
+    ) -> Result<Vec<GrantId>, AuthorityError> {
+        let reply = self.call(|port| Message::GrantAll(grants, port)).await;
+        stored(reply).await
+    }
+
+    /// Takes back what `filter` admits; returns as [`Self::revoke_grant`] does.
+    pub(crate) async fn revoke_where(
+        &self,
+        filter: GrantFilter,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let (gates, saved) = self
+            .call(|port| Message::RevokeWhere(filter, port))
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        self.taken(&gates, saved).await
+    }
+
+    /// Leaves less of a grant; returns once no effect by more than that is under way, or one has hung too long.
+    pub(crate) async fn narrow(
+        &self,
+        id: GrantId,
+        change: Narrowing,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let (gate, saved) = self
+            .call(|port| Message::Narrow(id, change, port))
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        self.taken(gate?.as_slice(), saved).await
+    }
+
+    /// Waits until what used these gates has ended, and it is stored that they are closed.
+    async fn taken(
+        &self,
+        gates: &[Arc<Gate>],
+        saved: Saved,
+    ) -> Result<GrantsRevoked, AuthorityError> {
+        let revoked = self.ended(gates).await;
+        match saved.done().await {
+            Ok(()) => Ok(revoked),
+            Err(source) => Err(AuthorityError::StillStored { revoked, source }),
+        }
+    }
+
+    /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants
+    /// also passes the gate of the worker or of one beneath it, and that wait has a bound.
+    pub(crate) async fn forget_worker(&self, worker: WorkerId) {
+        self.call(|port| Message::ForgetWorker(worker, port)).await;
+    }
+
+    pub(crate) async fn end_session(&self, session: &str) -> GrantsRevoked {
+        let gates = self
+            .call(|port| Message::EndSession(session.into(), port))
+            .await;
+        self.ended(&gates.unwrap_or_default()).await
+    }
+
+    async fn ended(&self, gates: &[Arc<Gate>]) -> GrantsRevoked {
+        GrantsRevoked {
+            grants: gates.len(),
+            unfinished: settled(gates, self.grace).await,
+        }
+    }
+
+    pub(crate) async fn unblock(&self, worker: WorkerId) {
+        self.call(|port| Message::Unblock(worker, port)).await;
+    }
+
+    /// Returns once everything that is granted to agents is stored and the file is free.
+    pub(crate) async fn close_store(&self) {
+        if let Some(saved) = self.call(Message::CloseStore).await {
+            // Whoever made a change that cannot be stored was told so, and the log was.
+            let _ = saved.done().await;
+        }
+    }
+
+    /// Ends the broker; everyone who waits gets an error.
+    pub(crate) fn stop(&self) {
+        self.actor.stop(None);
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> Message,
+    ) -> Option<T> {
+        match self.actor.call(message, None).await {
+            Ok(CallResult::Success(reply)) => Some(reply),
+            Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => None,
+        }
+    }
+}
+
+/// What came of a person's word, once it is stored.
+async fn stored<T>(reply: Option<(Result<T, AuthorityError>, Saved)>) -> Result<T, AuthorityError> {
+    let (reply, saved) = reply.ok_or(AuthorityError::Closed)?;
+    let value = reply?;
+    saved.done().await.map_err(AuthorityError::Store)?;
+    Ok(value)
+}
+
+fn closed() -> CallError {
+    CallError::new(Code::Cancelled, "the runtime is shut down")
+}

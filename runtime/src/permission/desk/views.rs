@@ -1,0 +1,26 @@
+//! An id or nothing in, the questions and grants that people may see out.
+
+use std::sync::Arc;
+
+use super::super::grants::GrantView;
+use super::super::{Question, QuestionState};
+use super::Desk;
+use crate::id::QuestionId;
+
+impl Desk {
+    pub(in super::super) fn question(&self, id: QuestionId) -> Option<Question> {
+        self.ledger.question(id).cloned()
+    }
+
+    pub(in super::super) fn standing(&self, id: QuestionId) -> Option<(Arc<str>, QuestionState)> {
+        self.ledger.standing(id)
+    }
+
+    pub(in super::super) fn questions(&self) -> Vec<Question> {
+        self.ledger.questions().cloned().collect()
+    }
+
+    pub(in super::super) fn grants(&self) -> Vec<GrantView> {
+        self.book.views((self.clock)())
+    }
+}

@@ -1,0 +1,170 @@
+//! A question in, a short list of named answers for clients that show buttons out.
+//!
+//! The form is that of the Agent Client Protocol's `session/request_permission`: an option has an id, a name and one of
+//! its kinds. One option stands for a width and a time; the list names few, the narrowest first. A refusal is an
+//! option of its own: ACP's outcome `cancelled` ends the agent's turn, and means no answer here.
+
+use serde::Serialize;
+
+use super::{Answer, Lifetime, Question};
+
+/// What an option does, as an ACP client marks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptionKind {
+    /// Allows this call.
+    AllowOnce,
+    /// Allows this and later calls.
+    AllowAlways,
+    /// Refuses this call.
+    RejectOnce,
+}
+
+/// One answer that a client may offer.
+///
+/// ```
+/// # fn shown(question: &bailiwick::Question) -> serde_json::Result<serde_json::Value> {
+/// let options = serde_json::to_value(question.options())?; // `options` of `session/request_permission`
+/// # Ok(options) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnswerOption {
+    /// Names it; [`Question::chosen`] takes it back.
+    pub option_id: String,
+    /// What a person reads: what it allows, and for how long.
+    pub name: String,
+    /// What it does.
+    pub kind: OptionKind,
+}
+
+/// How many rungs are offered for longer than a call.
+const MOST_RUNGS: usize = 3;
+const REJECT: &str = "reject";
+
+impl Question {
+    /// The answers worth a button: exactly what is asked, once and for the session; its folder and its root for the
+    /// session; exactly what is asked for the agent, for good; and a no.
+    #[must_use]
+    pub fn options(&self) -> Vec<AnswerOption> {
+        let mut options: Vec<AnswerOption> = self
+            .offers()
+            .into_iter()
+            .map(|(option_id, rung, lifetime)| {
+                let patterns = self.request.ladder.get(rung).into_iter().flatten();
+                let patterns: Vec<String> = patterns
+                    .map(|pattern| crate::escape(&pattern.to_string()).into_owned())
+                    .collect();
+                let (time, kind) = match lifetime {
+                    Lifetime::Once => ("this call", OptionKind::AllowOnce),
+                    Lifetime::Agent => ("this agent, until revoked", OptionKind::AllowAlways),
+                    Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) => {
+                        ("this session", OptionKind::AllowAlways)
+                    }
+                };
+                AnswerOption {
+                    option_id,
+                    name: format!("Allow {} for {time}", patterns.join(" and ")),
+                    kind,
+                }
+            })
+            .collect();
+        options.push(AnswerOption {
+            option_id: REJECT.to_owned(),
+            name: "Deny".to_owned(),
+            kind: OptionKind::RejectOnce,
+        });
+        options
+    }
+
+    /// The answer that an option stands for; none if this question offers no such option.
+    #[must_use]
+    pub fn chosen(&self, option_id: &str) -> Option<Answer> {
+        if option_id == REJECT {
+            return Some(Answer::DENY);
+        }
+        let offers = self.offers().into_iter();
+        let (_, rung, lifetime) = offers.into_iter().find(|(id, ..)| id == option_id)?;
+        Some(Answer::Allow {
+            patterns: self.request.ladder.get(rung)?.clone(),
+            lifetime,
+            descendants: false,
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Each allowing option: its id, its rung and how long it holds.
+    fn offers(&self) -> Vec<(String, usize, Lifetime)> {
+        let rungs = self.request.ladder.len().min(MOST_RUNGS);
+        let mut offers = vec![("once".to_owned(), 0, Lifetime::Once)];
+        offers.extend((0..rungs).map(|rung| (format!("session-{rung}"), rung, Lifetime::Session)));
+        if !self.request.sensitive {
+            offers.push(("agent".to_owned(), 0, Lifetime::Agent));
+        }
+        offers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::id::QuestionId;
+    use crate::permission::Run;
+    use crate::permission::ladder::ladder;
+    use crate::permission::tests::request;
+
+    fn question(sensitive: bool) -> Question {
+        let mut request = request(1, 1, &["write:file:/r/a/x"]);
+        request.sensitive = sensitive;
+        request.ladder = ladder(&request.needs, &request.ceiling, sensitive);
+        Question {
+            id: QuestionId(1),
+            run: Run::default(),
+            asked_at: Duration::ZERO,
+            expires_at: Duration::from_secs(600),
+            request,
+        }
+    }
+
+    #[test]
+    fn options_have_the_form_of_the_protocol() {
+        let shown = serde_json::to_value(question(false).options()).unwrap();
+        let expected = json!([
+            {"optionId": "once", "name": "Allow write:file:/r/a/x for this call", "kind": "allow_once"},
+            {"optionId": "session-0", "name": "Allow write:file:/r/a/x for this session", "kind": "allow_always"},
+            {"optionId": "session-1", "name": "Allow write:file:/r/a for this session", "kind": "allow_always"},
+            {"optionId": "session-2", "name": "Allow write:file:/r for this session", "kind": "allow_always"},
+            {"optionId": "agent", "name": "Allow write:file:/r/a/x for this agent, until revoked", "kind": "allow_always"},
+            {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
+        ]);
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn each_option_is_an_answer_that_fits_and_nothing_else_is_one() {
+        let question = question(false);
+        for option in question.options() {
+            match question.chosen(&option.option_id).unwrap() {
+                Answer::Allow { patterns, .. } => assert!(question.request.fits(&patterns)),
+                Answer::Deny { .. } => assert_eq!(option.kind, OptionKind::RejectOnce),
+            }
+        }
+        for wrong in ["", "always", "session-3", "session-", "Once"] {
+            assert_eq!(question.chosen(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_sensitive_is_offered_exactly_and_never_for_good() {
+        let ids: Vec<String> = question(true)
+            .options()
+            .into_iter()
+            .map(|option| option.option_id)
+            .collect();
+        assert_eq!(ids, ["once", "session-0", "reject"]);
+    }
+}
