@@ -359,7 +359,7 @@ fn a_wrong_configuration_file_is_named_with_the_reason() {
     );
     refused(
         r#"{"roots":[{"path":"root"}]}"#,
-        &["/roots/0/path", "relative"],
+        &["ROOT or --roots (item 1, path)", "relative"],
     );
     refused(&" ".repeat((1 << 20) + 1), &["config.json", "larger"]);
     place.file("config.json", r#"{"read_only":true}"#);
@@ -408,7 +408,11 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
     place.accepted(&["root", "--audit=audit"], &[]);
     std::fs::create_dir(place.path().join("root/deep")).unwrap();
     for within in ["--grants=root/grants", "--grants=root/deep/grants"] {
-        refused(&["root", within], "/roots/0/path", "keep that elsewhere");
+        refused(
+            &["root", within],
+            "ROOT or --roots (item 1, path)",
+            "keep that elsewhere",
+        );
     }
     place.accepted(&["root", "--grants=grants"], &[]);
 }

@@ -1,0 +1,121 @@
+//! A chat's blocks and its word in, the calls that waited carried on out.
+
+use bailiwick::{
+    Answer, AuthorityError, Begun, BlockStatus, Call, Decision, Deferred, PendingCall,
+    PermissionBlock, PermissionRequired, Policy, QuestionState, ServerCard, Worker,
+};
+
+use super::{Stage, at, stage};
+
+fn asking() -> Policy {
+    Policy::new().allow("read:file").ask("write:file:/r/src")
+}
+
+async fn pending(worker: &Worker, tool: &str, path: &str) -> PendingCall {
+    match worker.begin(Call::new(tool, at(path))).await.unwrap() {
+        Begun::Asks(pending) => *pending,
+        Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+    }
+}
+
+async fn ended(pending: PendingCall) {
+    match pending.go_on().await.unwrap() {
+        Begun::Ended(_) => {}
+        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    }
+}
+
+fn session(pending: &PendingCall) -> String {
+    pending.question().request.session.to_string()
+}
+
+async fn waiting() -> (Stage, Worker) {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    (stage, worker)
+}
+
+#[tokio::test]
+async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
+    let (stage, worker) = waiting().await;
+    let pending = pending(&worker, "post", "src/x").await;
+    let card = ServerCard::default();
+    let waits = PermissionRequired::of(pending.question(), &card);
+    let mut block = PermissionBlock::of(pending.question(), &card);
+    assert_eq!(waits.tool_call_id, block.tool_call.id);
+    assert!(stage.board.posted().is_empty());
+    let session = session(&pending);
+    let go_on = |answer| {
+        let grants = &stage.grants;
+        grants.continue_with_permission(&session, &waits.tool_call_id, answer)
+    };
+    let granted = QuestionState::Settled(Decision::Granted);
+    assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
+    ended(pending).await;
+    assert_eq!(stage.board.posted(), ["/r/src/x"]);
+    assert_eq!(go_on(Answer::DENY).await.unwrap(), granted);
+    assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
+    assert_eq!(stage.board.posted(), ["/r/src/x"]);
+    block.update(granted, &[]);
+    assert_eq!(block.status, BlockStatus::Granted);
+}
+
+#[tokio::test]
+async fn two_wait_in_one_conversation_and_the_second_is_answered_first() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(Policy::new().ask("read:file:/r/src")).await;
+    let (first, second) = (
+        pending(&worker, "echo", "src/x").await,
+        pending(&worker, "echo", "src/y").await,
+    );
+    let session = session(&first);
+    for waits in [&second, &first] {
+        let handle = waits.question().handle();
+        let answered = stage
+            .grants
+            .continue_with_permission(&session, &handle, Answer::ONCE);
+        answered.await.unwrap();
+    }
+    ended(second).await;
+    ended(first).await;
+}
+
+#[tokio::test]
+async fn another_conversation_has_no_say_and_hears_nothing() {
+    let (stage, worker) = waiting().await;
+    let pending = pending(&worker, "post", "src/x").await;
+    let handle = pending.question().handle();
+    let unknown = format!("{}0", handle);
+    for (session, handle) in [
+        ("another", &handle),
+        (&*session(&pending), &unknown),
+        ("another", &unknown),
+    ] {
+        let refused = stage
+            .grants
+            .continue_with_permission(session, handle, Answer::ONCE);
+        assert!(matches!(refused.await, Err(AuthorityError::NoQuestion)));
+    }
+    assert!(stage.grants.question(pending.question().id).await.is_some());
+    let own = session(&pending);
+    let answered = stage
+        .grants
+        .continue_with_permission(&own, &handle, Answer::ONCE);
+    answered.await.unwrap();
+    ended(pending).await;
+}
+
+#[tokio::test]
+async fn a_block_of_an_earlier_run_has_expired() {
+    let (before, worker) = waiting().await;
+    let pending = pending(&worker, "post", "src/x").await;
+    let (session, handle) = (session(&pending), pending.question().handle());
+    before.runtime.shutdown().await;
+    let (now, _) = waiting().await;
+    let answered = now
+        .grants
+        .continue_with_permission(&session, &handle, Answer::ONCE);
+    let expired = QuestionState::Settled(Decision::Expired);
+    assert_eq!(answered.await.unwrap(), expired);
+    assert!(before.board.posted().is_empty() && now.board.posted().is_empty());
+}
