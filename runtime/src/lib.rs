@@ -134,4 +134,4 @@ pub use tool::{
     Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,
     WriteTool,
 };
-pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};
+pub use worker::{Admission, Begun, PendingCall, ServerCallError, Status, Worker, WorkerSpec};

@@ -5,6 +5,7 @@ mod asking;
 mod blocking;
 mod deadline;
 mod docket;
+mod foreign;
 mod granted;
 mod inbox;
 mod intake;
@@ -37,6 +38,7 @@ use crate::tool::ToolInfo;
 pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
+pub use foreign::ServerCallError;
 pub use inbox::Admission;
 #[cfg(feature = "mcp")]
 pub(crate) use inbox::Done;

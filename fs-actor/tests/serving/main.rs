@@ -22,6 +22,7 @@ mod http;
 mod lists;
 mod node;
 mod python;
+mod replay;
 mod slow;
 mod support;
 mod watching;

@@ -27,7 +27,7 @@ impl Drop for Asking {
 }
 
 impl Shared {
-    fn claimant(&self) -> Claimant {
+    pub(super) fn claimant(&self) -> Claimant {
         Claimant {
             worker: self.id,
             ancestors: Arc::clone(&self.lineage),
@@ -188,7 +188,7 @@ impl Shared {
     }
 }
 
-fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
+pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
     let (decision, note) = match ruling {
         Ruling::Allowed(granted, left_out) => return Ok((granted, left_out)),
         Ruling::Refused { decision, note } => (decision, note),

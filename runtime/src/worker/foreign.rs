@@ -1,0 +1,334 @@
+//! A call of somebody else's MCP server in, its answer out: if the server asks for permission, a person is asked and
+//! the call is made once more with what they granted.
+//!
+//! The server keeps no permission and the model sees none: between the two calls stands this runtime's broker. What a
+//! server asks for is asked in its own name, so that a grant for one server is none for another, nor for the tools of
+//! this runtime: its `write:file:/a` is `write:mcp:SERVER:file:/a` here.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::asking::ruled;
+use super::{Shared, Worker};
+use crate::audit::Step as AuditStep;
+use crate::call::Origin;
+use crate::capability::{Gate, Pass, StopFlag, revoked};
+use crate::effect::ContentHash;
+use crate::error::{CallError, Code};
+use crate::id::ToolName;
+use crate::permission::{Redeemed, Request, ladder};
+use crate::pipeline::{Facts, Mode, canonical};
+use crate::policy::Verdict;
+use crate::scope::{Scope, ScopePattern};
+
+/// How a key of `_meta` is written by clients and servers that keep to MCP's advice.
+const PREFIX: &str = "dev.bailiwick/";
+/// The most scopes that one answer may ask for.
+const MOST_SCOPES: usize = 64;
+
+/// Why a call of a server came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerCallError<E> {
+    /// It was refused here.
+    #[error(transparent)]
+    Refused(#[from] CallError),
+    /// It could not be sent, or was not answered.
+    #[error("the call was not carried")]
+    Carrier(#[source] E),
+}
+
+impl Worker {
+    /// Makes a call of the MCP server `server` for this worker, by `send`: it takes the parameters of `tools/call` and
+    /// returns the result, both as they stand on the wire. If the result asks for scopes (`_meta.requested_scopes`), they
+    /// are judged by this worker's policy; what must be asked is asked, and the call is sent once more, the same but for
+    /// `_meta.granted_scopes`. Grants that the parameters bring are taken out: a model wrote them.
+    ///
+    /// Where nobody can be asked, and for scopes that cannot be read, the server's own refusal is the result.
+    ///
+    /// # Errors
+    /// [`ServerCallError`]: `PERMISSION_DENIED` and the like from here, or what `send` says.
+    pub async fn call_server<F, R, E>(
+        &self,
+        server: &str,
+        params: Value,
+        send: F,
+    ) -> Result<Value, ServerCallError<E>>
+    where
+        F: Fn(Value) -> R,
+        R: Future<Output = Result<Value, E>>,
+    {
+        let mut params = Params::read(server, params)?;
+        if self.shared.gate().is_closed() {
+            return Err(revoked().into());
+        }
+        let first = send(params.whole.clone())
+            .await
+            .map_err(ServerCallError::Carrier)?;
+        let Some((requested, needs)) = requested(&first, server) else {
+            return Ok(first);
+        };
+        let Some(consent) = self.shared.consented(&params, needs).await? else {
+            return Ok(first);
+        };
+        // Held while the server works, so that a revocation waits for it and nothing follows one.
+        let _passes = consent.passes(self.shared.gate())?;
+        params.grant(requested);
+        send(params.whole).await.map_err(ServerCallError::Carrier)
+    }
+}
+
+/// The parameters of a `tools/call`.
+struct Params {
+    server: String,
+    tool: ToolName,
+    whole: Value,
+}
+
+impl Params {
+    fn read(server: &str, mut whole: Value) -> Result<Self, CallError> {
+        let invalid = |why: &str| CallError::new(Code::InvalidArguments, why);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if server.is_empty() || server.len() > 64 || !server.chars().all(plain) {
+            return Err(invalid(
+                "the server has no plain name: use [A-Za-z0-9._-]{1,64}",
+            ));
+        }
+        let name = whole.get("name").and_then(Value::as_str);
+        let tool = ToolName::new(name.ok_or_else(|| invalid("the parameters name no tool"))?);
+        if let Some(meta) = whole.get_mut("_meta").and_then(Value::as_object_mut) {
+            meta.remove("granted_scopes");
+            meta.remove(&format!("{PREFIX}granted_scopes"));
+        }
+        Ok(Self {
+            server: server.to_owned(),
+            tool,
+            whole,
+        })
+    }
+
+    fn arguments(&self) -> Value {
+        self.whole
+            .get("arguments")
+            .map(canonical)
+            .unwrap_or_default()
+    }
+
+    fn grant(&mut self, scopes: Vec<String>) {
+        if let Some(params) = self.whole.as_object_mut() {
+            let meta = params
+                .entry("_meta")
+                .or_insert_with(|| Value::Object(Map::new()));
+            if let Some(meta) = meta.as_object_mut() {
+                meta.insert("granted_scopes".into(), scopes.into());
+            }
+        }
+    }
+}
+
+/// What a server's refusal asks for, in its words and as needs of this runtime.
+fn requested(result: &Value, server: &str) -> Option<(Vec<String>, Vec<Scope>)> {
+    if result.get("isError") != Some(&Value::Bool(true)) {
+        return None;
+    }
+    let meta = result.get("_meta")?;
+    let scopes = meta
+        .get("requested_scopes")
+        .or_else(|| meta.get(&format!("{PREFIX}requested_scopes")))?;
+    let scopes = scopes.as_array()?;
+    if scopes.is_empty() || scopes.len() > MOST_SCOPES {
+        return None;
+    }
+    let mut read = Vec::with_capacity(scopes.len());
+    for scope in scopes {
+        let text = scope.as_str()?;
+        // It must be a scope there to be one here.
+        text.parse::<Scope>().ok()?;
+        let (verb, rest) = text.split_once(':')?;
+        let ours: Scope = format!("{verb}:mcp:{server}:{rest}").parse().ok()?;
+        read.push((text.to_owned(), ours));
+    }
+    Some(read.into_iter().unzip())
+}
+
+/// What lets a call be sent once more.
+struct Consent {
+    gates: Vec<Arc<Gate>>,
+}
+
+impl Consent {
+    fn passes<'g>(&'g self, worker: &'g Gate) -> Result<Vec<Pass<'g>>, CallError> {
+        let gates = self.gates.iter().map(Arc::as_ref);
+        std::iter::once(worker)
+            .chain(gates)
+            .map(|gate| gate.pass().ok_or_else(revoked))
+            .collect()
+    }
+}
+
+impl Shared {
+    /// Whether this worker may have `needs`: by its policy, by live grants or by a person's word; none if there is
+    /// nobody to ask.
+    async fn consented(
+        &self,
+        params: &Params,
+        needs: Vec<Scope>,
+    ) -> Result<Option<Consent>, CallError> {
+        let facts = Facts {
+            id: self.core.next_call(),
+            worker: self.id,
+            tool: params.tool.clone(),
+            origin: Origin::Model,
+            mode: Mode::Apply,
+            token: None,
+            arguments: params.arguments(),
+            stop: Arc::new(StopFlag::counting(None)),
+        };
+        let asks = self.judged(&facts, &needs).inspect_err(|error| {
+            self.refused(&facts, error);
+        })?;
+        if asks.is_empty() {
+            return Ok(Some(Consent { gates: Vec::new() }));
+        }
+        let live = self
+            .core
+            .broker
+            .redeem(self.claimant(), asks.clone().into());
+        let redeemed = match live.await? {
+            Some(redeemed) => redeemed,
+            None if !self.core.asks => return Ok(None),
+            None => {
+                let request = self.about(params, &facts, asks);
+                let ruling = self.core.broker.ask(request, self.claimant(), None).await;
+                let ruled = ruling.and_then(ruled);
+                ruled.inspect_err(|error| self.refused(&facts, error))?.0
+            }
+        };
+        let Redeemed { gates, .. } = &redeemed;
+        self.redeemed(&facts, &redeemed)?;
+        Ok(Some(Consent {
+            gates: gates.clone(),
+        }))
+    }
+
+    /// The needs that must be asked, once the verdict is audited.
+    fn judged(&self, facts: &Facts, needs: &[Scope]) -> Result<Vec<Scope>, CallError> {
+        let judge = |need: &Scope| self.authority.judge(need, &[]);
+        let verdict = needs.iter().map(judge).max().unwrap_or_default();
+        let decisive = needs.iter().find(|need| judge(need) == verdict);
+        let why = decisive.map(|need| self.authority.explain(need, &[]));
+        let step = AuditStep::Judged {
+            verdict,
+            needs: needs.into(),
+            rule: why.map(|why| why.to_string().into()),
+        };
+        self.audit(facts, step)?;
+        match (verdict, decisive) {
+            (Verdict::Deny, Some(need)) => {
+                let need = need.to_string();
+                let message = format!("this worker may not {}", crate::escape(&need));
+                Err(CallError::new(Code::PermissionDenied, message))
+            }
+            _ => {
+                let asks = needs.iter().filter(|need| judge(need) == Verdict::Ask);
+                Ok(asks.cloned().collect())
+            }
+        }
+    }
+
+    fn about(&self, params: &Params, facts: &Facts, needs: Vec<Scope>) -> Request {
+        let whole = |need: &Scope| format!("{}:mcp:{}", need.verb(), params.server).parse();
+        let ceiling: Vec<ScopePattern> = needs.iter().filter_map(|need| whole(need).ok()).collect();
+        let arguments = facts.arguments.clone();
+        Request {
+            worker: self.id,
+            call: facts.id,
+            origin: facts.origin,
+            agent_path: self.agent.split('/').map(str::to_owned).collect(),
+            session: Arc::clone(&self.session),
+            tool: facts.tool.clone(),
+            arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
+            arguments,
+            intent: format!(
+                "Call {} of the server {}",
+                crate::escape(facts.tool.as_str()),
+                params.server
+            ),
+            preview: None,
+            ladder: ladder(&needs, &ceiling, false),
+            needs,
+            ceiling,
+            sensitive: false,
+            before: None,
+            divisible: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(meta: &Value, expected: Option<&[&str]>) {
+        let result = json!({"isError": true, "content": [], "_meta": meta});
+        let ours = requested(&result, "disk").map(|(_, needs)| needs);
+        let ours = ours.map(|needs| needs.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let expected = expected.map(|texts| texts.iter().map(|text| (*text).to_owned()).collect());
+        assert_eq!(ours, expected, "{meta}");
+    }
+
+    #[test]
+    fn what_a_server_asks_for_is_asked_in_its_name() {
+        check(
+            &json!({"requested_scopes": ["write:file:/a/b", "execute:cli:git:push"]}),
+            Some(&["write:mcp:disk:file:/a/b", "execute:mcp:disk:cli:git:push"]),
+        );
+        check(
+            &json!({"dev.bailiwick/requested_scopes": ["read:clock"]}),
+            Some(&["read:mcp:disk:clock"]),
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_asked_for() {
+        for wrong in [
+            json!({}),
+            json!({"requested_scopes": []}),
+            json!({"requested_scopes": "write:file:/a"}),
+            json!({"requested_scopes": [1]}),
+            json!({"requested_scopes": ["write:file:/a", "*"]}),
+            json!({"requested_scopes": ["write"]}),
+            json!({"requested_scopes": ["write:file:/a/../b"]}),
+            json!({"requested_scopes": vec!["read:clock"; 65]}),
+        ] {
+            check(&wrong, None);
+        }
+        let fine = json!({"isError": false, "_meta": {"requested_scopes": ["read:clock"]}});
+        assert!(requested(&fine, "disk").is_none());
+    }
+
+    #[test]
+    fn grants_of_a_model_are_taken_out_and_those_of_a_person_put_in() {
+        let written = json!({
+            "name": "write", "arguments": {"b": 1, "a": 2},
+            "_meta": {"granted_scopes": ["*"], "dev.bailiwick/granted_scopes": ["*"], "progressToken": 1},
+        });
+        let mut params = Params::read("disk", written).unwrap();
+        assert_eq!(params.whole["_meta"], json!({"progressToken": 1}));
+        params.grant(vec!["write:file:/a".into()]);
+        assert_eq!(
+            params.whole["_meta"],
+            json!({"progressToken": 1, "granted_scopes": ["write:file:/a"]})
+        );
+        for name in ["", "a:b", "a b", "*", "ä"] {
+            assert!(
+                Params::read(name, json!({"name": "write"})).is_err(),
+                "{name}"
+            );
+        }
+        assert!(Params::read("disk", json!({})).is_err());
+    }
+}
