@@ -134,7 +134,7 @@ fn requested(result: &Value, server: &str) -> Option<(Vec<String>, Vec<Scope>)> 
     let meta = result.get("_meta")?;
     let scopes = meta
         .get("requested_scopes")
-        .or_else(|| meta.get(&format!("{PREFIX}requested_scopes")))?;
+        .or_else(|| meta.get(format!("{PREFIX}requested_scopes")))?;
     let scopes = scopes.as_array()?;
     if scopes.is_empty() || scopes.len() > MOST_SCOPES {
         return None;
