@@ -126,6 +126,12 @@ impl Request {
         parts.is_empty() || shown.is_some_and(|preview| LeftOut::fits(parts, &preview.changes))
     }
 
+    /// What `patterns` would let the worker do beyond this call, in words for people.
+    #[must_use]
+    pub fn covers(&self, patterns: &[ScopePattern]) -> String {
+        ladder::covers(&self.needs, patterns)
+    }
+
     /// What `patterns` stands for: itself, or exactly the needs if it is empty.
     pub(crate) fn meant(&self, patterns: Vec<ScopePattern>) -> Vec<ScopePattern> {
         if patterns.is_empty() {

@@ -1,6 +1,6 @@
 //! The needs of a call in, wider and wider patterns for a person to choose from out.
 
-use crate::scope::{Detail, Scope, ScopePattern};
+use crate::scope::{Detail, Resource, Scope, ScopePattern, Verb};
 
 /// Returns at most five rungs: exactly the needs, their folders, the tops of their trees, their resources, their verbs.
 ///
@@ -29,6 +29,41 @@ pub(crate) fn ladder(
         }
     }
     rungs
+}
+
+/// What `patterns` cover beside `needs`, in words for people. Paths stand in it as they are.
+pub(crate) fn covers(needs: &[Scope], patterns: &[ScopePattern]) -> String {
+    let wider = patterns
+        .iter()
+        .filter(|pattern| !needs.iter().any(|need| ScopePattern::of(need) == **pattern));
+    let mut texts: Vec<String> = wider.map(meaning).collect();
+    texts.dedup();
+    if texts.is_empty() {
+        return "exactly what is asked".to_owned();
+    }
+    format!("{}; protected names stay closed", texts.join(", and "))
+}
+
+fn meaning(pattern: &ScopePattern) -> String {
+    let act = match pattern.verb() {
+        Some(Verb::Read) => "read",
+        Some(Verb::Write) => "change",
+        Some(Verb::Execute) => "run",
+        None => "do",
+    };
+    let text = pattern.to_string();
+    let detail = text.splitn(3, ':').nth(2);
+    match (pattern.resource(), detail) {
+        (Some(Resource::File), Some(path)) => {
+            format!("{act} everything beneath {path}, now and later")
+        }
+        (Some(Resource::File), None) => format!("{act} every file that may be granted"),
+        (Some(resource), Some(detail)) => {
+            format!("{act} all of {} {detail}, now and later", resource.as_str())
+        }
+        (Some(resource), None) => format!("{act} all of {}", resource.as_str()),
+        (None, _) => format!("{act} everything that may be granted"),
+    }
 }
 
 /// One pattern a need, without those that another of them covers.
@@ -103,6 +138,31 @@ mod tests {
             .map(|rung| rung.iter().map(ToString::to_string).collect())
             .collect();
         assert_eq!(rungs, expected);
+    }
+
+    #[test]
+    fn what_a_rung_covers_is_said_in_words() {
+        let needs: Vec<Scope> = ["write:file:/r/a/x", "execute:mcp:hub:push"]
+            .iter()
+            .map(|need| need.parse().unwrap())
+            .collect();
+        for (rung, expected) in [
+            (
+                &["write:file:/r/a/x", "execute:mcp:hub:push"][..],
+                "exactly what is asked",
+            ),
+            (
+                &["write:file:/r/a", "execute:mcp:hub"],
+                "change everything beneath /r/a, now and later, and run all of mcp hub, now and later; protected names stay closed",
+            ),
+            (
+                &["write:file", "execute"],
+                "change every file that may be granted, and run everything that may be granted; protected names stay closed",
+            ),
+        ] {
+            let rung: Vec<ScopePattern> = rung.iter().map(|text| text.parse().unwrap()).collect();
+            assert_eq!(covers(&needs, &rung), expected);
+        }
     }
 
     #[test]

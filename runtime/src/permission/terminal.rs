@@ -1,5 +1,6 @@
 //! A question in, a prompt on a terminal and the line typed there read, an answer out.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _, Write};
 use std::num::NonZeroU32;
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 
-use super::{Answer, Approver, Deciding, Lifetime, Question};
-use crate::effect::{Change, Preview};
+use super::{Answer, Approver, Deciding, Lifetime, Question, Request};
+use crate::effect::{Change, LeftOut, Preview};
 use crate::escape::escape;
 use crate::scope::ScopePattern;
 
@@ -105,9 +106,14 @@ impl Console {
     fn ask(&mut self, question: &Question) -> io::Result<Answer> {
         let prompt = prompt(question, self.coloured);
         self.output.write_all(prompt.as_bytes())?;
-        let ladder = &question.request.ladder;
-        let choice = self.read("\nAllow which? Its number, or Enter to refuse: ")?;
-        let Some(patterns) = choose(&choice, ladder) else {
+        let parts = if question.request.divisible {
+            "; `1 without 2 3` leaves out parts [2] and [3]"
+        } else {
+            ""
+        };
+        let ask = format!("\nAllow which? Its number, or Enter to refuse{parts}: ");
+        let choice = self.read(&ask)?;
+        let Some((patterns, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
         let time = self.read(
@@ -118,7 +124,7 @@ impl Console {
                 patterns,
                 lifetime,
                 descendants: false,
-                left_out: Vec::new(),
+                left_out,
             }),
         )
     }
@@ -140,10 +146,50 @@ impl Console {
     }
 }
 
-fn choose(choice: &str, ladder: &[Vec<ScopePattern>]) -> Option<Vec<ScopePattern>> {
-    let number: usize = choice.parse().ok()?;
-    let rung = ladder.get(number.checked_sub(1)?)?;
-    Some(rung.clone())
+/// The rung and the parts to leave out that a line names; none if it is not wholly clear.
+fn choose(choice: &str, request: &Request) -> Option<(Vec<ScopePattern>, Vec<LeftOut>)> {
+    let (rung, parts) = match choice.split_once("without") {
+        Some((rung, parts)) => (rung, parts),
+        None => (choice, ""),
+    };
+    let number: usize = rung.trim().parse().ok()?;
+    let rung = request.ladder.get(number.checked_sub(1)?)?;
+    let parts = parts
+        .split([' ', ','])
+        .filter(|part| !part.is_empty())
+        .map(|part| part.parse().ok())
+        .collect::<Option<BTreeSet<usize>>>()?;
+    if parts.is_empty() && choice.contains("without") {
+        return None;
+    }
+    let left_out = left_out(request, &parts)?;
+    request
+        .can_leave_out(&left_out)
+        .then(|| (rung.clone(), left_out))
+}
+
+/// The parts by the numbers that the prompt shows them with; none if one is not there.
+fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<LeftOut>> {
+    let changes = request.preview.iter().flat_map(|preview| &preview.changes);
+    let mut left_out: Vec<LeftOut> = Vec::new();
+    let (mut number, mut found) = (0, 0);
+    for change in changes {
+        for hunk in 0..change.diff.hunks.len() {
+            number += 1;
+            if !numbers.contains(&number) {
+                continue;
+            }
+            found += 1;
+            match left_out.last_mut().filter(|part| part.path == change.path) {
+                Some(part) => part.hunks.push(hunk),
+                None => left_out.push(LeftOut {
+                    path: change.path.clone(),
+                    hunks: vec![hunk],
+                }),
+            }
+        }
+    }
+    (found == numbers.len()).then_some(left_out)
 }
 
 fn lifetime(choice: &str) -> Option<Lifetime> {
@@ -168,7 +214,7 @@ fn prompt(question: &Question, coloured: bool) -> String {
         cut(&request.intent),
     );
     match &request.preview {
-        Some(preview) => show_preview(&mut out, preview, coloured),
+        Some(preview) => show_preview(&mut out, preview, request.divisible, coloured),
         None => out.push_str("no preview: what would change is not known\n"),
     }
     if request.sensitive {
@@ -184,15 +230,21 @@ fn prompt(question: &Question, coloured: bool) -> String {
             .iter()
             .map(|pattern| escape(&pattern.to_string()).into_owned())
             .collect();
-        out.push_str(&format!("  {}) {}\n", index + 1, patterns.join("  ")));
+        let covers = escape(&request.covers(rung)).into_owned();
+        out.push_str(&format!(
+            "  {}) {}\n     {covers}\n",
+            index + 1,
+            patterns.join("  ")
+        ));
     }
     out
 }
 
-fn show_preview(out: &mut String, preview: &Preview, coloured: bool) {
-    let mut left = MOST_LINES;
+/// Shows the changes; parts that can be left out are numbered.
+fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: bool) {
+    let (mut left, mut number) = (MOST_LINES, numbered.then_some(0));
     for change in &preview.changes {
-        show_change(out, change, coloured, &mut left);
+        show_change(out, change, &mut number, coloured, &mut left);
     }
     let all: usize = preview.changes.iter().map(|change| lines(change) + 1).sum();
     if all > MOST_LINES {
@@ -212,7 +264,13 @@ fn lines(change: &Change) -> usize {
         .sum()
 }
 
-fn show_change(out: &mut String, change: &Change, coloured: bool, left: &mut usize) {
+fn show_change(
+    out: &mut String,
+    change: &Change,
+    number: &mut Option<usize>,
+    coloured: bool,
+    left: &mut usize,
+) {
     let to = change
         .to
         .as_ref()
@@ -225,8 +283,12 @@ fn show_change(out: &mut String, change: &Change, coloured: bool, left: &mut usi
     let title = format!("{:?} {}{to}{note}", change.op, escape(change.path.as_str()));
     show_line(out, left, None, &title);
     for hunk in &change.diff.hunks {
+        let part = number.as_mut().map_or_else(String::new, |number| {
+            *number += 1;
+            format!("[{number}] ")
+        });
         let at = format!(
-            "@@ -{},{} +{},{} @@",
+            "{part}@@ -{},{} +{},{} @@",
             hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
         );
         show_line(out, left, coloured.then_some("36"), &at);
@@ -276,7 +338,6 @@ mod tests {
     use crate::escape::is_deceptive;
     use crate::id::{QuestionId, ToolName};
     use crate::path::VirtualPath;
-    use crate::permission::Request;
     use crate::permission::tests::request;
     use std::sync::Mutex as Lock;
 
@@ -401,6 +462,56 @@ mod tests {
     }
 
     #[track_caller]
+    /// Three parts in one file, each numbered in the prompt.
+    fn divisible() -> Question {
+        let mut request = hostile("");
+        request.divisible = true;
+        if let Some(change) = request
+            .preview
+            .as_mut()
+            .and_then(|it| it.changes.first_mut())
+        {
+            let hunk = change.diff.hunks.first().cloned().unwrap();
+            change.diff.hunks = vec![hunk.clone(), hunk.clone(), hunk];
+        }
+        question(request)
+    }
+
+    #[tokio::test]
+    async fn parts_are_left_out_by_the_numbers_they_are_shown_with() {
+        let answer = |input: &'static str| async move {
+            let screen = Screen::default();
+            let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
+            let answer = terminal.decide(&divisible()).await;
+            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            assert!(
+                shown.contains("[1] @@") && shown.contains("[3] @@"),
+                "{shown}"
+            );
+            answer
+        };
+        for (input, parts) in [
+            ("1\n1\n", &[][..]),
+            ("1 without 2\n1\n", &[1]),
+            ("1 without 3, 1\n1\n", &[0, 2]),
+        ] {
+            let Answer::Allow { left_out, .. } = answer(input).await else {
+                panic!("{input:?}");
+            };
+            let hunks: Vec<usize> = left_out.into_iter().flat_map(|part| part.hunks).collect();
+            assert_eq!(hunks, parts, "{input:?}");
+        }
+        for input in [
+            "1 without\n1\n",
+            "1 without 4\n1\n",
+            "1 without x\n1\n",
+            "1 without 1 2 3\n1\n",
+        ] {
+            assert_eq!(answer(input).await, Answer::DENY, "{input:?}");
+        }
+        assert_eq!(typed("1 without 1\n1\n").await, Answer::DENY);
+    }
+
     fn check_inert(text: &str) {
         let lines = prompt(&question(hostile("plain")), false).lines().count();
         let shown = prompt(&question(hostile(text)), false);
@@ -440,7 +551,7 @@ mod tests {
             shown.contains("... 382 more lines are not shown"),
             "{shown}"
         );
-        assert!(shown.ends_with("  5) write\n"));
+        assert!(shown.contains("\n  5) write\n"), "{shown}");
     }
 
     #[test]
