@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use bailiwick::{
-    Answer, AuditFileError, GrantFilter, GrantHolder, JsonLines, Lifetime, Narrowing, NewGrant,
+    Answer, AuditFileFault, GrantFilter, GrantHolder, JsonLines, Lifetime, Narrowing, NewGrant,
     Policy, Question, Runtime, Scripted, Template, VirtualPath, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,9 @@ struct Place {
 async fn appended(path: &Path) -> JsonLines {
     loop {
         match JsonLines::append(path) {
-            Err(AuditFileError::InUse) => tokio::task::yield_now().await,
+            Err(error) if matches!(error.fault(), AuditFileFault::InUse) => {
+                tokio::task::yield_now().await;
+            }
             lines => return lines.unwrap(),
         }
     }

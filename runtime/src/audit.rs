@@ -175,7 +175,7 @@ pub struct AnsweredStep {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// What of the change that was shown was not to be made.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 
