@@ -42,7 +42,9 @@ pub use history::{
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
 pub use settings::{GrantFilter, Narrowing};
-pub use store::{GrantDamage, GrantStore, GrantStoreError, GrantWriteError, StoredGrant};
+pub use store::{
+    GrantDamage, GrantRemovalError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
+};
 pub use suggest::{Suggestion, suggest};
 pub use template::{Template, TemplateError};
 pub use terminal::Terminal;
@@ -260,6 +262,12 @@ pub struct NewGrant {
     pub lifetime: Lifetime,
     /// Whether the holder's sub-agents may use it too.
     pub descendants: bool,
+}
+
+/// Whether the path of `agent` is `top`, or that of an agent beneath it.
+fn is_at_or_beneath(agent: &str, top: &str) -> bool {
+    let rest = agent.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 mod millis {
