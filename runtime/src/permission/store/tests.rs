@@ -9,11 +9,12 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use proptest::prelude::*;
 
-use super::super::{GrantHolder, Lifetime, NewGrant};
+use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::*;
 use crate::cases::cases;
 
@@ -401,4 +402,40 @@ fn a_grant_is_held_at_or_beneath_whole_names_alone() {
         ..grant.clone()
     };
     assert!(beneath.is_held_at_or_beneath("main"));
+}
+
+#[test]
+fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let time = Arc::new(AtomicU64::new(1));
+    let clock = Arc::clone(&time);
+    let store = GrantStore::open(&path).unwrap();
+    let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let (mut keeper, _) = Keeper::start(Some(store), Arc::clone(&wall), drop).unwrap();
+    keeper.give(GrantId(1), &new("main", "write:file:/r"));
+    let left = |pattern: &str| GrantView {
+        id: GrantId(1),
+        pattern: pattern.parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        descendants: false,
+        uses_left: None,
+        expires_at: None,
+        used: 0,
+    };
+    let told = || {
+        let grant = GrantStore::read(&path).unwrap().swap_remove(0);
+        (grant.pattern.to_string(), grant.given_at_ms)
+    };
+    time.store(2, Ordering::Relaxed);
+    keeper.keep_less(&left("write:file:/r/a"));
+    wait(keeper.save()).unwrap();
+    assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
+    wait(keeper.close()).unwrap();
+
+    let store = GrantStore::open(&path).unwrap();
+    let (mut keeper, _) = Keeper::start(Some(store), wall, drop).unwrap();
+    keeper.keep_less(&left("write:file:/r/a/b"));
+    wait(keeper.save()).unwrap();
+    assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
 }
