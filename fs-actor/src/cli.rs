@@ -2,6 +2,7 @@
 
 mod command;
 mod file;
+mod grants;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use clap::error::ErrorKind;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
+pub(crate) use grants::{Granted, Wish};
 pub(crate) use record::{At, Look, Show};
 pub(crate) use when::time_of;
 
@@ -31,6 +33,8 @@ pub(crate) enum Wanted {
     Text(String),
     /// A look at an audit.
     Look(Look),
+    /// A look at a grant store, or grants of it taken back.
+    Granted(Granted),
     /// A server.
     Server(Box<Options>),
 }
@@ -115,6 +119,9 @@ pub(crate) fn parse(
     };
     if let Some(look) = record::look(&matches) {
         return Ok(Wanted::Look(look));
+    }
+    if let Some(granted) = grants::granted(&matches) {
+        return Ok(Wanted::Granted(granted));
     }
     let asked = command::SHOWN
         .iter()

@@ -1,9 +1,11 @@
 //! Flags, variables and a configuration file in, an MCP server of the file tools out.
 
 mod cli;
+mod grants;
 mod logging;
 mod record;
 mod serve;
+mod table;
 
 use std::error::Error;
 use std::io::Write as _;
@@ -25,6 +27,10 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os(), std::env::vars_os(), here.as_ref()) {
         Ok(Wanted::Text(text)) => show(&text),
         Ok(Wanted::Look(look)) => match record::look(look) {
+            Ok(text) => show(&text),
+            Err(error) => refuse(&error, 1),
+        },
+        Ok(Wanted::Granted(granted)) => match grants::look(granted) {
             Ok(text) => show(&text),
             Err(error) => refuse(&error, 1),
         },

@@ -186,15 +186,15 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
         gateway = gateway.ask_client()?;
     }
     let gateway = gateway.build();
-    match options.http {
+    let served = match options.http {
         None => {
-            gateway
-                .serve(tokio::io::stdin(), tokio::io::stdout())
-                .await?;
+            let serving = gateway.serve(tokio::io::stdin(), tokio::io::stdout());
+            serving.await.map_err(ServeError::from)
         }
-        Some(address) => http(&gateway, address, options.token.as_deref()).await?,
-    }
-    Ok(())
+        Some(address) => http(&gateway, address, options.token.as_deref()).await,
+    };
+    gateway.shutdown().await;
+    served
 }
 
 /// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.

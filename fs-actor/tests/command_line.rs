@@ -260,10 +260,11 @@ fn what_cannot_be_opened_is_named_with_the_reason() {
     );
 }
 
-/// A server that waits for the rest of a request; the connection keeps it waiting.
-fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
+/// A server on a free port, where it is, and what its clients send as bearer.
+fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String) {
     let mut server = program()
-        .args(["--http", "127.0.0.1:0", "root"])
+        .args(["--http", "127.0.0.1:0"])
+        .args(arguments)
         .env_clear()
         .current_dir(place.path())
         .stderr(Stdio::piped())
@@ -277,7 +278,13 @@ fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
     };
     let token = after("bearer token: ");
     let address = after("serving http://");
-    let address: SocketAddr = address.strip_suffix("/mcp").unwrap().parse().unwrap();
+    let address = address.strip_suffix("/mcp").unwrap().parse().unwrap();
+    (server, address, token)
+}
+
+/// A server that waits for the rest of a request; the connection keeps it waiting.
+fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
+    let (server, address, token) = http_server(place, &["root"]);
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
@@ -545,11 +552,71 @@ fn one_reading_is_recorded(place: &Place, capabilities: &str) {
     assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
     drop(input);
     assert!(server.wait().unwrap().success());
+    ended(place);
+    let others = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(others, 2, "the root and the one log");
+}
+
+/// That the audit is intact, has the reading, and ends with the end of the last of its workers.
+#[track_caller]
+fn ended(place: &Place) {
     let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
     bailiwick::verify(log.as_bytes()).unwrap();
     assert!(log.contains("read_file"), "{log}");
-    let others = std::fs::read_dir(place.path()).unwrap().count();
-    assert_eq!(others, 2, "the root and the one log");
+    let steps: Vec<String> = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| line["event"]["step"].as_str().unwrap().to_owned())
+        .collect();
+    let count = |step: &str| steps.iter().filter(|one| *one == step).count();
+    assert_eq!(count("spawned"), count("stopped"), "{log}");
+    assert_eq!(steps.last().unwrap(), "stopped", "{log}");
+}
+
+const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+#[test]
+fn the_end_of_what_stateless_clients_share_is_recorded() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let mut server = program()
+        .args(["--audit", "audit.jsonl", "root"])
+        .env_clear()
+        .current_dir(place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    writeln!(input, "{STATELESS}").unwrap();
+    drop(input);
+    let output = server.wait_with_output().unwrap();
+    let answer = String::from_utf8(output.stdout).unwrap();
+    assert!(answer.contains("hello"), "{answer}");
+    assert!(output.status.success());
+    ended(&place);
+}
+
+#[test]
+fn the_end_of_what_stateless_clients_share_is_recorded_over_http() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let (mut server, address, token) = http_server(&place, &["--audit", "audit.jsonl", "root"]);
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: read_file\r\n\
+         Content-Length: {}\r\n\r\n{STATELESS}",
+        STATELESS.len()
+    )
+    .unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    assert!(answer.contains("hello"), "{answer}");
+    send(&server, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    ended(&place);
 }
 
 /// What a server with these arguments says to a write outside its root, of a client called `me`.

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use bailiwick::{
-    Answer, AuditFileFault, GrantFilter, GrantHolder, JsonLines, Lifetime, Narrowing, NewGrant,
-    Policy, Question, Runtime, Scripted, Template, VirtualPath, Worker, WorkerSpec,
+    Answer, AuditFileFault, GrantFilter, GrantHolder, GrantStore, GrantStoreError, JsonLines,
+    Lifetime, Narrowing, NewGrant, Policy, Question, Runtime, Scripted, Template, VirtualPath,
+    Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 
@@ -371,14 +372,168 @@ fn served(place: &Place, arguments: &[&str]) {
 fn a_directory_of_the_name_of_a_command_is_served_as_one() {
     let place = Place::new();
     let make = |name: &str| std::fs::create_dir(place.path(name)).unwrap();
-    ["history", "verify", "help"].into_iter().for_each(make);
-    for name in ["history", "verify"] {
+    ["history", "verify", "grants", "help"]
+        .into_iter()
+        .for_each(make);
+    for (name, file) in [
+        ("history", "AUDIT"),
+        ("verify", "AUDIT"),
+        ("grants", "FILE"),
+    ] {
         served(&place, &[&format!("./{name}")]);
         served(&place, &["repo", name]);
         served(&place, &["--read-only", name]);
-        place.refused(&[name], 2, &["AUDIT"]);
+        place.refused(&[name], 2, &[file]);
     }
     served(&place, &["help"]);
     let help = place.told(&["--help"]);
     assert!(help.contains("./NAME") && help.contains("history") && help.contains("verify"));
+    assert!(help.contains("\n  grants "), "{help}");
+}
+
+impl Place {
+    /// A runtime that keeps its grants in the file `grants`, in which each of these agents was granted writing.
+    async fn granting(&self, agents: &[&str]) -> Runtime {
+        let store = loop {
+            match GrantStore::open(self.path("grants")) {
+                Err(GrantStoreError::InUse { .. }) => tokio::task::yield_now().await,
+                store => break store.unwrap(),
+            }
+        };
+        let builder = Runtime::builder().root("repo", self.path("repo"));
+        let (runtime, people) = builder.grant_store(store).build().await.unwrap();
+        for agent in agents {
+            let grant = NewGrant {
+                pattern: "write:file:/repo/src".parse().unwrap(),
+                holder: GrantHolder::Agent((*agent).into()),
+                lifetime: Lifetime::Agent,
+                descendants: *agent == "tests",
+            };
+            people.grant(grant).await.unwrap();
+        }
+        runtime
+    }
+
+    fn stored(&self) -> Vec<String> {
+        let grants = GrantStore::read(self.path("grants")).unwrap();
+        grants.iter().map(|grant| grant.id.to_string()).collect()
+    }
+}
+
+#[tokio::test]
+async fn grants_for_good_are_shown_also_while_a_server_has_them() {
+    let place = Place::new();
+    let agents = ["tests", "tests/unit", "tester", "\u{202e}me"];
+    let runtime = place.granting(&agents).await;
+    let lines = place.lines(&["grants", "grants", "--json"]);
+    assert_eq!(field(&lines, "id"), [1, 2, 3, 4]);
+    assert_eq!(field(&lines, "agent"), agents);
+    assert_eq!(field(&lines, "pattern"), ["write:file:/repo/src"; 4]);
+    assert_eq!(
+        field(&lines, "descendants"),
+        [true, false, false, false]
+            .map(Value::from)
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    let text = place.told(&["grants", "grants"]);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 5, "{text}");
+    assert!(rows[0].starts_with("GRANT"), "{text}");
+    assert!(
+        rows[1].starts_with("g1") && rows[1].ends_with("write:file:/repo/src"),
+        "{text}"
+    );
+    assert!(rows[4].contains("\\u{202e}me"), "{text}");
+    let of = |agent: &str| place.told(&["grants", "grants", "--json", "--agent", agent]);
+    assert_eq!(of("tests").lines().count(), 2);
+    assert_eq!(of("tests/unit").lines().count(), 1);
+    assert_eq!(of("test"), "\n");
+    let none = place.told(&["grants", "grants", "--agent", "test"]);
+    assert_eq!(none, "Nothing is granted.\n");
+    runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn grants_are_taken_back_from_a_store_that_nobody_has() {
+    let place = Place::new();
+    let agents = ["tests", "tests/unit", "tester", "main", "main"];
+    let runtime = place.granting(&agents).await;
+    let in_use = ["`", "grants`", "is in use", "while a server has it"];
+    place.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
+    let of_tests = ["grants", "grants", "--revoke-all", "--agent", "tests"];
+    place.refused(&of_tests, 1, &in_use);
+    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5"]);
+    runtime.shutdown().await;
+
+    let bytes = std::fs::read(place.path("grants")).unwrap();
+    let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
+    place.refused(&unknown, 1, &["grants`", "no grant g9"]);
+    let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
+    place.refused(&of_nobody, 1, &["no grant of `test\\u{1b}`"]);
+    assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
+
+    let text = place.told(&["grants", "grants", "--revoke", "g3", "5"]);
+    assert!(text.starts_with("Taken back\nGRANT"), "{text}");
+    assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
+    assert_eq!(place.stored(), ["g1", "g2", "g4"]);
+    let taken = place.lines(&[&of_tests[..], &["--json"]].concat());
+    assert_eq!(field(&taken, "agent"), ["tests", "tests/unit"]);
+    assert_eq!(place.stored(), ["g4"]);
+    let again = ["grants", "grants", "--revoke", "g3"];
+    place.refused(&again, 1, &["no grant g3"]);
+
+    // What is left holds, and no number is given twice.
+    let runtime = place.granting(&["main"]).await;
+    runtime.shutdown().await;
+    assert_eq!(place.stored(), ["g4", "g6"]);
+}
+
+#[tokio::test]
+async fn what_is_no_grant_store_is_named_and_left_alone() {
+    let place = Place::new();
+    let revoke = ["--revoke", "g1"];
+    let all = ["--revoke-all", "--agent", "main"];
+    for wish in [&[][..], &revoke, &all] {
+        let refused = |file: &str, parts: &[&str]| {
+            place.refused(&[&["grants", file], wish].concat(), 1, parts);
+        };
+        refused("none", &["`none`", "not found"]);
+        refused("repo", &["repo`"]);
+        std::fs::write(place.path("other"), "some other file\n").unwrap();
+        refused("other", &["other` is no grant store"]);
+        let damaged = r#"{"format":"bailiwick-grants","version":1,"next":1}"#;
+        std::fs::write(place.path("damaged"), damaged).unwrap();
+        refused("damaged", &["damaged` is damaged"]);
+    }
+    let entries = std::fs::read_dir(place.dir.path()).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["damaged", "other", "repo"]);
+    for (arguments, part) in [
+        (&["grants", "--revoke", "g1"][..], "FILE"),
+        (&["grants", "grants", "--revoke", "main"], "such as g3"),
+        (&["grants", "grants", "--revoke"], "--revoke"),
+        (&["grants", "grants", "--revoke-all"], "--agent"),
+        (
+            &["grants", "grants", "--revoke", "g1", "--agent", "main"],
+            "--agent",
+        ),
+        (
+            &[
+                "grants",
+                "grants",
+                "--revoke",
+                "g1",
+                "--revoke-all",
+                "--agent",
+                "main",
+            ],
+            "--revoke",
+        ),
+    ] {
+        place.refused(arguments, 2, &[part]);
+    }
 }

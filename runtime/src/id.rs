@@ -1,6 +1,7 @@
 //! Identifiers in, the same identifiers out: newtypes that cannot be mistaken for one another.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,24 @@ impl fmt::Display for GrantId {
     }
 }
 
+/// Why a text names no grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the number of a grant, such as g3")]
+#[non_exhaustive]
+pub struct NotAGrantId;
+
+impl FromStr for GrantId {
+    type Err = NotAGrantId;
+
+    /// Reads `g3`, and `3` as JSON has it.
+    fn from_str(text: &str) -> Result<Self, NotAGrantId> {
+        let digits = text.strip_prefix('g').unwrap_or(text);
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| plain);
+        number.map(Self).ok_or(NotAGrantId)
+    }
+}
+
 /// The name by which a model calls a tool, such as `read_file`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -77,5 +96,31 @@ impl fmt::Display for ToolName {
 impl std::borrow::Borrow<str> for ToolName {
     fn borrow(&self) -> &str {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_named_as_it_is_shown_or_as_json_has_it() {
+        for text in ["g3", "3", "g03"] {
+            assert_eq!(text.parse(), Ok(GrantId(3)), "{text}");
+        }
+        assert_eq!(GrantId(3).to_string().parse(), Ok(GrantId(3)));
+        for text in [
+            "",
+            "g",
+            "gg3",
+            "-3",
+            "+3",
+            "g+3",
+            "3 ",
+            "w3",
+            "99999999999999999999",
+        ] {
+            assert_eq!(text.parse::<GrantId>(), Err(NotAGrantId), "{text}");
+        }
     }
 }

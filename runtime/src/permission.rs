@@ -49,7 +49,9 @@ pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
 pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
-pub use store::{GrantDamage, GrantStore, GrantStoreError, GrantWriteError, StoredGrant};
+pub use store::{
+    GrantDamage, GrantRemovalError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
+};
 pub use suggest::{Suggestion, suggest};
 pub use template::{Template, TemplateError};
 pub use terminal::Terminal;
@@ -299,6 +301,12 @@ pub struct NewGrant {
     pub lifetime: Lifetime,
     /// Whether the holder's sub-agents may use it too.
     pub descendants: bool,
+}
+
+/// Whether the path of `agent` is `top`, or that of an agent beneath it.
+fn is_at_or_beneath(agent: &str, top: &str) -> bool {
+    let rest = agent.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 mod millis {

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::{Ask, CliError, record};
+use super::{Ask, CliError, grants, record};
 
 /// The id of the directories that are named without a flag.
 pub(super) const ROOT: &str = "ROOT";
@@ -85,7 +85,7 @@ take away (deny, immutable, deny-scopes, protect) hold what any of them names.
 A list is given by repeating its flag, or with commas or line breaks between its items, or as JSON. A ROOT is one \
 directory, commas and all.
 
-The first argument may be one of the commands below instead, which look at a record and serve nothing; a directory \
+The first argument may be one of the commands below instead, which look at a record or at grants and serve nothing; a directory \
 of such a name is served as ./NAME.";
 
 /// The whole command line.
@@ -110,6 +110,7 @@ pub(super) fn command() -> Command {
         .args(shown)
         .args(of_help())
         .subcommands(record::commands())
+        .subcommand(grants::command())
         // Beside other arguments the name of a command is that of a directory.
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)

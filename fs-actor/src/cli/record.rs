@@ -53,7 +53,7 @@ const DECISIONS: [(&str, Decision); 4] = [
     ("cancelled", Decision::Cancelled),
 ];
 
-/// The commands that serve nothing.
+/// The commands that look at an audit.
 pub(super) fn commands() -> [Command; 2] {
     [
         Command::new("history")
@@ -90,7 +90,7 @@ fn audit() -> Arg {
         .help("The file that --audit named")
 }
 
-fn switch(name: &'static str, about: &'static str) -> Arg {
+pub(super) fn switch(name: &'static str, about: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .help(about)
@@ -134,7 +134,7 @@ pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
     let text = |id: &str| given.get_one::<String>(id).map(String::as_str);
     let at = match name {
         "verify" => At::Chain,
-        _ => At::History {
+        "history" => At::History {
             filter: HistoryFilter {
                 agent: text("agent").map(Into::into),
                 tool: text("tool").map(ToolName::new),
@@ -149,6 +149,7 @@ pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
             },
             json: given.get_flag("json"),
         },
+        _ => return None,
     };
     let audit = given.get_one::<PathBuf>("audit").cloned()?;
     Some(Look { audit, at })

@@ -2,10 +2,11 @@
 
 use bailiwick::{
     DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent, HistoryReport,
-    Lifetime, ScopePattern, Suggestion, Tally, escape,
+    Lifetime, ScopePattern, Suggestion, Tally,
 };
 
 use crate::cli::time_of;
+use crate::table::{or_dash, table};
 
 /// One line an entry: when, which, who, by which tool, how it ended, and what it was about.
 pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> String {
@@ -207,32 +208,4 @@ pub(super) fn suggestions(suggestions: &[Suggestion]) -> String {
             ]
         }),
     )
-}
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() { "-" } else { text }.to_owned()
-}
-
-/// Columns as wide as their widest cell; the last is as long as it is.
-fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let head = head.map(str::to_owned);
-    let rows: Vec<[String; N]> = std::iter::once(head)
-        .chain(rows.map(|row| row.map(|cell| escape(&cell).into_owned())))
-        .collect();
-    let mut widths = [0; N];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        text += cells.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
 }

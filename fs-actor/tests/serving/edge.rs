@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bailiwick::{Http, Trust};
 use rmcp::ServerHandler;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -257,4 +257,59 @@ async fn one_tool_is_described_as_all_of_them_are() {
         }
     }
     assert!(gateway.get_tool("none").is_none());
+}
+
+/// The body that a client sends which does everything else right, as it is.
+async fn said(server: &Served, lines: &[(&str, &str)], body: &str) -> Reply {
+    let host = server.host();
+    let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
+    all.extend(lines);
+    request(server.address, "POST", &all, body).await
+}
+
+/// A call of `write_file`, with `more` in the message before its parameters.
+fn writing(arguments: &str, more: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call",{more}"params":{{"name":"write_file","arguments":{{"content":"x",{arguments}}}}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn a_message_that_has_a_key_twice_is_refused_as_over_stdio() {
+    let world = World::new();
+    let server = served(&world, Http::new()).await;
+    let (session, _) = server.greet().await;
+    let within = [("Mcp-Session-Id", session.as_str())];
+    let path = r#""path":"/r/new""#;
+    let other = r#""p\u0061th":"/r/b.txt""#;
+    for (body, key) in [
+        (writing(&format!("{path},{path}"), ""), "path"),
+        (writing(&format!("{other},{path}"), ""), "path"),
+        (writing(path, r#""params":{},"#), "params"),
+        (
+            writing(&format!(r#"{path},"x":{{"\u202e":1,"\u202e":2}}"#), ""),
+            "\\u{202e}",
+        ),
+    ] {
+        for lines in [&within[..], &[]] {
+            let reply = said(&server, lines, &body).await;
+            assert_eq!(reply.status, 400, "{reply:?}");
+            assert_eq!(reply.header("content-type"), Some("application/json"));
+            let answer: Value = serde_json::from_str(&reply.body).unwrap();
+            let message = format!("one object has `{key}` twice");
+            let error = json!({ "code": -32602, "message": message });
+            assert_eq!((&answer["id"], &answer["error"]), (&Value::Null, &error));
+        }
+    }
+    // What cannot be a number hides no key behind it.
+    let hidden = writing(&format!("{other},{path}"), r#""x":1e999,"#);
+    let reply = said(&server, &within, &hidden).await;
+    assert!((400..500).contains(&reply.status), "{reply:?}");
+    assert!(!world.host("r/new").exists());
+    // The same key may stand in several objects, and the session goes on.
+    let twin = writing(path, r#""_meta":{"path":1,"name":2},"#);
+    let reply = said(&server, &within, &twin).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(reply.message()["result"]["isError"], false, "{reply:?}");
+    assert!(world.host("r/new").exists());
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, about, initialize, request};
-use crate::support::World;
+use crate::support::{Client, World};
 
 /// Opens the root `/r` with an audit in this file.
 struct Recorded {
@@ -37,6 +37,17 @@ impl Opener for Recorded {
     }
 }
 
+/// A gateway over one root, recorded in the file.
+fn recorded(world: &World) -> (Gateway, PathBuf) {
+    let audit = world.host("audit.jsonl");
+    let opener = Recorded {
+        root: world.host("r"),
+        audit: audit.clone(),
+    };
+    let gateway = Gateway::opening(opener, Trust::Host, about()).build();
+    (gateway, audit)
+}
+
 /// A server, and a session that configured a runtime and read a file.
 struct Session {
     server: http::Served,
@@ -48,12 +59,7 @@ struct Session {
 
 impl Session {
     async fn begun(world: &World, http: Http) -> Self {
-        let audit = world.host("audit.jsonl");
-        let opener = Recorded {
-            root: world.host("r"),
-            audit: audit.clone(),
-        };
-        let gateway = Gateway::opening(opener, Trust::Host, about()).build();
+        let (gateway, audit) = recorded(world);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -137,4 +143,27 @@ async fn an_idle_session_ends_its_runtime() {
     let http = Http::new().idle(Duration::from_secs(1));
     let session = Session::begun(&world, http).await;
     ends(&session.audit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_share_ends_with_the_gateway_and_serves_nobody_afterwards() {
+    let world = World::new();
+    let (gateway, audit) = recorded(&world);
+    // Nothing was opened yet.
+    gateway.shutdown().await;
+    assert!(!audit.exists());
+    let mut client = Client::of(&gateway);
+    let call = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
+    let read = client.modern("tools/call", call.clone(), json!({})).await;
+    assert_eq!(read["result"]["isError"], false, "{read}");
+    let living = std::fs::read_to_string(&audit).unwrap();
+    assert!(!living.contains("stopped"), "{living}");
+    gateway.shutdown().await;
+    ended(&audit);
+    let late = client.modern("tools/call", call, json!({})).await;
+    assert_eq!(
+        late["result"]["structuredContent"]["code"], "CANCELLED",
+        "{late}"
+    );
+    ended(&audit);
 }

@@ -94,6 +94,11 @@ mod tests {
             read(r#""step":"asked","question":1,"needs":["read:file:/r/x"],"mood":"calm""#),
             Ok(PastStep::Asked { .. })
         ));
+        // Lists that are empty are not written.
+        assert!(matches!(
+            read(r#""step":"answered","question":1,"decision":"granted""#),
+            Ok(PastStep::Answered(_))
+        ));
         for event in [
             r#""question":1"#,
             r#""step":"asked","question":1"#,

@@ -201,7 +201,7 @@ impl JsonLines {
     /// Begins a chain in a new file.
     ///
     /// # Errors
-    /// [`AuditFileError::Open`] if anything stands at `path` already.
+    /// [`AuditFileFault::Open`] if anything stands at `path` already.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
         let begun = open(path, OpenOptions::new().create_new(true))

@@ -255,6 +255,17 @@ impl Gateway {
         }
     }
 
+    /// Ends the runtime that clients share which configure nothing, if one was opened, and waits until all it did is
+    /// recorded; no such client is served afterwards. What one connection has alone ends with that, and a worker that
+    /// somebody else owns is left to them.
+    pub async fn shutdown(&self) {
+        if let Door::Opening { shared, .. } = &self.desk.door
+            && let Some(runtime) = shared.get().and_then(|served| served.runtime.as_ref())
+        {
+            runtime.shutdown().await;
+        }
+    }
+
     /// Waits until every connection that came of this one is gone, and what was its own has ended.
     #[cfg(feature = "http")]
     pub(super) async fn all_ended(&self) {

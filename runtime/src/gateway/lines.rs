@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::{Mutex, watch};
 
 use super::decorate::decorate;
-use super::unique::twice;
+use super::unique;
 
 /// How many requests of one client may wait for their answers.
 const MAX_OPEN: usize = 256;
@@ -143,7 +143,7 @@ where
             return None;
         }
         let message = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
-        let message = message.ok().filter(|_| twice(text).is_none());
+        let message = message.ok().filter(|_| unique::refused(text).is_none());
         let (id, code, reason) = match message {
             None => diagnose(text),
             Some(JsonRpcMessage::Request(request)) if !self.open.begin(&request.id) => {
@@ -277,9 +277,8 @@ fn diagnose(text: &[u8]) -> (Option<NumberOrString>, ErrorCode, String) {
     let id = object
         .get("id")
         .and_then(|id| serde_json::from_value(id.clone()).ok());
-    if let Some(key) = twice(text) {
-        let reason = format!("one object has `{}` twice", crate::escape(&key));
-        return (id, ErrorCode::INVALID_PARAMS, reason);
+    if let Some(error) = unique::refused(text) {
+        return (id, error.code, error.message.into_owned());
     }
     let reason = match (object.get("jsonrpc"), object.get("method")) {
         (Some(Value::String(version)), _) if version != "2.0" => "`jsonrpc` must be \"2.0\"",

@@ -1,4 +1,4 @@
-//! A message in, the first key that one of its objects has twice out.
+//! A message in, what is wrong with it if one of its objects has a key twice out.
 //!
 //! Parsers differ in which of two values they take: a filter on the way could have seen another policy, or other
 //! arguments, than the one that would count here.
@@ -6,10 +6,17 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use rmcp::ErrorData;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+/// The answer to a message that has a key twice.
+pub(super) fn refused(text: &[u8]) -> Option<ErrorData> {
+    let reason = format!("one object has `{}` twice", crate::escape(&twice(text)?));
+    Some(ErrorData::invalid_params(reason, None))
+}
+
 /// The first key that stands twice in one object of `text`, at any depth; none if `text` is no JSON, too.
-pub(super) fn twice(text: &[u8]) -> Option<String> {
+fn twice(text: &[u8]) -> Option<String> {
     let mut found = None;
     let mut parser = serde_json::Deserializer::from_slice(text);
     // It fails where a key is found, and where others find that this is no JSON.

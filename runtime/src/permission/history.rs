@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Decision, Lifetime};
+use super::{Decision, Lifetime, is_at_or_beneath};
 use crate::audit::{
     AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
     past,
@@ -192,11 +192,6 @@ impl HistoryFilter {
             && self.since.is_none_or(|since| since <= at)
             && self.until.is_none_or(|until| at < until)
     }
-}
-
-fn is_at_or_beneath(agent: &str, top: &str) -> bool {
-    let rest = agent.strip_prefix(top);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl History {

@@ -106,7 +106,7 @@ mod tests {
     use crate::id::WorkerId;
     use crate::permission::broker::{Broker, BrokerConfig, Ruling};
     use crate::permission::tests::request;
-    use crate::permission::{Claimant, Deferred, NewGrant, Request};
+    use crate::permission::{Claimant, Deferred, GrantStore, NewGrant, Request};
     use crate::policy::Authority;
 
     struct Stage {
@@ -120,10 +120,15 @@ mod tests {
     }
 
     async fn stage(max_grants: usize) -> Stage {
+        stage_keeping(max_grants, None).await
+    }
+
+    async fn stage_keeping(max_grants: usize, store: Option<GrantStore>) -> Stage {
         let log = MemoryAudit::new(1000);
         let audit = Audit::start(log.clone(), 1000).unwrap();
         let config = BrokerConfig {
             max_grants,
+            store,
             ..BrokerConfig::default()
         };
         let broker = Broker::start(config, audit.clone(), Arc::new(Deferred)).await;
@@ -275,6 +280,26 @@ mod tests {
         assert_eq!(apply(&["/r"]).await.unwrap().len(), 2);
         assert!(stage.serves("write:file:/r/x").await && stage.serves("read:file:/r/x").await);
         assert!(!stage.serves("write:file:/s/x").await);
+    }
+
+    #[tokio::test]
+    async fn a_template_that_is_too_much_leaves_nothing_in_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("grants");
+        let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;
+        let editor = Template::built_in().swap_remove(2);
+        let agent = GrantHolder::Agent("main".into());
+        let apply = async |roots: &[VirtualPath]| {
+            let applied = stage.grants.apply(&editor, roots, &agent, Lifetime::Agent);
+            applied.await
+        };
+        let too_many = apply(&[path("/r"), path("/s")]).await;
+        assert!(matches!(too_many, Err(AuthorityError::TooMany)));
+        assert_eq!(GrantStore::read(&file).unwrap(), []);
+        let applied = apply(&[path("/r")]).await.unwrap();
+        let stored = GrantStore::read(&file).unwrap();
+        let ids: Vec<GrantId> = stored.iter().map(|grant| grant.id).collect();
+        assert_eq!(ids, applied);
     }
 
     #[tokio::test]

@@ -11,12 +11,14 @@ mod format;
 mod keeper;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::is_at_or_beneath;
 use crate::id::GrantId;
 use crate::scope::ScopePattern;
 use file::{Folder, StoreFile};
@@ -42,6 +44,14 @@ pub struct StoredGrant {
     pub descendants: bool,
     /// When it was given, in milliseconds since 1970.
     pub given_at_ms: u64,
+}
+
+impl StoredGrant {
+    /// Whether `agent` holds it, or an agent beneath that one.
+    #[must_use]
+    pub fn is_held_at_or_beneath(&self, agent: &str) -> bool {
+        is_at_or_beneath(&self.agent, agent)
+    }
 }
 
 /// Why a file cannot keep grants, or not those that are in it.
@@ -110,6 +120,18 @@ pub enum GrantStoreError {
     },
 }
 
+/// Why grants are not taken out of a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantRemovalError {
+    /// One of them is not there; none was taken out.
+    #[error("there is no grant {0}")]
+    NoGrant(GrantId),
+    /// The file cannot be written. It may hold them still.
+    #[error("it cannot be written")]
+    Write(#[source] io::Error),
+}
+
 /// A file that keeps what people granted to agents, for [`RuntimeBuilder::grant_store`](crate::RuntimeBuilder::grant_store).
 ///
 /// One runtime at a time has it; a second is refused, in any process.
@@ -162,7 +184,28 @@ impl GrantStore {
         Ok(contents.grants.into_values().collect())
     }
 
-    /// The grants that were in it when it was opened, by number.
+    /// Takes these grants out, all or none; they are gone from the disk when this returns. No audit tells of it: a runtime
+    /// that has the store takes grants back by [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
+    ///
+    /// # Errors
+    /// [`GrantRemovalError`]
+    pub fn remove(
+        &mut self,
+        ids: &BTreeSet<GrantId>,
+    ) -> Result<Vec<StoredGrant>, GrantRemovalError> {
+        let (left, taken) = self
+            .contents
+            .without(ids)
+            .map_err(GrantRemovalError::NoGrant)?;
+        if !taken.is_empty() {
+            let written = format::encode(&left).and_then(|bytes| self.file.replace(&bytes));
+            written.map_err(GrantRemovalError::Write)?;
+            self.contents = left;
+        }
+        Ok(taken)
+    }
+
+    /// The grants that are in it, by number.
     pub fn grants(&self) -> impl Iterator<Item = &StoredGrant> {
         self.contents.grants.values()
     }

@@ -4,14 +4,21 @@
     reason = "the folder of the store is made and taken away here"
 )]
 
+use std::ffi::OsString;
+use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bailiwick::{
-    Answer, AuthorityError, CallError, Code, Deferred, GrantHolder, GrantId, GrantStore,
-    GrantStoreError, GrantWriteError, Lifetime, NewGrant, Outcome, Policy, Scripted, WorkerSpec,
+    Answer, AuthorityError, CallError, Code, Deferred, GrantFilter, GrantHolder, GrantId,
+    GrantStore, GrantStoreError, GrantWriteError, Lifetime, Narrowing, NewGrant, Outcome, Policy,
+    Scripted, Template, Verb, VirtualPath, WorkerSpec,
 };
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::{Stage, at, stage};
 
@@ -225,4 +232,192 @@ async fn more_stored_grants_than_the_audit_takes_at_once_are_all_recorded() {
     let store = GrantStore::open(&file).unwrap();
     let second = stage(|builder| builder.grant_store(store).audit_capacity(3)).await;
     assert_eq!(second.texts("restored", "/event/pattern").await.len(), 20);
+}
+
+/// What the file says of its grants: number, pattern, and whether sub-agents have it.
+fn stored(file: &Path) -> Vec<(GrantId, String, bool)> {
+    let grants = GrantStore::read(file).unwrap().into_iter();
+    let told = grants.map(|one| (one.id, one.pattern.to_string(), one.descendants));
+    told.collect()
+}
+
+async fn live(stage: &Stage) -> Vec<GrantId> {
+    let grants = stage.grants.grants().await.into_iter();
+    grants.map(|one| one.id).collect()
+}
+
+/// Counts how often the file is replaced from now on.
+struct Replacements {
+    inotify: OwnedFd,
+    name: OsString,
+}
+
+impl Replacements {
+    fn of(file: &Path) -> Self {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        let folder = file.parent().unwrap();
+        inotify::add_watch(&inotify, folder, WatchFlags::MOVED_TO).unwrap();
+        let name = file.file_name().unwrap().to_owned();
+        Self { inotify, name }
+    }
+
+    fn since(&self) -> usize {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut count = 0;
+        loop {
+            match events.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| name.to_bytes());
+                    count += usize::from(name == Some(self.name.as_bytes()));
+                }
+                Err(error) => {
+                    assert_eq!(error, rustix::io::Errno::AGAIN);
+                    return count;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_grant_was_narrowed_to_holds_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grants");
+    let (first, _) = began(&file).await;
+    let wide = NewGrant {
+        descendants: true,
+        ..for_agent("write:file:/r/src")
+    };
+    let id = first.grants.grant(wide).await.unwrap();
+    let change = Narrowing {
+        pattern: Some("write:file:/r/src/x".parse().unwrap()),
+        holder_only: true,
+        ..Narrowing::default()
+    };
+    first.grants.narrow(id, change).await.unwrap();
+    let narrowed = [(id, "write:file:/r/src/x".to_owned(), false)];
+    assert_eq!(stored(&file), narrowed);
+    first.runtime.shutdown().await;
+
+    let (second, asked) = began(&file).await;
+    assert_eq!(stored(&file), narrowed);
+    let worker = second.worker(asking()).await;
+    worker.call("post", at("src/x")).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    worker.call("post", at("src/y")).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_grant_that_has_come_to_be_counted_or_timed_is_not_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grants");
+    let (first, _) = began(&file).await;
+    let mut given = Vec::new();
+    for pattern in ["write:file:/r/a", "write:file:/r/b", "write:file:/r/c"] {
+        given.push(first.grants.grant(for_agent(pattern)).await.unwrap());
+    }
+    let counted = Narrowing {
+        uses: NonZeroU32::new(5),
+        ..Narrowing::default()
+    };
+    first.grants.narrow(given[0], counted).await.unwrap();
+    let timed = Narrowing {
+        time: Some(std::time::Duration::from_secs(3600)),
+        ..Narrowing::default()
+    };
+    first.grants.narrow(given[1], timed).await.unwrap();
+    let kept = [(given[2], "write:file:/r/c".to_owned(), false)];
+    assert_eq!(stored(&file), kept);
+    // Until then they hold; nothing that is done to them brings them back.
+    assert_eq!(live(&first).await, given);
+    let again = Narrowing {
+        pattern: Some("write:file:/r/a/x".parse().unwrap()),
+        ..Narrowing::default()
+    };
+    first.grants.narrow(given[0], again).await.unwrap();
+    assert_eq!(stored(&file), kept);
+    first.runtime.shutdown().await;
+    let (second, _) = began(&file).await;
+    assert_eq!(live(&second).await, given[2..]);
+}
+
+#[tokio::test]
+async fn a_grant_that_cannot_be_stored_as_it_was_narrowed_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = folder.path().join("within");
+    std::fs::create_dir(&within).unwrap();
+    let (stage, _) = began(&within.join("grants")).await;
+    let grant = for_agent("write:file:/r/src");
+    let id = stage.grants.grant(grant).await.unwrap();
+    std::fs::remove_dir_all(&within).unwrap();
+    let change = Narrowing {
+        pattern: Some("write:file:/r/src/x".parse().unwrap()),
+        ..Narrowing::default()
+    };
+    let told = stage.grants.narrow(id, change).await.unwrap_err();
+    assert!(
+        matches!(told, AuthorityError::StillStored { revoked, .. } if revoked.grants == 1),
+        "{told:?}"
+    );
+    assert_eq!(live(&stage).await, []);
+}
+
+#[tokio::test]
+async fn grants_that_are_taken_back_together_leave_the_disk_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grants");
+    let (first, _) = began(&file).await;
+    for name in ["a", "b", "c"] {
+        let grant = for_agent(&format!("write:file:/r/{name}"));
+        first.grants.grant(grant).await.unwrap();
+    }
+    let kept = first.grants.grant(for_agent("read")).await.unwrap();
+    first.runtime.shutdown().await;
+
+    let (second, _) = began(&file).await;
+    let filter = GrantFilter {
+        verb: Some(Verb::Write),
+        ..GrantFilter::default()
+    };
+    let replacements = Replacements::of(&file);
+    let revoked = second.grants.revoke_where(filter).await.unwrap();
+    assert_eq!((revoked.grants, replacements.since()), (3, 1));
+    assert_eq!(stored(&file), [(kept, "read".to_owned(), false)]);
+    second.runtime.shutdown().await;
+    let (third, _) = began(&file).await;
+    assert_eq!(live(&third).await, [kept]);
+}
+
+#[tokio::test]
+async fn a_template_for_an_agent_is_stored_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = folder.path().join("within");
+    std::fs::create_dir(&within).unwrap();
+    let file = within.join("grants");
+    let (first, _) = began(&file).await;
+    let editor = Template::built_in().swap_remove(2);
+    let roots = [VirtualPath::parse("/r", None).unwrap()];
+    let agent = GrantHolder::Agent("main".into());
+    let apply = async |stage: &Stage| {
+        let applied = stage.grants.apply(&editor, &roots, &agent, Lifetime::Agent);
+        applied.await
+    };
+    let replacements = Replacements::of(&file);
+    let applied = apply(&first).await.unwrap();
+    assert_eq!((applied.len(), replacements.since()), (2, 1));
+    first.runtime.shutdown().await;
+
+    let (second, asked) = began(&file).await;
+    assert_eq!(live(&second).await, applied);
+    posts(&second, "main").await;
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    std::fs::remove_dir_all(&within).unwrap();
+    let refused = apply(&second).await.unwrap_err();
+    assert!(
+        matches!(refused, AuthorityError::Store(GrantWriteError::Write(_))),
+        "{refused:?}"
+    );
+    assert_eq!(live(&second).await, applied);
 }

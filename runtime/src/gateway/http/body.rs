@@ -1,4 +1,5 @@
-//! A request in, handed on once all of its body is there, within bounds of length and time.
+//! A request in, handed on once all of its body is there, within bounds of length and time, and no object in it has a
+//! key twice.
 
 use std::time::Duration;
 
@@ -9,6 +10,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use futures_util::StreamExt;
+use rmcp::ErrorData;
+use rmcp::model::JsonRpcError;
+
+use crate::gateway::unique;
 
 /// How much a client may send, and how long that may take.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +22,17 @@ pub(super) struct Bounds {
     pub(super) time: Duration,
 }
 
-/// Hands a request on with its whole body; a client that trickles it or sends too much is refused.
+/// Hands a request on with its whole body; a client that trickles it, sends too much or says a key twice is refused.
 pub(super) async fn read(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let reading = tokio::time::timeout(bounds.time, whole(body, bounds.bytes));
     let refusal = match reading.await {
-        Ok(Ok(bytes)) => return next.run(Request::from_parts(head, Body::from(bytes))).await,
+        Ok(Ok(bytes)) => {
+            return match unique::refused(&bytes) {
+                None => next.run(Request::from_parts(head, Body::from(bytes))).await,
+                Some(error) => no_message(error),
+            };
+        }
         Ok(Err(refusal)) => refusal,
         Err(_) => (
             StatusCode::REQUEST_TIMEOUT,
@@ -47,4 +57,15 @@ async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode, String)> {
         all.extend_from_slice(&chunk);
     }
     Ok(all.freeze())
+}
+
+/// The answer to a body that is no message; it names no request, since that is read from the body, too.
+fn no_message(error: ErrorData) -> Response {
+    match serde_json::to_vec(&JsonRpcError::new(None, error)) {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (StatusCode::BAD_REQUEST, kind, text).into_response()
+        }
+        Err(_) => StatusCode::BAD_REQUEST.into_response(),
+    }
 }

@@ -3,7 +3,7 @@
 //! The first line says what the file is, the next number, how many grants follow, and the hash of all the rest of the
 //! file; then comes one line a grant. Everything is covered by the hash, so a part that is missing or changed is seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,21 @@ impl Default for Contents {
             next: 1,
             grants: BTreeMap::new(),
         }
+    }
+}
+
+impl Contents {
+    /// What is left without these grants, and those; or the first of them that is not there.
+    pub(super) fn without(
+        &self,
+        ids: &BTreeSet<GrantId>,
+    ) -> Result<(Self, Vec<StoredGrant>), GrantId> {
+        if let Some(unknown) = ids.iter().find(|id| !self.grants.contains_key(id)) {
+            return Err(*unknown);
+        }
+        let mut left = self.clone();
+        let taken = ids.iter().filter_map(|id| left.grants.remove(id)).collect();
+        Ok((left, taken))
     }
 }
 

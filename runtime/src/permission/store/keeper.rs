@@ -1,6 +1,6 @@
 //! Grants as they are given and taken back in, changes for the writer and whether they were stored out.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ pub(crate) struct Keeper(Option<Open>);
 struct Open {
     /// Without a bound: what waits in it are grants, which are bounded, and what ends them.
     writer: Option<Sender<Message>>,
-    stored: BTreeSet<GrantId>,
+    /// When each was given.
+    stored: BTreeMap<GrantId, u64>,
     given: Vec<StoredGrant>,
     taken: Vec<GrantId>,
     wall: WallClock,
@@ -90,7 +91,11 @@ impl Keeper {
             .spawn(move || writer.run(&receiver))?;
         let open = Open {
             writer: Some(sender),
-            stored: stored.grants.keys().copied().collect(),
+            stored: stored
+                .grants
+                .values()
+                .map(|grant| (grant.id, grant.given_at_ms))
+                .collect(),
             given: Vec::new(),
             taken: Vec::new(),
             wall,
@@ -104,13 +109,14 @@ impl Keeper {
         if let (Some(open), GrantHolder::Agent(agent), Lifetime::Agent) =
             (&mut self.0, &new.holder, new.lifetime)
         {
-            open.stored.insert(id);
+            let given_at_ms = (open.wall)();
+            open.stored.insert(id, given_at_ms);
             open.given.push(StoredGrant {
                 id,
                 agent: Arc::clone(agent),
                 pattern: new.pattern.clone(),
                 descendants: new.descendants,
-                given_at_ms: (open.wall)(),
+                given_at_ms,
             });
         }
     }
@@ -118,9 +124,9 @@ impl Keeper {
     /// Notes what is left of a grant; one that has come to be counted or timed is not stored any more.
     pub(crate) fn keep_less(&mut self, left: &GrantView) {
         let Some(open) = &mut self.0 else { return };
-        if !open.stored.contains(&left.id) {
+        let Some(given_at_ms) = open.stored.get(&left.id).copied() else {
             return;
-        }
+        };
         match &left.holder {
             GrantHolder::Agent(agent) if left.uses_left.is_none() && left.expires_at.is_none() => {
                 open.given.push(StoredGrant {
@@ -128,7 +134,7 @@ impl Keeper {
                     agent: Arc::clone(agent),
                     pattern: left.pattern.clone(),
                     descendants: left.descendants,
-                    given_at_ms: (open.wall)(),
+                    given_at_ms,
                 });
             }
             GrantHolder::Agent(_) | GrantHolder::Session { .. } | GrantHolder::Worker(_) => {
@@ -140,7 +146,7 @@ impl Keeper {
     /// Notes that a grant is no more.
     pub(crate) fn take(&mut self, id: GrantId) {
         if let Some(open) = &mut self.0
-            && open.stored.remove(&id)
+            && open.stored.remove(&id).is_some()
         {
             open.taken.push(id);
         }

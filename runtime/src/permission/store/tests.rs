@@ -9,11 +9,12 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use proptest::prelude::*;
 
-use super::super::{GrantHolder, Lifetime, NewGrant};
+use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::*;
 use crate::cases::cases;
 
@@ -357,4 +358,84 @@ fn dropping_the_keeper_stores_what_was_handed_over() {
     drop(keeper);
     wait(saved).unwrap();
     assert_eq!(ids(&path), [1]);
+}
+
+#[test]
+fn grants_are_taken_out_of_an_opened_store_all_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let of = |ids: &[u64]| ids.iter().map(|id| GrantId(*id)).collect();
+    let mut store = GrantStore::open(&path).unwrap();
+    let before = fs::read(&path).unwrap();
+    let unknown = store.remove(&of(&[1, 9])).unwrap_err();
+    assert!(matches!(unknown, GrantRemovalError::NoGrant(GrantId(9))));
+    assert_eq!(store.remove(&of(&[])).unwrap(), []);
+    // Nothing can be written where a folder has the name.
+    let new = folder.path().join("grants.new");
+    fs::create_dir(&new).unwrap();
+    let unwritten = store.remove(&of(&[2])).unwrap_err();
+    assert!(matches!(unwritten, GrantRemovalError::Write(_)));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    fs::remove_dir(&new).unwrap();
+
+    let taken = store.remove(&of(&[2])).unwrap();
+    assert_eq!((taken.len(), taken[0].id), (1, GrantId(2)));
+    assert_eq!(ids(&path), [1]);
+    assert!(store.grants().map(|grant| grant.id).eq([GrantId(1)]));
+    drop(store);
+    // No number is given twice.
+    let (_, contents, _) = keeper(&path);
+    assert_eq!(contents.next, 3);
+}
+
+#[test]
+fn a_grant_is_held_at_or_beneath_whole_names_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let grant = &GrantStore::read(prepared(folder.path())).unwrap()[0];
+    assert_eq!(&*grant.agent, "main");
+    assert!(grant.is_held_at_or_beneath("main"));
+    for other in ["mai", "main/", "main/tests", "", "x"] {
+        assert!(!grant.is_held_at_or_beneath(other), "{other}");
+    }
+    let beneath = StoredGrant {
+        agent: "main/tests".into(),
+        ..grant.clone()
+    };
+    assert!(beneath.is_held_at_or_beneath("main"));
+}
+
+#[test]
+fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let time = Arc::new(AtomicU64::new(1));
+    let clock = Arc::clone(&time);
+    let store = GrantStore::open(&path).unwrap();
+    let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let (mut keeper, _) = Keeper::start(Some(store), Arc::clone(&wall), drop).unwrap();
+    keeper.give(GrantId(1), &new("main", "write:file:/r"));
+    let left = |pattern: &str| GrantView {
+        id: GrantId(1),
+        pattern: pattern.parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        descendants: false,
+        uses_left: None,
+        expires_at: None,
+        used: 0,
+    };
+    let told = || {
+        let grant = GrantStore::read(&path).unwrap().swap_remove(0);
+        (grant.pattern.to_string(), grant.given_at_ms)
+    };
+    time.store(2, Ordering::Relaxed);
+    keeper.keep_less(&left("write:file:/r/a"));
+    wait(keeper.save()).unwrap();
+    assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
+    wait(keeper.close()).unwrap();
+
+    let store = GrantStore::open(&path).unwrap();
+    let (mut keeper, _) = Keeper::start(Some(store), wall, drop).unwrap();
+    keeper.keep_less(&left("write:file:/r/a/b"));
+    wait(keeper.save()).unwrap();
+    assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
 }

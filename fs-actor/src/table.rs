@@ -1,0 +1,35 @@
+//! Cells in, columns for people out; whatever agents and files are called, a line stays a line.
+
+use bailiwick::escape;
+
+/// The cell of a text that may be empty.
+pub(crate) fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-" } else { text }.to_owned()
+}
+
+/// Columns as wide as their widest cell; the last is as long as it is.
+pub(crate) fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let head = head.map(str::to_owned);
+    let rows: Vec<[String; N]> = std::iter::once(head)
+        .chain(rows.map(|row| row.map(|cell| escape(&cell).into_owned())))
+        .collect();
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
