@@ -10,6 +10,7 @@ mod authority;
 mod faults;
 mod kept;
 mod life;
+mod people;
 mod tools;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
