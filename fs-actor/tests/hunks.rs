@@ -169,6 +169,30 @@ async fn a_file_that_changed_since_the_question_is_not_edited_in_part() {
 }
 
 #[tokio::test]
+async fn one_byte_that_changed_since_the_question_is_asked_about_anew() {
+    let stage = Stage::new().await;
+    let shown = stage.three().await;
+    let theirs = stage.read().replace("line 20", "line_20");
+    fs::write(stage.temp.path().join("f"), &theirs).unwrap();
+    let anew = stage.three().await;
+    assert_ne!(anew.question().id, shown.question().id);
+    stage.answer(&shown, &[]).await.unwrap();
+    let error = shown.go_on().await.unwrap_err();
+    assert_eq!(error.code(), Code::StalePreview);
+    assert_eq!(stage.read(), theirs);
+    stage.answer(&anew, &[]).await.unwrap();
+    outcome(anew).await;
+    let expected = text(|n| match n {
+        2 => Some("two"),
+        15 => Some("fifteen"),
+        20 => Some("line_20"),
+        28 => Some("twenty-eight"),
+        _ => None,
+    });
+    assert_eq!(stage.read(), expected);
+}
+
+#[tokio::test]
 async fn a_tool_whose_changes_are_whole_takes_no_part_of_them() {
     let stage = Stage::new().await;
     let pending = stage

@@ -1,26 +1,45 @@
-//! Calls in, one span each with who, what and the verdict out. Alone in its process: tracing remembers for all of it
-//! who listens.
+//! Calls in, one span each with who, what and the verdict, and a trace of their way through people's hands out. Alone
+//! in its process: tracing remembers for all of it who listens.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    CallError, Code, Halt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime,
-    Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
+    Answer, CallError, Code, Halt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
+    Runtime, Scope, Scripted, ToolSet, ToolSpec, Verb, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps the fields of every span called `call`.
+/// Keeps the fields of every span, and of every event.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<String>>>);
+struct Seen {
+    spans: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<Told>>>,
+}
 
 impl Visit for Seen {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.lock().unwrap().push(format!("{field}={value:?}"));
+        let mut spans = self.spans.lock().unwrap();
+        spans.push(format!("{field}={value:?}"));
+    }
+}
+
+/// The fields of an event.
+#[derive(Clone, Default)]
+struct Told(BTreeMap<&'static str, String>);
+
+impl Visit for Told {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
     }
 }
 
@@ -40,7 +59,11 @@ impl Subscriber for Seen {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn event(&self, _: &Event<'_>) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut told = Told::default();
+        event.record(&mut told);
+        self.events.lock().unwrap().push(told);
+    }
 
     fn enter(&self, _: &Id) {}
 
@@ -94,7 +117,7 @@ async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
-    let fields = seen.0.lock().unwrap().clone();
+    let fields = seen.spans.lock().unwrap().clone();
     for expected in [
         "worker=main",
         "tool=look",
@@ -107,4 +130,84 @@ async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
             "{expected} is not in {fields:?}"
         );
     }
+}
+
+impl Told {
+    /// What happened, and how it turned out; empty where there is nothing to turn out.
+    fn step(&self) -> (&str, &str) {
+        let of = |key| self.0.get(key).map(String::as_str);
+        let how = ["verdict", "decision", "code"].into_iter().find_map(of);
+        (of("message").unwrap(), how.unwrap_or_default())
+    }
+}
+
+fn steps(events: &[Told]) -> Vec<(&str, &str)> {
+    events.iter().map(Told::step).collect()
+}
+
+/// The events of one call of `look`, which a person answers if `a` is looked at.
+async fn traced(path: &str, answer: Answer) -> Vec<Told> {
+    let seen = Seen::default();
+    let _guard = tracing::subscriber::set_default(seen.clone());
+    let root = tempfile::tempdir().unwrap();
+    let builder = Runtime::builder()
+        .root("r", root.path())
+        .tools(ToolSet::new().reader(Look))
+        .approver(Scripted::new().rule(move |_| Some(answer.clone())));
+    let (runtime, _) = builder.build().await.unwrap();
+    let policy = Policy::new().ask("read:file:/r/a").allow("read:file:/r/b");
+    let spec = WorkerSpec::new("main").policy(policy);
+    let worker = runtime.spawn(spec).await.unwrap();
+    // How it ended is an event, too.
+    let _ = worker.call("look", json!({ "path": path })).await;
+    let events = seen.events.lock().unwrap().clone();
+    for Told(fields) in &events {
+        assert_eq!(fields["worker"], worker.id().to_string(), "{fields:?}");
+        assert_eq!((&*fields["tool"], &*fields["call"]), ("look", "c0"));
+        let asked = ["blocked", "shown", "answered"].contains(&&*fields["message"]);
+        let question = fields.get("question").map(String::as_str);
+        assert_eq!(question, asked.then_some("q1"), "{fields:?}");
+    }
+    events
+}
+
+#[tokio::test]
+async fn a_call_that_a_person_allows_is_checked_blocked_shown_answered_continued_retried_and_ended()
+{
+    assert_eq!(
+        steps(&traced("a", Answer::ONCE).await),
+        [
+            ("checked", "ask"),
+            ("blocked", ""),
+            ("shown", ""),
+            ("answered", "Granted"),
+            ("continued", ""),
+            ("checked", "allow"),
+            ("retried", ""),
+            ("ended", "OK"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_a_person_refuses_is_neither_continued_nor_retried() {
+    assert_eq!(
+        steps(&traced("a", Answer::DENY).await),
+        [
+            ("checked", "ask"),
+            ("blocked", ""),
+            ("shown", ""),
+            ("answered", "Denied"),
+            ("ended", "PERMISSION_DENIED"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_needs_nobody_is_traced_as_checked_and_ended() {
+    let allowed = traced("b", Answer::DENY).await;
+    assert_eq!(steps(&allowed), [("checked", "allow"), ("ended", "OK")]);
+    let denied = traced("c", Answer::ONCE).await;
+    let expected = [("checked", "deny"), ("ended", "PERMISSION_DENIED")];
+    assert_eq!(steps(&denied), expected);
 }

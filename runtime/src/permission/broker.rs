@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::AskLimits;
+use super::record::trace_shown;
 use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
 use super::{
@@ -175,7 +176,8 @@ impl Actor for BrokerActor {
         let report = move |unstored| drop(broker.cast(Message::Unstored(unstored)));
         let (keeper, stored) = Keeper::start(start.config.store.take(), wall, report)?;
         let approver = start.approver;
-        let show = Box::new(move |question| {
+        let show = Box::new(move |question: Question| {
+            trace_shown(&question.request, question.id);
             tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
         });
         let mut desk = Desk::new(&start.config, start.run, start.audit, keeper, show);

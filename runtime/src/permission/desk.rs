@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
 use super::grants::{Claimant, GrantBook, Redeemed};
 use super::ledger::{Asked, Ended, Ledger};
-use super::record::{about, holder, refused, whom};
+use super::record::{about, holder, refused, trace_answered, trace_blocked, whom};
 use super::store::Keeper;
 use super::{
     Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, QuestionState, Request, Run,
@@ -119,6 +119,7 @@ impl Desk {
         let mut event = about(request, request.origin, step);
         event.call = Some(call);
         self.audit.record(event)?;
+        trace_blocked(request, call, id);
         if let Some(told) = told {
             // Whoever made the call may have gone meanwhile.
             let _ = told.send(question.clone());
@@ -357,8 +358,11 @@ impl Desk {
             Decision::Granted | Decision::Denied => Origin::Human,
             Decision::Expired | Decision::Cancelled => request.origin,
         };
-        self.audit
-            .record(about(request, origin, Step::Answered(Box::new(step))))
+        let (question, decision) = (step.question, step.decision);
+        let step = Step::Answered(Box::new(step));
+        self.audit.record(about(request, origin, step))?;
+        trace_answered(request, question, decision);
+        Ok(())
     }
 
     fn record_ended(&self, ended: Option<&Ended<Waiter>>, note: Option<&str>) {

@@ -1,11 +1,11 @@
-//! What becomes of questions and grants in, the audit events that tell of it out.
+//! What becomes of questions and grants in, the audit events and the trace that tell of it out.
 
 use std::sync::Arc;
 
 use super::{Decision, GrantHolder, Lifetime, Request};
 use crate::audit::{AnsweredStep, AuditEvent, Step};
 use crate::call::Origin;
-use crate::id::{QuestionId, WorkerId};
+use crate::id::{CallId, QuestionId, WorkerId};
 
 /// A question that ended without a yes.
 pub(super) fn refused(
@@ -56,4 +56,26 @@ pub(super) fn about(request: &Request, origin: Origin, step: Step) -> AuditEvent
         origin,
         step,
     }
+}
+
+/// Traces that a call waits for a question.
+pub(super) fn trace_blocked(request: &Request, call: CallId, question: QuestionId) {
+    let (worker, tool) = (request.worker, &request.tool);
+    tracing::debug!(%worker, %call, %question, %tool, "blocked");
+}
+
+/// Traces that a question is put to whoever answers.
+pub(super) fn trace_shown(request: &Request, question: QuestionId) {
+    let Request {
+        worker, call, tool, ..
+    } = request;
+    tracing::debug!(%worker, %call, %question, %tool, "shown");
+}
+
+/// Traces how a question ended.
+pub(super) fn trace_answered(request: &Request, question: QuestionId, decision: Decision) {
+    let Request {
+        worker, call, tool, ..
+    } = request;
+    tracing::debug!(%worker, %call, %question, %tool, ?decision, "answered");
 }

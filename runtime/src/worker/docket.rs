@@ -291,8 +291,11 @@ impl Docket {
     ) {
         match (self.calls.remove(&id), answer) {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
+                let (worker, tool) = (self.shared.id, &caller.facts.tool);
+                tracing::debug!(%worker, call = %id, %tool, "continued");
                 match self.shared.judge(waiting.granted(granted)) {
                     Judged::Run(cleared) => {
+                        tracing::debug!(%worker, call = %id, %tool, "retried");
                         let approved = plan.map(|plan| Approved { plan, left_out });
                         self.line_up(id, cleared, approved, caller);
                     }

@@ -142,8 +142,11 @@ impl Shared {
         }
         let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
         let (judged, why) = step.judge();
+        let verdict = judged.verdict();
+        let Facts { id: call, tool, .. } = &*facts;
+        tracing::debug!(worker = %self.id, %call, %tool, verdict = verdict.as_str(), "checked");
         let step = AuditStep::Judged {
-            verdict: judged.verdict(),
+            verdict,
             needs,
             rule: why.map(|why| why.to_string().into()),
         };
@@ -161,6 +164,11 @@ impl Shared {
 
     /// Audits how a call ended and answers it. A caller that gave up is no error.
     pub(super) fn finished(&self, facts: &Facts, port: Port, result: Result<Done, CallError>) {
+        let Facts { id: call, tool, .. } = facts;
+        let code = result
+            .as_ref()
+            .map_or_else(|error| error.code().as_str(), |_| "OK");
+        tracing::debug!(worker = %self.id, %call, %tool, code, "ended");
         match &result {
             Err(error) => self.refused(facts, error),
             Ok(done) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiwick::{Admission, Code, Status};
+use bailiwick::{Admission, Call, CallMeta, Code, Status, Worker};
 use tokio::task::JoinSet;
 
 use super::{Board, Door, at, stage, stage_with};
@@ -27,12 +27,30 @@ async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
     assert!(!steps.contains(&"restarted".to_owned()));
 }
 
+/// A call whose time is soon over. On a busy machine that may be before it has a thread that could hang, so those who
+/// need it to hang try until one did.
+fn brief(tool: &str, path: &str) -> Call {
+    let meta = CallMeta {
+        deadline: Some(Duration::from_millis(100)),
+        ..CallMeta::default()
+    };
+    Call::new(tool, at(path)).meta(meta)
+}
+
+/// Calls until `threads` hang. What hangs is counted before its caller is answered.
+async fn hang(worker: &Worker, door: &Door, threads: u32) {
+    let hung = || worker.status().lost_threads as usize;
+    while hung().max(door.came()) < threads as usize {
+        let error = worker.submit(brief("hangs", "x")).await.unwrap_err();
+        assert_eq!(error.code(), Code::Deadline);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
-    let stage = stage(|builder| builder.call_limit(Duration::from_millis(100))).await;
+    let stage = stage(|builder| builder).await;
     let (worker, neighbour) = (stage.open().await, stage.open().await);
-    let hung = worker.call("hangs", at("x")).await.unwrap_err();
-    assert_eq!(hung.code(), Code::Deadline);
+    hang(&worker, &stage.door, 1).await;
     assert_eq!(
         worker.status(),
         Status {
@@ -53,23 +71,11 @@ async fn a_worker_whose_places_all_hang_still_answers_what_needs_none() {
         jobs: 2,
         ..Admission::default()
     };
-    let stage = stage(|builder| {
-        builder
-            .call_limit(Duration::from_millis(100))
-            .admission(bounds)
-    })
-    .await;
+    let stage = stage(|builder| builder.admission(bounds)).await;
     let worker = stage.open().await;
-    for _ in 0..2 {
-        assert_eq!(
-            worker.call("hangs", at("x")).await.unwrap_err().code(),
-            Code::Deadline
-        );
-    }
-    assert_eq!(
-        worker.call("post", at("x")).await.unwrap_err().code(),
-        Code::Deadline
-    );
+    hang(&worker, &stage.door, 2).await;
+    let error = worker.submit(brief("post", "x")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Deadline);
     assert_eq!(stage.board.posted(), [""; 0]);
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     stage.door.open();
@@ -177,9 +183,16 @@ async fn a_deadline_within_an_effect_does_not_call_it_undone() {
         within: Some(begun.clone()),
         ..Board::default()
     };
-    let limit = Duration::from_millis(100);
-    let slow = stage_with(board, |builder| builder.call_limit(limit)).await;
-    let error = slow.open().await.call("post", at("x")).await.unwrap_err();
+    let slow = stage_with(board, |builder| builder).await;
+    let worker = slow.open().await;
+    let error = loop {
+        let error = worker.submit(brief("post", "x")).await.unwrap_err();
+        // Who came to the door had begun; who was too late for a thread had not.
+        if error.details().contains_key("begun") || begun.came() > 0 {
+            break error;
+        }
+        assert_eq!(error.code(), Code::Deadline);
+    };
     assert_eq!(
         (error.code(), &error.details()["begun"]),
         (Code::Deadline, &true.into())
@@ -190,8 +203,9 @@ async fn a_deadline_within_an_effect_does_not_call_it_undone() {
         before: Some(in_time.clone()),
         ..Board::default()
     };
-    let late = stage_with(board, |builder| builder.call_limit(limit)).await;
-    let error = late.open().await.call("post", at("x")).await.unwrap_err();
+    let late = stage_with(board, |builder| builder).await;
+    let worker = late.open().await;
+    let error = worker.submit(brief("post", "x")).await.unwrap_err();
     assert_eq!(
         (error.code(), error.details().get("begun")),
         (Code::Deadline, None)

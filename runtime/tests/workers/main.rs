@@ -11,6 +11,7 @@ mod chat;
 mod faults;
 mod kept;
 mod life;
+mod people;
 mod tools;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};

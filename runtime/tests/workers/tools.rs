@@ -108,6 +108,11 @@ impl Door {
         self.0.1.notify_all();
     }
 
+    /// How many came to the door so far.
+    pub(crate) fn came(&self) -> usize {
+        self.0.0.lock().unwrap().0
+    }
+
     /// Returns once `count` stand before the door.
     pub(crate) async fn stand(&self, count: usize) {
         let door = self.clone();

@@ -1,0 +1,220 @@
+//! Many agents and the people who answer for them in, each word heard by the call that it was said to out.
+
+use std::num::NonZeroU32;
+
+use bailiwick::{
+    Answer, Begun, Call, CallError, Code, Deferred, GrantHolder, Lifetime, NewGrant, Outcome,
+    PendingCall, Policy, Question, Scripted, Worker, WorkerSpec,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{Stage, at, stage};
+
+fn asking() -> Policy {
+    Policy::new().allow("read:file").ask("write:file:/r/src")
+}
+
+async fn child(parent: &Worker, name: &str) -> Worker {
+    let spec = WorkerSpec::new(name).policy(asking());
+    parent.spawn(spec).await.unwrap()
+}
+
+/// A call of `post` that waits for a person.
+async fn asks(worker: &Worker, path: &str) -> PendingCall {
+    match worker.begin(Call::new("post", at(path))).await.unwrap() {
+        Begun::Asks(pending) => *pending,
+        Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+    }
+}
+
+async fn ended(pending: PendingCall) -> Result<Outcome, CallError> {
+    match pending.go_on().await? {
+        Begun::Ended(outcome) => Ok(*outcome),
+        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    }
+}
+
+impl Stage {
+    async fn answer(&self, pending: &PendingCall, answer: Answer) {
+        let question = pending.question().id;
+        self.grants.answer(question, answer).await.unwrap();
+    }
+
+    async fn open_questions(&self) -> Vec<String> {
+        let questions = self.grants.questions().await;
+        let path = |question: &Question| question.request.agent_path.join("/");
+        questions.iter().map(path).collect()
+    }
+}
+
+#[tokio::test]
+async fn questions_of_a_whole_family_name_the_way_to_each_and_are_answered_in_any_order() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let main = stage.worker(asking()).await;
+    let tests = child(&main, "tests").await;
+    let helper = child(&tests, "helper").await;
+    let of_main = asks(&main, "src/a").await;
+    let of_tests = asks(&tests, "src/b").await;
+    let of_helper = asks(&helper, "src/c").await;
+    let expected = ["main", "main/tests", "main/tests/helper"];
+    assert_eq!(stage.open_questions().await, expected);
+    let sessions = [&of_main, &of_tests, &of_helper].map(|one| &one.question().request.session);
+    assert!(sessions.iter().all(|session| *session == sessions[0]));
+
+    // Each plan was made of an empty board, and the board takes no other: one yes, and it is the grandchild's.
+    stage.answer(&of_helper, Answer::ONCE).await;
+    ended(of_helper).await.unwrap();
+    assert_eq!(stage.open_questions().await, expected[..2]);
+    stage.answer(&of_main, Answer::DENY).await;
+    let refused = ended(of_main).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert_eq!(stage.open_questions().await, expected[1..2]);
+    stage.answer(&of_tests, Answer::DENY).await;
+    ended(of_tests).await.unwrap_err();
+    assert_eq!(stage.board.posted(), ["/r/src/c"]);
+}
+
+#[tokio::test]
+async fn of_two_questions_in_one_session_the_second_is_answered_first_and_the_first_still_waits() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    let (first, second) = (asks(&worker, "src/a").await, asks(&worker, "src/b").await);
+    let (one, two) = (&first.question().request, &second.question().request);
+    assert_eq!(one.session, two.session);
+    stage.answer(&second, Answer::DENY).await;
+    let refused = ended(second).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let left = stage.grants.questions().await;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].id, first.question().id);
+    stage.answer(&first, Answer::ONCE).await;
+    ended(first).await.unwrap();
+    assert_eq!(stage.board.posted(), ["/r/src/a"]);
+}
+
+/// What a model reads of a few calls, as the gateway would send it.
+async fn transcript(stage: &Stage, policy: Policy) -> Vec<Value> {
+    let worker = stage.worker(policy).await;
+    let mut lines = Vec::new();
+    for (tool, arguments) in [
+        ("post", at("src/x")),
+        ("echo", at("src/x")),
+        ("post", at("src/y")),
+        ("post", at("src/y")),
+        ("post", at("elsewhere")),
+        ("post", json!({ "path": 1 })),
+        ("panics", at("src/x")),
+    ] {
+        lines.push(match worker.call(tool, arguments).await {
+            Ok(outcome) => json!({
+                "text": outcome.text(),
+                "structured": outcome.structured().unwrap(),
+            }),
+            Err(error) => json!({
+                "code": error.code().as_str(),
+                "message": error.message(),
+                "details": error.details(),
+            }),
+        });
+    }
+    lines
+}
+
+#[tokio::test]
+async fn what_a_model_reads_does_not_tell_that_a_person_allowed_it() {
+    let allowing = Policy::new().allow("read:file").allow("write:file:/r/src");
+    let silent = stage(|builder| builder).await;
+    let unasked = transcript(&silent, allowing).await;
+    assert_eq!(silent.board.posted(), ["/r/src/x", "/r/src/y", "/r/src/y"]);
+    for lifetime in [
+        Lifetime::Once,
+        Lifetime::Uses(NonZeroU32::new(2).unwrap()),
+        Lifetime::Session,
+        Lifetime::Agent,
+    ] {
+        let approver = Scripted::new().allow("write:file:/r/src".parse().unwrap(), lifetime);
+        let stage = stage(|builder| builder.approver(approver)).await;
+        assert_eq!(transcript(&stage, asking()).await, unasked, "{lifetime:?}");
+        assert!(!stage.texts("asked", "/event/question").await.is_empty());
+        assert_eq!(stage.board.posted(), silent.board.posted());
+    }
+    let stage = stage(|builder| builder.approver(Scripted::new())).await;
+    let refused = transcript(&stage, asking()).await;
+    assert_ne!(refused, unasked, "a no is told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
+    let stage = stage(|builder| builder).await;
+    let mut workers = Vec::new();
+    for _ in 0..8 {
+        workers.push(stage.worker(asking()).await);
+    }
+    let grant = NewGrant {
+        pattern: "write:file:/r/src".parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        lifetime: Lifetime::Uses(NonZeroU32::new(10).unwrap()),
+        descendants: false,
+    };
+    stage.grants.grant(grant).await.unwrap();
+    let mut calls = JoinSet::new();
+    for n in 0..64 {
+        let worker = workers[n % workers.len()].clone();
+        // One path: calls on it take turns, so that no plan is stale.
+        calls.spawn(async move { worker.call("post", at("src/x")).await });
+    }
+    let mut refused = 0;
+    while let Some(ended) = calls.join_next().await {
+        if let Err(error) = ended.unwrap() {
+            assert_eq!(error.code(), Code::ScopeRequired);
+            refused += 1;
+        }
+    }
+    assert_eq!((stage.board.posted().len(), refused), (10, 54));
+    assert_eq!(stage.grants.grants().await, []);
+    assert_eq!(stage.texts("redeemed", "/event/call").await.len(), 10);
+}
+
+#[tokio::test]
+async fn a_yes_serves_its_arguments_to_the_byte() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    let shown = asks(&worker, "src/x").await;
+    let again = asks(&worker, "src/x").await;
+    assert_eq!(again.question().id, shown.question().id, "the same is one");
+    let changed = asks(&worker, "src/X").await;
+    assert_ne!(changed.question().id, shown.question().id);
+    let hash = |pending: &PendingCall| pending.question().request.arguments_hash;
+    assert_ne!(hash(&changed), hash(&shown));
+    drop(again);
+
+    stage.answer(&shown, Answer::ONCE).await;
+    ended(shown).await.unwrap();
+    assert_eq!(stage.grants.questions().await.len(), 1);
+    assert_eq!(stage.board.posted(), ["/r/src/x"]);
+    // Nor does it serve the same call a second time.
+    let later = asks(&worker, "src/x").await;
+    assert_eq!(stage.grants.questions().await.len(), 2);
+    drop((changed, later));
+}
+
+#[tokio::test]
+async fn a_yes_serves_the_state_that_was_shown_and_a_changed_one_is_asked_anew() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking().allow("write:file:/r/free")).await;
+    let shown = asks(&worker, "src/x").await;
+    worker.call("post", at("free/y")).await.unwrap();
+    let anew = asks(&worker, "src/x").await;
+    assert_ne!(anew.question().id, shown.question().id);
+    let before = |pending: &PendingCall| pending.question().request.before.unwrap();
+    assert_ne!(before(&anew), before(&shown));
+
+    stage.answer(&shown, Answer::ONCE).await;
+    let stale = ended(shown).await.unwrap_err();
+    assert_eq!(stale.code(), Code::StalePreview);
+    assert_eq!(stage.board.posted(), ["/r/free/y"]);
+    stage.answer(&anew, Answer::ONCE).await;
+    ended(anew).await.unwrap();
+    assert_eq!(stage.board.posted(), ["/r/free/y", "/r/src/x"]);
+}
