@@ -77,10 +77,13 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<Arc<str>>,
     },
-    /// Live grants were used in place of asking.
+    /// A call uses what people granted.
     Redeemed {
-        /// Which, one use of each.
+        /// The live grants, one use of each.
         grants: Arc<[GrantId]>,
+        /// What was granted to this call alone and came with it.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        brought: Arc<[ScopePattern]>,
     },
     /// A client that may not bring grants brought some; they count for nothing.
     IgnoredGrants,

@@ -270,7 +270,7 @@ pub(crate) async fn looked_back(desk: &Desk) -> Result<(), Failure> {
             .pattern
             .as_ref()
             .ok_or("the record has half of a grant")?;
-        println!("  {id} of run {run}, {pattern}: calls spared a question: {uses}");
+        println!("  {id} of run {run}, {pattern}: used by {uses} calls");
     }
     let said = Tally {
         granted: desk.granted,

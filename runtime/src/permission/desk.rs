@@ -274,8 +274,13 @@ impl Desk {
 
     /// Closes the grant's gate; whoever revokes waits until it is idle.
     pub(super) fn revoke(&mut self, id: GrantId) -> Option<Arc<Gate>> {
+        let live = self.book.view(id, (self.clock)()).is_some();
         let (holder, gate) = self.book.revoke(id)?;
         self.keeper.take(id);
+        if !live {
+            // It ended by its uses or its time: nobody took it back, but a call under way by it is stopped.
+            return Some(gate);
+        }
         let (worker, agent) = whom(&holder);
         // Closing is the safe side: a full audit counts the event it could not take.
         let _ = self.audit.record(AuditEvent {
@@ -289,7 +294,6 @@ impl Desk {
         Some(gate)
     }
 
-    /// Closes the gates of every grant that `filter` admits; each has a record of its own.
     pub(super) fn forget_worker(&mut self, worker: WorkerId) {
         for ended in self.ledger.cancel_worker(worker) {
             self.conclude(ended);

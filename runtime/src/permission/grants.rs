@@ -54,6 +54,8 @@ pub(crate) struct Redeemed {
     pub(crate) gates: Vec<Arc<Gate>>,
     /// The grants that each lost one use; none for an answer that holds for one call.
     pub(crate) ids: Vec<GrantId>,
+    /// Those of the patterns that came with the call.
+    pub(crate) brought: Vec<ScopePattern>,
 }
 
 /// A grant as people see it.

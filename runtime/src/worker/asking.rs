@@ -64,14 +64,15 @@ impl Shared {
         };
         match live {
             Some(mut redeemed) => {
-                redeemed.patterns.extend(offered);
+                redeemed.patterns.extend(offered.iter().cloned());
+                redeemed.brought = offered;
                 Some(redeemed)
             }
             None if offered.is_empty() => None,
             None => Some(Redeemed {
-                patterns: offered,
-                gates: Vec::new(),
-                ids: Vec::new(),
+                patterns: offered.clone(),
+                brought: offered,
+                ..Redeemed::default()
             }),
         }
     }

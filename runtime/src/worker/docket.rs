@@ -293,6 +293,9 @@ impl Docket {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
                 let (worker, tool) = (self.shared.id, &caller.facts.tool);
                 tracing::debug!(%worker, call = %id, %tool, "continued");
+                if let Err(error) = self.shared.redeemed(&caller.facts, &granted.redeemed) {
+                    return self.answer(id, caller, Err(error));
+                }
                 match self.shared.judge(waiting.granted(granted)) {
                     Judged::Run(cleared) => {
                         tracing::debug!(%worker, call = %id, %tool, "retried");

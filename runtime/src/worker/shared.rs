@@ -156,10 +156,14 @@ impl Shared {
         }
     }
 
-    /// Audits that a call uses grants.
+    /// Audits that a call uses grants, if it does: an answer for this once is in the record already.
     pub(super) fn redeemed(&self, facts: &Facts, granted: &Redeemed) -> Result<(), CallError> {
+        if granted.ids.is_empty() && granted.brought.is_empty() {
+            return Ok(());
+        }
         let grants = granted.ids.as_slice().into();
-        self.audit(facts, AuditStep::Redeemed { grants })
+        let brought = granted.brought.as_slice().into();
+        self.audit(facts, AuditStep::Redeemed { grants, brought })
     }
 
     /// Audits how a call ended and answers it. A caller that gave up is no error.

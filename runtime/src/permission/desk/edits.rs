@@ -12,7 +12,7 @@ use crate::capability::Gate;
 use crate::id::GrantId;
 
 impl Desk {
-    /// Takes back every live grant that is meant.
+    /// Takes back every live grant that is meant; each has a record of its own.
     pub(in super::super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
         let live = self.grants().into_iter();
         let meant: Vec<GrantId> = live

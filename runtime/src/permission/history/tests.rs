@@ -126,7 +126,15 @@ impl Log {
 
     fn redeem(&mut self, grants: &[u64]) {
         let grants = grants.iter().copied().map(GrantId).collect();
-        self.call(Some(1), "main", Some(2_000_000), Step::Redeemed { grants });
+        self.call(
+            Some(1),
+            "main",
+            Some(2_000_000),
+            Step::Redeemed {
+                grants,
+                brought: [].into(),
+            },
+        );
     }
 
     /// Each entry in one line.
