@@ -75,6 +75,9 @@ pub enum Asks {
     /// It waits for the answer of whoever the runtime asks.
     #[default]
     Wait,
+    /// Like that, but by a question of its own: for calls that may be made and then left, so that an answer to an equal
+    /// one does not carry them out.
+    WaitAlone,
     /// It is refused with `SCOPE_REQUIRED`, as if there were nobody to ask. What was granted before counts all the same.
     Refuse,
 }

@@ -179,6 +179,20 @@ pub struct Plan<S> {
     pub inverse: Option<S>,
 }
 
+impl<S> Plan<S> {
+    /// About how many bytes it holds while it waits: old and new content, and its diff here and with the question.
+    pub(crate) fn weight(&self) -> u64 {
+        let lines = self.changes.iter().flat_map(|change| &change.diff.hunks);
+        let lines = lines.flat_map(|hunk| &hunk.lines);
+        let shown: u64 = lines.map(|line| line.text.len() as u64 + 32).sum();
+        let old = |change: &Change| match change.before {
+            Entry::File { bytes, .. } => bytes,
+            Entry::Absent | Entry::Directory { .. } => 0,
+        };
+        self.changes.iter().map(old).sum::<u64>() + self.cost.bytes + 3 * shown
+    }
+}
+
 /// A value that becomes structured output; JSON is made of it only where it is needed.
 pub trait Output: Any + Send + Sync + fmt::Debug {
     /// The value as JSON.

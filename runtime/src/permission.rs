@@ -93,6 +93,10 @@ pub struct Request {
     pub before: Option<PreviewToken>,
     /// Hunks of the change can be left out of it.
     pub divisible: bool,
+    /// The MCP server whose tool it is; none for a tool of this runtime.
+    pub server: Option<Arc<str>>,
+    /// An answer to another call serves for this one no more than the other way round, however equal they are.
+    pub alone: bool,
 }
 
 impl Request {
@@ -175,7 +179,7 @@ pub enum Answer {
         #[serde(default)]
         descendants: bool,
         /// What of the change that was shown is not to be made; the agent is told. Only where
-        /// [`Request::divisible`] says so.
+        /// [`Request::divisible`] says so, and only for [`Lifetime::Once`].
         #[serde(default)]
         left_out: Vec<LeftOut>,
     },
@@ -309,6 +313,19 @@ fn is_at_or_beneath(agent: &str, top: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+impl NewGrant {
+    /// Whether holder and lifetime go together: what is for an agent for good is held by an agent, and an agent is in no
+    /// one session.
+    fn is_sound(&self) -> bool {
+        match (&self.holder, self.lifetime) {
+            (GrantHolder::Agent(_), lifetime) => lifetime != Lifetime::Session,
+            (GrantHolder::Worker(_) | GrantHolder::Session { .. }, lifetime) => {
+                lifetime != Lifetime::Agent
+            }
+        }
+    }
+}
+
 mod millis {
     use super::Duration;
     use serde::{Deserialize as _, Deserializer, Serializer};
@@ -354,6 +371,8 @@ pub(crate) mod tests {
             sensitive: false,
             before: None,
             divisible: false,
+            server: None,
+            alone: false,
         }
     }
 

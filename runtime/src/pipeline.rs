@@ -317,6 +317,10 @@ impl Step<Planned> {
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
             let plan = job.divide(plan, left_out)?;
+            if plan.cost.bytes > self.way.authority.limits().write_max_bytes {
+                let message = "what is left of the change is larger than may be written";
+                return Err(CallError::new(Code::TooLarge, message));
+            }
             self.state = Planned {
                 token: token_of(&self.facts, &plan)?,
                 plan,

@@ -61,10 +61,16 @@ pub struct WorkerSpec {
     pub(crate) policy: Option<Policy>,
     pub(crate) budget: Budget,
     pub(crate) origin: Origin,
+    /// The name is what a client calls itself.
+    pub(crate) of_client: bool,
 }
 
+/// What the names of workers begin with that clients named.
+pub(crate) const OF_CLIENTS: char = '~';
+
 impl WorkerSpec {
-    /// A worker called `name` (1 to 64 visible characters without `/`), which people see in questions and in the audit.
+    /// A worker called `name` (1 to 64 visible characters without `/`, the first no `~`), which people see in questions
+    /// and in the audit. Names that begin with `~` are those that MCP clients give themselves.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -73,6 +79,16 @@ impl WorkerSpec {
             policy: None,
             budget: Budget::default(),
             origin: Origin::Human,
+            of_client: false,
+        }
+    }
+
+    /// A worker that a client named.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn of_client(name: String) -> Self {
+        Self {
+            of_client: true,
+            ..Self::new(name)
         }
     }
 

@@ -288,10 +288,11 @@ async fn an_answer_carries_out_no_call_whose_client_did_not_come_back() {
         .modern("tools/call", again(append.clone(), &first, "allow"), able())
         .await;
     assert_ne!(done["result"]["isError"], true, "{done}");
+    assert_eq!(world.text("outside/f"), "theirs theirs");
     let other = client
         .modern("tools/call", again(append, &second, "allow"), able())
         .await;
-    assert_eq!(other["error"]["code"], -32602, "{other}");
+    assert_eq!(code(&other), "AMBIGUOUS_MATCH", "{other}");
     assert_eq!(world.text("outside/f"), "theirs theirs");
 }
 

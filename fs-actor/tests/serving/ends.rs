@@ -165,5 +165,4 @@ async fn what_clients_share_ends_with_the_gateway_and_serves_nobody_afterwards()
         late["result"]["structuredContent"]["code"], "CANCELLED",
         "{late}"
     );
-    ended(&audit);
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rmcp::model::{
     ElicitRequest, ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult,
@@ -17,18 +17,15 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::form::{form, read};
+use super::form::{Reach, form, read};
 use super::meta::Extras;
 use crate::effect::ContentHash;
-use crate::id::QuestionId;
 use crate::permission::{Answer, Question};
 use crate::pipeline::canonical;
 use crate::worker::Underway;
 
 /// The key of the one question in an input-required result.
 const KEY: &str = "permission";
-/// How long a call is kept for a stateless client to come back to.
-const PATIENCE: Duration = Duration::from_secs(600);
 /// How many calls are kept at once.
 const MOST_KEPT: usize = 256;
 
@@ -79,7 +76,8 @@ struct Note {
 pub(super) struct Kept {
     pub(super) question: Box<Question>,
     pub(super) underway: Underway,
-    since: Instant,
+    /// When its question has ended.
+    until: Instant,
 }
 
 /// Puts questions to the people behind clients.
@@ -104,24 +102,26 @@ impl Asker {
         question: Box<Question>,
         underway: Underway,
     ) -> Option<InputRequiredResult> {
-        let form = InputRequest::Elicitation(ElicitRequest::new(form(&question)?));
+        let asked = form(&question, Reach::Call)?;
+        let form = InputRequest::Elicitation(ElicitRequest::new(asked));
         let id = u64::from_le_bytes(random()?);
         let note = Note {
             kept: id,
             subject: subject.digest(),
         };
-        let seal = SealOptions::new().ttl(PATIENCE);
+        let patience = question.expires_at.saturating_sub(question.asked_at);
+        let seal = SealOptions::new().ttl(patience);
         let state = self.codec.seal_json_with(&note, &seal).ok()?;
         let mut kept = self.kept();
-        kept.retain(|_, call| call.since.elapsed() < PATIENCE);
+        let now = Instant::now();
+        kept.retain(|_, call| now < call.until);
         if kept.len() >= MOST_KEPT {
             return None;
         }
-        let since = Instant::now();
         let call = Kept {
             question,
             underway,
-            since,
+            until: now.checked_add(patience)?,
         };
         kept.insert(id, call);
         let requests = InputRequests::from([(KEY.to_owned(), form)]);
@@ -136,7 +136,7 @@ impl Asker {
         subject: Subject<'_>,
         state: &str,
         responses: Option<&InputResponses>,
-    ) -> Result<(Kept, Answer), ErrorData> {
+    ) -> Result<(Kept, Option<Answer>), ErrorData> {
         let foreign = || {
             let reason = "requestState is not that of an open question about this call; make the call without it";
             ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
@@ -153,11 +153,8 @@ impl Asker {
         let action: ElicitationAction = serde_json::from_value(action)
             .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
         let content = answer.get("content").cloned().unwrap_or_default();
-        let mut kept = self.kept();
-        let call = kept.remove(&note.kept).ok_or_else(foreign)?;
-        // Calls that share the question and whose clients did not come back must not be carried out by this answer.
-        drop_all_about(&mut kept, call.question.id);
-        let answer = read(&call.question, &action, &content);
+        let call = self.kept().remove(&note.kept).ok_or_else(foreign)?;
+        let answer = read(&call.question, Reach::Call, &action, &content);
         Ok((call, answer))
     }
 
@@ -166,32 +163,28 @@ impl Asker {
     }
 }
 
-fn drop_all_about(kept: &mut HashMap<u64, Kept>, question: QuestionId) {
-    kept.retain(|_, call| call.question.id != question);
-}
-
 fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// What the person behind a client with a handshake answers; a refusal if they cannot be asked.
-pub(super) async fn elicited(context: &RequestContext<RoleServer>, question: &Question) -> Answer {
-    let Some(form) = form(question) else {
-        return Answer::DENY;
-    };
+/// What the person behind a client with a handshake answers; nothing if they cannot be asked, or send the form away.
+pub(super) async fn elicited(
+    context: &RequestContext<RoleServer>,
+    question: &Question,
+) -> Option<Answer> {
+    let form = form(question, Reach::Connection)?;
     match context.peer.create_elicitation(form).await {
         Ok(answer) => read(
             question,
+            Reach::Connection,
             &answer.action,
             &answer.content.unwrap_or_default(),
         ),
         Err(error) => {
             tracing::warn!(%error, "the person behind a client could not be asked");
-            Answer::Deny {
-                note: Some("nobody could be asked".to_owned()),
-            }
+            None
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, InputResponses,
-    ProgressNotificationParam, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ElicitationCapability, ErrorCode,
+    ErrorData, InputResponses, ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
@@ -67,7 +67,10 @@ impl Gateway {
             None => None,
             Some(state) => {
                 let responses = request.input_responses.as_ref();
-                Some(self.resumed(&errand, &state, responses).await?)
+                match self.resumed(&errand, &context, &state, responses).await? {
+                    Ok(underway) => Some(underway),
+                    Err(error) => return convert::failure(&error).map(Into::into),
+                }
             }
         };
         let progress = errand.progress.clone();
@@ -92,20 +95,25 @@ impl Gateway {
         resumed: Option<Begun>,
     ) -> Result<CallToolResponse, ErrorData> {
         let asker = match &self.desk.asking {
-            Asking::Client(asker) if self.may_ask(errand, context) => asker,
-            Asking::Client(_) => return self.unasked(errand, Asks::Refuse, context).await,
+            Asking::Client(asker) => asker,
             Asking::Replay => return self.unasked(errand, Asks::Wait, context).await,
         };
-        match resumed {
-            Some(underway) => self.conversed(asker, errand, underway, context).await,
-            // What needs nobody's word may become a task.
-            None if errand.is_allowed() => self.unasked(errand, Asks::Refuse, context).await,
-            None => {
-                let call = errand.call(Asks::Wait);
-                let underway = errand.served.worker().underway(call, errand.mode());
-                self.conversed(asker, errand, underway, context).await
-            }
+        // A call that its client came back to is carried on and never made anew.
+        if let Some(underway) = resumed {
+            return self.conversed(asker, errand, underway, context).await;
         }
+        // What needs nobody's word may become a task.
+        if !self.may_ask(errand, context) || errand.is_allowed() {
+            return self.unasked(errand, Asks::Refuse, context).await;
+        }
+        let asks = if is_stateless(context) {
+            Asks::WaitAlone
+        } else {
+            Asks::Wait
+        };
+        let call = errand.call(asks);
+        let underway = errand.served.worker().underway(call, errand.mode());
+        self.conversed(asker, errand, underway, context).await
     }
 
     /// Makes a call without a word of the person behind the client.
@@ -131,7 +139,9 @@ impl Gateway {
         errand.extras.granted.is_empty()
             && self.desk.trust.is_host()
             && errand.served.grants().is_some()
-            && capabilities.is_some_and(|capabilities| capabilities.elicitation.is_some())
+            && capabilities
+                .and_then(|them| them.elicitation)
+                .is_some_and(|elicitation| shows_forms(&elicitation))
             && (is_stateless(context) || self.session.is_ready())
     }
 
@@ -161,7 +171,10 @@ impl Gateway {
             reached = tokio::select! {
                 biased;
                 reached = underway.next() => reached,
-                () = self.put(&question, errand, context) => underway.next().await,
+                put = self.put(&question, errand, context) => match put {
+                    Ok(()) => underway.next().await,
+                    Err(Unanswered) => return convert::failure(&unanswered(&question)).map(Into::into),
+                },
                 () = self.session.silent() => {
                     let message = "the client is gone, so nobody can be asked";
                     let error = CallError::new(Code::Cancelled, message);
@@ -177,30 +190,33 @@ impl Gateway {
         question: &Question,
         errand: &Errand,
         context: &RequestContext<RoleServer>,
-    ) {
-        let Some(grants) = errand.served.grants() else {
-            return;
-        };
+    ) -> Result<(), Unanswered> {
+        let grants = errand.served.grants().ok_or(Unanswered)?;
         let _turn = self.session.asking.lock().await;
-        if grants.question(question.id).await.is_none() {
-            return;
+        if grants.question(question.id).await.is_some() {
+            let answer = ask::elicited(context, question).await;
+            settle(grants, question, answer.ok_or(Unanswered)?).await;
         }
-        let answer = ask::elicited(context, question).await;
-        settle(grants, question, answer).await;
+        Ok(())
     }
 
     /// The call that a stateless client comes back to, its question answered.
     async fn resumed(
         &self,
         errand: &Errand,
+        context: &RequestContext<RoleServer>,
         state: &str,
         responses: Option<&InputResponses>,
-    ) -> Result<Begun, ErrorData> {
+    ) -> Result<Result<Begun, CallError>, ErrorData> {
         match (&self.desk.asking, errand.served.grants()) {
-            (Asking::Client(asker), Some(grants)) if self.desk.trust.is_host() => {
+            (Asking::Client(asker), Some(grants)) if self.may_ask(errand, context) => {
                 let (kept, answer) = asker.resumed(errand.subject(), state, responses)?;
+                let Some(answer) = answer else {
+                    // Dropping the call withdraws its question.
+                    return Ok(Err(unanswered(&kept.question)));
+                };
                 settle(grants, &kept.question, answer).await;
-                Ok(kept.underway)
+                Ok(Ok(kept.underway))
             }
             _ => {
                 let reason = "no question is open that `requestState` could belong to";
@@ -217,6 +233,19 @@ async fn settle(grants: &GrantAuthority, question: &Question, answer: Answer) {
         // A question that ended another way needs no answer.
         let _ = grants.answer(question.id, Answer::DENY).await;
     }
+}
+
+/// The person behind the client gave no answer, and cannot be said to have refused.
+struct Unanswered;
+
+fn unanswered(question: &Question) -> CallError {
+    let message = "the person behind the client gave no answer";
+    CallError::new(Code::ScopeRequired, message).requesting(question.request.needs.clone())
+}
+
+/// Whether a client can show forms: one that names no mode can.
+fn shows_forms(elicitation: &ElicitationCapability) -> bool {
+    elicitation.form.is_some() || elicitation.url.is_none()
 }
 
 impl Errand {

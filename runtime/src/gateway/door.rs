@@ -16,7 +16,7 @@ use crate::host::{BuildError, Runtime};
 use crate::permission::{GrantAuthority, GrantStoreError};
 use crate::policy::{Policy, PolicyError};
 use crate::supervisor::SpawnError;
-use crate::worker::{Worker, WorkerSpec};
+use crate::worker::{OF_CLIENTS, Worker, WorkerSpec};
 
 /// Why there is nothing to serve a connection with.
 #[derive(Debug, thiserror::Error)]
@@ -220,7 +220,7 @@ impl Gateway {
             (_, _, Some(configuration)) => {
                 let policy = Policy::parse(&configuration);
                 let policy = policy.map_err(|error| not_open(&error.into()))?;
-                let spec = WorkerSpec::new(visible(client)).policy(policy);
+                let spec = WorkerSpec::of_client(visible(client)).policy(policy);
                 let narrowed = narrowed(&*self.desk.shared().await?, spec).await;
                 narrowed.map_err(|error| not_open(&error.into()))?
             }
@@ -286,7 +286,7 @@ async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, SpawnErro
 
 /// A worker for one connection, under the configuration that is shared.
 async fn own(shared: &Served, client: &str) -> Result<Served, SpawnError> {
-    let spec = WorkerSpec::new(visible(client)).policy(Policy::new());
+    let spec = WorkerSpec::of_client(visible(client)).policy(Policy::new());
     let worker = match &shared.runtime {
         Some(runtime) => runtime.spawn(spec).await?,
         None => shared.worker.spawn(spec).await?,
@@ -294,7 +294,8 @@ async fn own(shared: &Served, client: &str) -> Result<Served, SpawnError> {
     Ok(shared.another(worker, shared.grants.clone()))
 }
 
-/// A name for a worker out of what a client calls itself.
+/// A name for a worker out of what a client calls itself. It begins with a mark that no host's own workers have, so that
+/// a client gets nothing by taking the name of one of them.
 pub(super) fn visible(client: &str) -> String {
     let name: String = crate::escape(client)
         .chars()
@@ -305,13 +306,10 @@ pub(super) fn visible(client: &str) -> String {
                 c
             }
         })
-        .take(64)
+        .take(63)
         .collect();
-    if name.is_empty() {
-        "client".to_owned()
-    } else {
-        name
-    }
+    let name = if name.is_empty() { "client" } else { &name };
+    format!("{OF_CLIENTS}{name}")
 }
 
 /// Why a connection gets nothing, as an error of the protocol: a client is told which member of what it configured is to

@@ -12,11 +12,39 @@ use crate::scope::ScopePattern;
 
 /// How many rungs of the ladder a form offers: wider ones ask for more care than a form can.
 const MOST_RUNGS: usize = 3;
+/// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
+const MOST_ARGUMENTS: usize = 2000;
 /// The longest note to the agent, in characters.
 const MOST_NOTE: usize = 500;
 
-/// What a filled-in form means. Whatever is not a clear yes is a no.
-pub(super) fn read(question: &Question, action: &ElicitationAction, content: &Value) -> Answer {
+/// What an answer may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The one call: its worker serves others, too.
+    Call,
+    /// The worker of one connection, for longer.
+    Connection,
+}
+
+/// What a filled-in form means; nothing for one that was sent away. Else whatever is not a clear yes is a no.
+pub(super) fn read(
+    question: &Question,
+    reach: Reach,
+    action: &ElicitationAction,
+    content: &Value,
+) -> Option<Answer> {
+    if *action == ElicitationAction::Cancel {
+        return None;
+    }
+    Some(answer(question, reach, action, content))
+}
+
+fn answer(
+    question: &Question,
+    reach: Reach,
+    action: &ElicitationAction,
+    content: &Value,
+) -> Answer {
     let text = |key: &str| content.get(key).and_then(Value::as_str);
     let denied = || Answer::Deny {
         note: text("note")
@@ -25,6 +53,9 @@ pub(super) fn read(question: &Question, action: &ElicitationAction, content: &Va
     };
     if *action != ElicitationAction::Accept || text("decision") != Some("allow") {
         return denied();
+    }
+    if reach == Reach::Call || !is_whole(question) {
+        return Answer::ONCE;
     }
     let chosen = match content.get("breadth") {
         None | Some(Value::Null) => Some(Vec::new()),
@@ -76,8 +107,11 @@ fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
 }
 
 /// The form that puts a question.
-pub(super) fn form(question: &Question) -> Option<ElicitRequestParams> {
-    let properties = properties(question);
+pub(super) fn form(question: &Question, reach: Reach) -> Option<ElicitRequestParams> {
+    let mut properties = properties(question);
+    if reach == Reach::Call || !is_whole(question) {
+        properties.retain(|key, _| !matches!(key.as_str(), "breadth" | "lifetime"));
+    }
     let schema = json!({"type": "object", "properties": properties, "required": ["decision"]});
     let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
     Some(ElicitRequestParams::FormElicitationParams {
@@ -105,21 +139,27 @@ fn message(question: &Question) -> String {
             } else {
                 format!(" and {more} more")
             };
-            format!("It would change {}{more}. ", shown.join(", "))
+            format!("Changes: {}{more}\n", shown.join(", "))
         });
     let care = if request.sensitive {
-        "CAREFUL: this changes what agents or tools may do. "
+        "CAREFUL: this changes what agents or tools may do.\n"
     } else {
         ""
     };
+    // A line break of an agent's text is escaped, so none of it begins a line.
     format!(
-        "{care}{} asks: {}. `{}` needs {}. {changes}The arguments are {}",
+        "{care}Agent: {}\nTool: {}\nNeeds: {}\n{changes}Intent: {}\nArguments: {}",
         crate::escape(&request.agent_path.join(" > ")),
-        crate::escape(&shortened(&request.intent, 300)),
         crate::escape(request.tool.as_str()),
         needs.join(", "),
-        crate::escape(&shortened(&request.arguments.to_string(), 2000)),
+        crate::escape(&shortened(&request.intent, 300)),
+        crate::escape(&shortened(&request.arguments.to_string(), MOST_ARGUMENTS)),
     )
+}
+
+/// Whether the form shows all of the call.
+fn is_whole(question: &Question) -> bool {
+    question.request.arguments.to_string().chars().count() <= MOST_ARGUMENTS
 }
 
 fn properties(question: &Question) -> Map<String, Value> {
@@ -168,7 +208,9 @@ fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
-    text.chars().take(most).chain(['…']).collect()
+    let more = text.chars().count() - most;
+    let kept: String = text.chars().take(most).collect();
+    format!("{kept}… ({more} more characters are not shown)")
 }
 
 #[cfg(test)]
@@ -188,7 +230,8 @@ mod tests {
     #[track_caller]
     fn check(action: &str, content: &Value, expected: &Answer) {
         let action: ElicitationAction = serde_json::from_value(json!(action)).unwrap();
-        assert_eq!(&read(&question(), &action, content), expected, "{content}");
+        let answer = read(&question(), Reach::Connection, &action, content);
+        assert_eq!(answer.as_ref(), Some(expected), "{content}");
     }
 
     #[test]
@@ -215,7 +258,6 @@ mod tests {
     fn whatever_is_not_a_clear_yes_is_a_no() {
         for (action, content) in [
             ("decline", json!({"decision": "allow"})),
-            ("cancel", json!({"decision": "allow"})),
             ("accept", json!({})),
             ("accept", json!({"decision": true})),
             ("accept", json!({"decision": "allow", "breadth": "write"})),
@@ -230,12 +272,26 @@ mod tests {
     }
 
     #[test]
+    fn what_reaches_one_call_is_allowed_for_that_call() {
+        let wide = json!({"decision": "allow", "breadth": "write:file:/r", "lifetime": "session"});
+        let accept = ElicitationAction::Accept;
+        let answer = read(&question(), Reach::Call, &accept, &wide);
+        assert_eq!(answer, Some(Answer::ONCE));
+        let cancel = ElicitationAction::Cancel;
+        assert_eq!(read(&question(), Reach::Call, &cancel, &wide), None);
+        let form = form(&question(), Reach::Call).unwrap();
+        let form = serde_json::to_value(form).unwrap();
+        let offered = form["requestedSchema"]["properties"].as_object().unwrap();
+        assert!(offered.keys().eq(["decision", "note"]), "{form}");
+    }
+
+    #[test]
     fn a_form_offers_three_rungs_and_every_lifetime_but_the_longest() {
         let ElicitRequestParams::FormElicitationParams {
             message,
             requested_schema,
             ..
-        } = form(&question()).unwrap()
+        } = form(&question(), Reach::Connection).unwrap()
         else {
             panic!("no form");
         };

@@ -10,7 +10,8 @@ use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, Question
 use crate::id::QuestionId;
 use crate::scope::{Scope, ScopePattern, Verb};
 
-/// Who offers the tool, as a chat shows it.
+/// Who offers the tool, as a chat shows it. The name is that of this runtime's own tools; a question about a tool of
+/// another server names that itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerCard {
     /// Its name.
@@ -34,8 +35,7 @@ pub enum PermissionType {
 }
 
 impl PermissionType {
-    /// The kind that covers `needs`. To run something counts as changing it, and nothing that is answered here
-    /// ever covers running.
+    /// The kind that covers `needs`. To run something counts as changing it.
     #[must_use]
     pub fn of(needs: &[Scope]) -> Self {
         let reads = needs.iter().any(|need| need.verb() == Verb::Read);
@@ -144,6 +144,7 @@ impl PermissionBlock {
     pub fn of(question: &Question, server: &ServerCard) -> Self {
         let request = &question.request;
         let tool = request.tool.as_str().to_owned();
+        let name = server_name(question, server);
         Self {
             kind: BlockKind::ToolCallPermission,
             content: description(question),
@@ -153,13 +154,13 @@ impl PermissionBlock {
                 id: question.handle(),
                 name: tool.clone(),
                 params: request.arguments.to_string(),
-                server_name: server.name.clone(),
+                server_name: name.clone(),
                 server_icons: server.icons.clone(),
                 server_description: server.description.clone(),
             },
             extra: BlockExtra {
                 permission_type: PermissionType::of(&request.needs),
-                server_name: server.name.clone(),
+                server_name: name,
                 tool_name: tool,
                 needs_user_action: true,
                 granted_permissions: None,
@@ -223,12 +224,18 @@ impl PermissionRequired {
             requires_permission: true,
             permission_request: PermissionRequest {
                 tool_name: question.request.tool.as_str().to_owned(),
-                server_name: server.name.clone(),
+                server_name: server_name(question, server),
                 permission_type: PermissionType::of(&question.request.needs),
                 description,
             },
         }
     }
+}
+
+/// The server that the question itself names, or the one that offers this runtime's tools.
+fn server_name(question: &Question, server: &ServerCard) -> String {
+    let own = question.request.server.as_deref();
+    own.unwrap_or(&server.name).to_owned()
 }
 
 fn description(question: &Question) -> String {
@@ -241,8 +248,9 @@ fn description(question: &Question) -> String {
 }
 
 impl GrantAuthority {
-    /// Answers the question that a block of the conversation `session` shows, and says how it stands then. It may be
-    /// said again: a question that ended stays as it is, and one of an earlier run has expired.
+    /// Answers the question that a block of the conversation `session` shows, and says how it stands then, and what was
+    /// granted. It may be said again: a question that ended stays as it is, as long as it is remembered (the last 1,024
+    /// are). A handle of another run is that of a question which has expired.
     ///
     /// # Errors
     /// [`AuthorityError::NoQuestion`], the same for one that there never was and one of another conversation; the others
@@ -252,24 +260,23 @@ impl GrantAuthority {
         session: &str,
         tool_call_id: &str,
         answer: Answer,
-    ) -> Result<QuestionState, AuthorityError> {
+    ) -> Result<(QuestionState, Vec<ScopePattern>), AuthorityError> {
         let (nonce, id) = parse(tool_call_id).ok_or(AuthorityError::NoQuestion)?;
         if nonce != self.broker().run().nonce {
-            return Ok(QuestionState::Settled(Decision::Expired));
+            return Ok((QuestionState::Settled(Decision::Expired), Vec::new()));
         }
         let standing = || async {
             let standing = self.broker().standing(id).await;
-            standing.filter(|(of, _)| **of == *session)
+            let own = standing.filter(|standing| *standing.session == *session);
+            let own = own.map(|standing| (standing.state, standing.granted));
+            own.ok_or(AuthorityError::NoQuestion)
         };
-        let (_, state) = standing().await.ok_or(AuthorityError::NoQuestion)?;
+        let (state, granted) = standing().await?;
         if let QuestionState::Settled(_) = state {
-            return Ok(state);
+            return Ok((state, granted));
         }
         match self.answer(id, answer).await {
-            Ok(()) | Err(AuthorityError::Ended(_)) => {
-                let (_, state) = standing().await.ok_or(AuthorityError::NoQuestion)?;
-                Ok(state)
-            }
+            Ok(()) | Err(AuthorityError::Ended(_)) => standing().await,
             Err(error) => Err(error),
         }
     }

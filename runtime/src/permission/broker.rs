@@ -11,13 +11,11 @@ use tokio::sync::mpsc;
 
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
-use super::ledger::AskLimits;
+use super::ledger::{AskLimits, Standing};
 use super::record::trace_shown;
 use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
-use super::{
-    Answer, Approver, AuthorityError, Decision, NewGrant, Question, QuestionState, Request, Run,
-};
+use super::{Answer, Approver, AuthorityError, Decision, NewGrant, Question, Request, Run};
 use crate::audit::Audit;
 use crate::capability::{GRACE, Gate};
 use crate::effect::LeftOut;
@@ -109,7 +107,7 @@ pub(crate) enum Message {
     /// A person wants to see one question.
     Question(QuestionId, RpcReplyPort<Option<Question>>),
     /// Somebody wants to know how a question stands, and whose it is.
-    Standing(QuestionId, RpcReplyPort<Option<(Arc<str>, QuestionState)>>),
+    Standing(QuestionId, RpcReplyPort<Option<Standing>>),
     /// A person wants to see what is open.
     Questions(RpcReplyPort<Vec<Question>>),
     /// A person wants to see what is granted.

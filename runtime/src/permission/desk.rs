@@ -1,6 +1,7 @@
 //! Messages to the broker in, replies and audit events out: the ledger of questions and the book of grants together.
 
 mod edits;
+mod ends;
 mod kept;
 mod views;
 
@@ -12,8 +13,8 @@ use tokio::task::AbortHandle;
 
 use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
 use super::grants::{Claimant, GrantBook, Redeemed};
-use super::ledger::{Asked, Ended, Ledger};
-use super::record::{about, holder, refused, trace_answered, trace_blocked, whom};
+use super::ledger::{Asked, Ledger};
+use super::record::{about, holder, refused, trace_blocked, whom};
 use super::store::Keeper;
 use super::{
     Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, QuestionState, Request, Run,
@@ -30,6 +31,8 @@ use crate::scope::{Scope, ScopePattern};
 #[derive(Debug)]
 struct Waiter {
     claimant: Claimant,
+    /// The call itself: the question may have been asked for another.
+    call: CallId,
     told: Option<Told>,
     port: AskPort,
 }
@@ -91,6 +94,7 @@ impl Desk {
         let call = request.call;
         let waiter = Waiter {
             claimant,
+            call,
             told: told.clone(),
             port,
         };
@@ -132,7 +136,7 @@ impl Desk {
 
     /// Ends a question as a person said, or says why it has no effect.
     pub(super) fn answer(&mut self, id: QuestionId, answer: Answer) -> Result<(), AuthorityError> {
-        self.expire();
+        self.end_overdue();
         let Some(question) = self.ledger.question(id) else {
             return Err(match self.ledger.state(id) {
                 Some(QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
@@ -144,7 +148,7 @@ impl Desk {
             Answer::Deny { note } => {
                 let step = refused(id, Decision::Denied, note.clone());
                 self.record_end(&request, step)?;
-                let ended = self.ledger.answer(id, false, (self.clock)());
+                let ended = self.ledger.answer(id, None, (self.clock)());
                 self.refuse(ended, note.as_deref());
                 Ok(())
             }
@@ -161,7 +165,7 @@ impl Desk {
     pub(super) fn decide(&mut self, id: QuestionId, answer: Answer) {
         if self.answer(id, answer).is_err() && self.ledger.question(id).is_some() {
             let note = Some("the answer could not be used");
-            let ended = self.ledger.answer(id, false, (self.clock)());
+            let ended = self.ledger.answer(id, None, (self.clock)());
             self.record_ended(ended.as_ref(), note);
             self.refuse(ended, note);
         }
@@ -177,7 +181,12 @@ impl Desk {
         mut left_out: Vec<LeftOut>,
     ) -> Result<(), AuthorityError> {
         left_out.retain(|part| !part.hunks.is_empty());
-        if !request.fits(&patterns) || !request.can_leave_out(&left_out) {
+        // A grant for later calls would let through what was left out of this one.
+        let divides = !left_out.is_empty();
+        if !request.fits(&patterns)
+            || !request.can_leave_out(&left_out)
+            || (divides && lifetime != Lifetime::Once)
+        {
             return Err(AuthorityError::DoesNotFit);
         }
         let patterns = request.meant(patterns);
@@ -205,11 +214,13 @@ impl Desk {
                 })
             })?;
         let now = (self.clock)();
-        let Some(ended) = self.ledger.answer(id, true, now) else {
+        let Some(ended) = self.ledger.answer(id, Some(&patterns), now) else {
             return Ok(());
         };
         self.hide(id);
-        for waiter in ended.waiters {
+        // A call that is gone must not spend a use.
+        let waiting = ended.waiters.into_iter();
+        for waiter in waiting.filter(|waiter| !waiter.port.is_closed()) {
             let redeemed = if lifetime == Lifetime::Once {
                 Some(Redeemed {
                     patterns: patterns.clone(),
@@ -221,7 +232,13 @@ impl Desk {
             match redeemed {
                 Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed, left_out.clone()))),
                 // The uses ran out among the calls that shared the question.
-                None => self.ask(request.clone(), waiter.claimant, waiter.told, waiter.port),
+                None => {
+                    let again = Request {
+                        call: waiter.call,
+                        ..request.clone()
+                    };
+                    self.ask(again, waiter.claimant, waiter.told, waiter.port);
+                }
             }
         }
         Ok(())
@@ -247,6 +264,9 @@ impl Desk {
 
     /// Records a grant, then enters it.
     pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
+        if !new.is_sound() {
+            return Err(AuthorityError::DoesNotFit);
+        }
         if self.book.len() >= self.max_grants {
             return Err(AuthorityError::TooMany);
         }
@@ -331,49 +351,6 @@ impl Desk {
     fn expire(&mut self) {
         for ended in self.ledger.expire((self.clock)()) {
             self.conclude(ended);
-        }
-    }
-
-    fn conclude(&mut self, ended: Ended<Waiter>) {
-        self.record_ended(Some(&ended), None);
-        self.refuse(Some(ended), None);
-    }
-
-    fn refuse(&mut self, ended: Option<Ended<Waiter>>, note: Option<&str>) {
-        let Some(ended) = ended else { return };
-        let id = ended.question.id;
-        self.hide(id);
-        for waiter in ended.waiters {
-            waiter.tell(Ok(Ruling::Refused {
-                decision: ended.decision,
-                note: note.map(str::to_owned),
-            }));
-        }
-    }
-
-    fn hide(&mut self, id: QuestionId) {
-        if let Some(shown) = self.shown.remove(&id) {
-            shown.abort();
-        }
-    }
-
-    fn record_end(&self, request: &Request, step: AnsweredStep) -> Result<(), AuditError> {
-        let origin = match step.decision {
-            Decision::Granted | Decision::Denied => Origin::Human,
-            Decision::Expired | Decision::Cancelled => request.origin,
-        };
-        let (question, decision) = (step.question, step.decision);
-        let step = Step::Answered(Box::new(step));
-        self.audit.record(about(request, origin, step))?;
-        trace_answered(request, question, decision);
-        Ok(())
-    }
-
-    fn record_ended(&self, ended: Option<&Ended<Waiter>>, note: Option<&str>) {
-        if let Some(ended) = ended {
-            let step = refused(ended.question.id, ended.decision, note.map(str::to_owned));
-            // A refusal stands even if the audit is full, and the audit counts what it could not take.
-            let _ = self.record_end(&ended.question.request, step);
         }
     }
 }

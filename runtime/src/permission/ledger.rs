@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{Decision, Question, QuestionState, Request, Run};
 use crate::effect::ContentHash;
 use crate::error::{CallError, Code};
-use crate::id::{QuestionId, ToolName, WorkerId};
-use crate::scope::{Resource, Scope, Verb};
+use crate::id::{CallId, QuestionId, ToolName, WorkerId};
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
 /// How much a person may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +109,31 @@ type Key = (
     ContentHash,
     Option<ContentHash>,
     Vec<Scope>,
+    Option<CallId>,
 );
 
 #[derive(Debug)]
 struct Open<W> {
     question: Question,
     waiters: Vec<W>,
+}
+
+/// What is remembered of a question that ended.
+#[derive(Debug)]
+struct Past {
+    id: QuestionId,
+    session: Arc<str>,
+    decision: Decision,
+    granted: Vec<ScopePattern>,
+}
+
+/// How a question stands, as the conversation it belongs to may know.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) session: Arc<str>,
+    pub(crate) state: QuestionState,
+    /// What was granted, if it was.
+    pub(crate) granted: Vec<ScopePattern>,
 }
 
 /// What is remembered of one worker's questions.
@@ -135,7 +154,7 @@ pub(crate) struct Ledger<W> {
     open: BTreeMap<QuestionId, Open<W>>,
     same: HashMap<Key, QuestionId>,
     askers: HashMap<WorkerId, Asker>,
-    ended: VecDeque<(QuestionId, Arc<str>, Decision)>,
+    ended: VecDeque<Past>,
 }
 
 impl<W> Ledger<W> {
@@ -212,20 +231,24 @@ impl<W> Ledger<W> {
         Ok(())
     }
 
-    /// Ends a question as a person said, unless its time is over or it ended before.
+    /// Ends a question as a person said, by what they granted or a no, unless its time is over or it ended before.
     pub(crate) fn answer(
         &mut self,
         id: QuestionId,
-        allowed: bool,
+        granted: Option<&[ScopePattern]>,
         now: Duration,
     ) -> Option<Ended<W>> {
         let late = self.open.get(&id)?.question.expires_at <= now;
-        let decision = match (late, allowed) {
+        let decision = match (late, granted) {
             (true, _) => Decision::Expired,
-            (false, true) => Decision::Granted,
-            (false, false) => Decision::Denied,
+            (false, Some(_)) => Decision::Granted,
+            (false, None) => Decision::Denied,
         };
-        self.end(id, decision)
+        let ended = self.end(id, decision)?;
+        if let (Decision::Granted, Some(past)) = (decision, self.ended.back_mut()) {
+            past.granted = granted.unwrap_or_default().to_vec();
+        }
+        Some(ended)
     }
 
     /// Ends every question whose time is over.
@@ -279,17 +302,24 @@ impl<W> Ledger<W> {
 
     /// How a question stands; none if there was none, or it ended too long ago.
     pub(crate) fn state(&self, id: QuestionId) -> Option<QuestionState> {
-        self.standing(id).map(|(_, state)| state)
+        self.standing(id).map(|standing| standing.state)
     }
 
-    /// How a question stands, and in which session it was asked.
-    pub(crate) fn standing(&self, id: QuestionId) -> Option<(Arc<str>, QuestionState)> {
+    /// How a question stands, and whose it is.
+    pub(crate) fn standing(&self, id: QuestionId) -> Option<Standing> {
         if let Some(open) = self.open.get(&id) {
-            let session = Arc::clone(&open.question.request.session);
-            return Some((session, QuestionState::Pending));
+            return Some(Standing {
+                session: Arc::clone(&open.question.request.session),
+                state: QuestionState::Pending,
+                granted: Vec::new(),
+            });
         }
-        let ended = self.ended.iter().find(|(ended, ..)| *ended == id);
-        ended.map(|(_, session, decision)| (Arc::clone(session), QuestionState::Settled(*decision)))
+        let past = self.ended.iter().find(|past| past.id == id)?;
+        Some(Standing {
+            session: Arc::clone(&past.session),
+            state: QuestionState::Settled(past.decision),
+            granted: past.granted.clone(),
+        })
     }
 
     fn end_where(&mut self, decision: Decision, ends: impl Fn(&Open<W>) -> bool) -> Vec<Ended<W>> {
@@ -312,7 +342,12 @@ impl<W> Ledger<W> {
             self.ended.pop_front();
         }
         let session = Arc::clone(&question.request.session);
-        self.ended.push_back((id, session, decision));
+        self.ended.push_back(Past {
+            id,
+            session,
+            decision,
+            granted: Vec::new(),
+        });
         if let Some(asker) = self.askers.get_mut(&question.request.worker) {
             asker.open = asker.open.saturating_sub(1);
             for kind in kinds(&question.request) {
@@ -338,6 +373,7 @@ fn key(request: &Request) -> Key {
         request.arguments_hash,
         request.before.map(|token| token.0),
         request.needs.clone(),
+        request.alone.then_some(request.call),
     )
 }
 
@@ -390,7 +426,7 @@ mod tests {
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let joined = ledger.ask(request(1, 1, NEED), 11, at(1));
         assert!(matches!(joined, Asked::Joined(same) if same == id));
-        let ended = ledger.answer(id, true, at(2)).unwrap();
+        let ended = ledger.answer(id, Some(&[]), at(2)).unwrap();
         assert_eq!(
             (ended.decision, ended.waiters),
             (Decision::Granted, vec![10, 11])
@@ -416,11 +452,29 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_asks_alone_shares_no_question() {
+        let mut ledger = ledger();
+        let alone = |call| Request {
+            alone: true,
+            call: CallId(call),
+            ..request(1, 1, NEED)
+        };
+        let first = opened(ledger.ask(alone(1), 10, at(0)));
+        let second = opened(ledger.ask(alone(2), 11, at(0)));
+        let shared = opened(ledger.ask(request(1, 1, NEED), 12, at(0)));
+        assert_eq!(BTreeSet::from([first, second, shared]).len(), 3);
+        assert_eq!(
+            ledger.answer(first, Some(&[]), at(1)).unwrap().waiters,
+            [10]
+        );
+    }
+
+    #[test]
     fn a_second_answer_changes_nothing() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
-        assert!(ledger.answer(id, false, at(1)).is_some());
-        assert!(ledger.answer(id, true, at(2)).is_none());
+        assert!(ledger.answer(id, None, at(1)).is_some());
+        assert!(ledger.answer(id, Some(&[]), at(2)).is_none());
         assert_eq!(
             ledger.state(id),
             Some(QuestionState::Settled(Decision::Denied))
@@ -432,9 +486,9 @@ mod tests {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let other = opened(ledger.ask(request(1, 2, NEED), 10, at(1)));
-        let ended = ledger.answer(id, true, PATIENCE).unwrap();
+        let ended = ledger.answer(id, Some(&[]), PATIENCE).unwrap();
         assert_eq!(ended.decision, Decision::Expired);
-        let ended = ledger.answer(other, true, PATIENCE).unwrap();
+        let ended = ledger.answer(other, Some(&[]), PATIENCE).unwrap();
         assert_eq!(ended.decision, Decision::Granted);
     }
 
@@ -443,7 +497,7 @@ mod tests {
         let mut ledger = ledger();
         for n in 0..10 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n)));
-            ledger.answer(id, true, at(n));
+            ledger.answer(id, Some(&[]), at(n));
         }
         assert_eq!(
             refused(ledger.ask(request(1, 10, NEED), 10, at(20))),
@@ -474,7 +528,7 @@ mod tests {
             refused(ledger.ask(request(3, 0, NEED), 5, at(0))),
             NotAsked::Busy
         );
-        ledger.answer(id, true, at(0));
+        ledger.answer(id, Some(&[]), at(0));
         opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
     }
 
@@ -496,7 +550,7 @@ mod tests {
         let mut ledger = ledger();
         let mut say = |n, allowed| {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
-            ledger.answer(id, allowed, at(n * 10));
+            ledger.answer(id, bool::then_some(allowed, &[][..]), at(n * 10));
         };
         [false, false, true, false, false, false]
             .into_iter()
@@ -508,7 +562,7 @@ mod tests {
             blocked
         );
         let read = opened(ledger.ask(request(1, 9, &["read:file:/r/x"]), 9, at(100)));
-        ledger.answer(read, true, at(100));
+        ledger.answer(read, Some(&[]), at(100));
         ledger.unblock(WorkerId(1));
         opened(ledger.ask(request(1, 9, NEED), 9, at(100)));
     }
@@ -596,7 +650,7 @@ mod tests {
                         }
                         Vec::new()
                     }
-                    Event::Answer(id, allowed) => ledger.answer(QuestionId(id), allowed, now).into_iter().collect(),
+                    Event::Answer(id, allowed) => ledger.answer(QuestionId(id), allowed.then_some(&[][..]), now).into_iter().collect(),
                     Event::Wait(seconds) => {
                         now += at(seconds);
                         ledger.expire(now)

@@ -15,7 +15,7 @@ use crate::error::{CallError, Code};
 use crate::id::WorkerId;
 use crate::pipeline::{Holder, canonical};
 use crate::policy::{Policy, PolicyError};
-use crate::worker::{Shared, WorkerActor, WorkerSpec};
+use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
 
 /// Why a worker was not started.
 #[derive(Debug, thiserror::Error)]
@@ -36,8 +36,8 @@ pub enum SpawnError {
     /// The delegation is deeper than the runtime allows.
     #[error("delegation goes at most {0} deep")]
     TooDeep(usize),
-    /// The name has control characters, `/`, or no characters at all.
-    #[error("a worker's name is 1 to 64 visible characters without `/`")]
+    /// The name has control characters, `/`, or no characters at all, or begins with `~`.
+    #[error("a worker's name is 1 to 64 visible characters without `/`, the first no `~`")]
     Name,
     /// The audit log takes no more events.
     #[error(transparent)]
@@ -124,9 +124,13 @@ impl Core {
             policy,
             budget,
             origin,
+            of_client,
         } = spec;
         let plain = !name.is_empty() && name.chars().count() <= 64 && !name.contains('/');
-        if !plain || name.chars().any(crate::is_deceptive) {
+        if !plain
+            || name.starts_with(OF_CLIENTS) != of_client
+            || name.chars().any(crate::is_deceptive)
+        {
             return Err(SpawnError::Name);
         }
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);

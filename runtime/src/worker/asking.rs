@@ -80,8 +80,8 @@ impl Shared {
     /// Refuses a call that needs a person's word if there is nobody to ask, or nobody may be asked.
     pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
         match asks {
-            Asks::Wait if self.core.asks => Ok(()),
-            Asks::Wait | Asks::Refuse => Err(waiting.unasked()),
+            Asks::Wait | Asks::WaitAlone if self.core.asks => Ok(()),
+            Asks::Wait | Asks::WaitAlone | Asks::Refuse => Err(waiting.unasked()),
         }
     }
 
@@ -91,9 +91,13 @@ impl Shared {
         id: CallId,
         waiting: &Step<Waiting>,
         preview: Option<Preview>,
+        asks: Asks,
         told: Option<Told>,
     ) -> Asking {
-        let request = self.request(waiting, preview);
+        let request = Request {
+            alone: asks == Asks::WaitAlone,
+            ..self.request(waiting, preview)
+        };
         let shared = Arc::clone(self);
         let task = tokio::spawn(async move {
             let needs = request.needs.clone();
@@ -163,6 +167,8 @@ impl Shared {
             preview,
             ceiling,
             sensitive,
+            server: None,
+            alone: false,
         }
     }
 
@@ -203,5 +209,8 @@ pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallErro
         code,
         note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")),
     );
-    Err(error.with("denied_by", "person"))
+    Err(match decision {
+        Decision::Denied => error.with("denied_by", "person"),
+        Decision::Granted | Decision::Expired | Decision::Cancelled => error,
+    })
 }

@@ -68,7 +68,7 @@ struct Caller {
     asks: Asks,
     /// Who hears of each question that it waits for.
     told: Option<Told>,
-    _admitted: Admitted,
+    admitted: Admitted,
 }
 
 /// What one life of a worker knows; a restart begins with an empty docket.
@@ -148,7 +148,7 @@ impl Docket {
             asking: None,
             asks,
             told,
-            _admitted: admitted,
+            admitted,
         };
         if request.policy.is_none() {
             let step = request.prepare(&self.shared);
@@ -270,9 +270,11 @@ impl Docket {
     ) {
         caller.armed = None;
         let (plan, preview) = plan.unzip();
-        let asked = self.shared.may_ask(&waiting, caller.asks).map(|()| {
-            let told = caller.told.clone();
-            self.shared.question(id, &waiting, preview, told)
+        let held = plan.as_ref().map_or(0, AnyPlan::weight);
+        let allowed = self.shared.may_ask(&waiting, caller.asks);
+        let asked = allowed.and_then(|()| caller.admitted.hold(held)).map(|()| {
+            let (asks, told) = (caller.asks, caller.told.clone());
+            self.shared.question(id, &waiting, preview, asks, told)
         });
         match asked {
             Ok(asking) => {

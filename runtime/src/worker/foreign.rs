@@ -3,13 +3,17 @@
 //!
 //! The server keeps no permission and the model sees none: between the two calls stands this runtime's broker. What a
 //! server asks for is asked in its own name, so that a grant for one server is none for another, nor for the tools of
-//! this runtime: its `write:file:/a` is `write:mcp:SERVER:file:/a` here.
+//! this runtime: its `write:file:/a/b` is `write:mcp:SERVER:file:a:b` here. The names of a path are segments, so that
+//! policies and grants of a folder cover what is in it; `%`, `:` and `*` in a name are `%25`, `%3A` and `%2A`.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use serde_json::{Map, Value};
 
 use super::asking::ruled;
+use super::inbox::{MAX_NESTING, weight};
 use super::{Shared, Worker};
 use crate::audit::Step as AuditStep;
 use crate::call::Origin;
@@ -20,12 +24,15 @@ use crate::id::ToolName;
 use crate::permission::{Redeemed, Request, ladder};
 use crate::pipeline::{Facts, Mode, canonical};
 use crate::policy::Verdict;
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Detail, Scope, ScopePattern};
 
 /// How a key of `_meta` is written by clients and servers that keep to MCP's advice.
 const PREFIX: &str = "dev.bailiwick/";
-/// The most scopes that one answer may ask for.
+/// The most scopes that one answer may ask for, and the longest, in bytes.
 const MOST_SCOPES: usize = 64;
+const LONGEST_SCOPE: usize = 4096;
+/// The longest name of a tool, in bytes.
+const MOST_NAME: usize = 128;
 
 /// Why a call of a server came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +51,14 @@ impl Worker {
     /// are judged by this worker's policy; what must be asked is asked, and the call is sent once more, the same but for
     /// `_meta.granted_scopes`. Grants that the parameters bring are taken out: a model wrote them.
     ///
+    /// The first sending is the caller's decision: what a server does without asking is between the two of them. A
+    /// revocation waits for a sending under way, each of which has the runtime's limit of a call.
+    ///
     /// Where nobody can be asked, and for scopes that cannot be read, the server's own refusal is the result.
     ///
     /// # Errors
-    /// [`ServerCallError`]: `PERMISSION_DENIED` and the like from here, or what `send` says.
+    /// [`ServerCallError`]: `PERMISSION_DENIED` and the like from here, `DEADLINE` if the server does not answer, or what
+    /// `send` says.
     pub async fn call_server<F, R, E>(
         &self,
         server: &str,
@@ -59,22 +70,19 @@ impl Worker {
         R: Future<Output = Result<Value, E>>,
     {
         let mut params = Params::read(server, params)?;
-        if self.shared.gate().is_closed() {
-            return Err(revoked().into());
-        }
-        let first = send(params.whole.clone())
-            .await
-            .map_err(ServerCallError::Carrier)?;
+        let spent = self.shared.meter.charge_call();
+        spent.map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+        let first = self.shared.carried(&[], send(params.whole.clone())).await?;
         let Some((requested, needs)) = requested(&first, server) else {
             return Ok(first);
         };
         let Some(consent) = self.shared.consented(&params, needs).await? else {
             return Ok(first);
         };
-        // Held while the server works, so that a revocation waits for it and nothing follows one.
-        let _passes = consent.passes(self.shared.gate())?;
         params.grant(requested);
-        send(params.whole).await.map_err(ServerCallError::Carrier)
+        self.shared
+            .carried(&consent.gates, send(params.whole))
+            .await
     }
 }
 
@@ -94,11 +102,29 @@ impl Params {
                 "the server has no plain name: use [A-Za-z0-9._-]{1,64}",
             ));
         }
+        if weight(&whole, MAX_NESTING).is_none() {
+            return Err(invalid("the call nests too deeply"));
+        }
+        let meta = whole.get("_meta").unwrap_or(&Value::Null);
+        if !(meta.is_null() || meta.is_object()) {
+            return Err(invalid("`_meta` must be an object"));
+        }
         let name = whole.get("name").and_then(Value::as_str);
-        let tool = ToolName::new(name.ok_or_else(|| invalid("the parameters name no tool"))?);
+        let name = name.ok_or_else(|| invalid("the parameters name no tool"))?;
+        let visible = |c: char| !c.is_whitespace() && !crate::is_deceptive(c);
+        if name.len() > MOST_NAME || !name.chars().all(visible) {
+            return Err(invalid("the tool has no plain name"));
+        }
+        let tool = ToolName::new(name);
+        // A model may name a tool and its arguments: answers to questions are not its to give.
+        if let Some(params) = whole.as_object_mut() {
+            params.retain(|key, _| matches!(key.as_str(), "name" | "arguments" | "_meta"));
+        }
         if let Some(meta) = whole.get_mut("_meta").and_then(Value::as_object_mut) {
-            meta.remove("granted_scopes");
-            meta.remove(&format!("{PREFIX}granted_scopes"));
+            meta.retain(|key, _| {
+                let key = key.strip_prefix(PREFIX).unwrap_or(key);
+                !matches!(key, "granted_scopes" | "policy_origin")
+            });
         }
         Ok(Self {
             server: server.to_owned(),
@@ -116,12 +142,12 @@ impl Params {
 
     fn grant(&mut self, scopes: Vec<String>) {
         if let Some(params) = self.whole.as_object_mut() {
-            let meta = params
-                .entry("_meta")
-                .or_insert_with(|| Value::Object(Map::new()));
-            if let Some(meta) = meta.as_object_mut() {
-                meta.insert("granted_scopes".into(), scopes.into());
-            }
+            let mut meta = match params.remove("_meta") {
+                Some(Value::Object(meta)) => meta,
+                _ => Map::new(),
+            };
+            meta.insert("granted_scopes".into(), scopes.into());
+            params.insert("_meta".into(), Value::Object(meta));
         }
     }
 }
@@ -141,14 +167,44 @@ fn requested(result: &Value, server: &str) -> Option<(Vec<String>, Vec<Scope>)> 
     }
     let mut read = Vec::with_capacity(scopes.len());
     for scope in scopes {
-        let text = scope.as_str()?;
-        // It must be a scope there to be one here.
-        text.parse::<Scope>().ok()?;
-        let (verb, rest) = text.split_once(':')?;
-        let ours: Scope = format!("{verb}:mcp:{server}:{rest}").parse().ok()?;
-        read.push((text.to_owned(), ours));
+        let text = scope.as_str().filter(|text| text.len() <= LONGEST_SCOPE)?;
+        read.push((text.to_owned(), ours(&text.parse().ok()?, server)?));
     }
     Some(read.into_iter().unzip())
+}
+
+/// What a scope of `server` is called here.
+fn ours(theirs: &Scope, server: &str) -> Option<Scope> {
+    let (verb, resource) = (theirs.verb(), theirs.resource().as_str());
+    let mut text = format!("{verb}:mcp:{server}:{resource}");
+    match theirs.detail() {
+        Detail::None => {}
+        Detail::Path(path) => {
+            for name in path.names() {
+                let name = name.replace('%', "%25").replace(':', "%3A");
+                text.push(':');
+                text.push_str(&name.replace('*', "%2A"));
+            }
+        }
+        Detail::Segments(segments) => {
+            text.push(':');
+            text.push_str(segments);
+        }
+    }
+    text.parse().ok()
+}
+
+/// Returns once one of these has.
+async fn any<F: Future<Output = ()> + Unpin>(mut ends: Vec<F>) {
+    std::future::poll_fn(|context| {
+        let ended = |end: &mut F| Pin::new(end).poll(context).is_ready();
+        if ends.iter_mut().any(ended) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// What lets a call be sent once more.
@@ -156,17 +212,28 @@ struct Consent {
     gates: Vec<Arc<Gate>>,
 }
 
-impl Consent {
-    fn passes<'g>(&'g self, worker: &'g Gate) -> Result<Vec<Pass<'g>>, CallError> {
-        let gates = self.gates.iter().map(Arc::as_ref);
-        std::iter::once(worker)
-            .chain(gates)
-            .map(|gate| gate.pass().ok_or_else(revoked))
-            .collect()
-    }
-}
-
 impl Shared {
+    /// What a server answers, within the limit of a call and while the worker and the grants `by` are not revoked: a
+    /// revocation waits for nothing here, it ends the sending.
+    async fn carried<E>(
+        &self,
+        by: &[Arc<Gate>],
+        sending: impl Future<Output = Result<Value, E>>,
+    ) -> Result<Value, ServerCallError<E>> {
+        let gates = || std::iter::once(self.gate()).chain(by.iter().map(Arc::as_ref));
+        let passes = gates().map(|gate| gate.pass().ok_or_else(revoked));
+        let _passes: Vec<Pass<'_>> = passes.collect::<Result<_, _>>()?;
+        let late = |_| CallError::new(Code::Deadline, "the server did not answer in time");
+        let revocation = gates().map(|gate| Box::pin(gate.closed()));
+        tokio::select! {
+            biased;
+            () = any(revocation.collect()) => Err(revoked().into()),
+            answered = tokio::time::timeout(self.core.limit(None), sending) => {
+                answered.map_err(late)?.map_err(ServerCallError::Carrier)
+            }
+        }
+    }
+
     /// Whether this worker may have `needs`: by its policy, by live grants or by a person's word; none if there is
     /// nobody to ask.
     async fn consented(
@@ -196,7 +263,11 @@ impl Shared {
             .redeem(self.claimant(), asks.clone().into());
         let redeemed = match live.await? {
             Some(redeemed) => redeemed,
-            None if !self.core.asks => return Ok(None),
+            None if !self.core.asks => {
+                let message = "nobody can be asked for what the server wants";
+                self.refused(&facts, &CallError::new(Code::ScopeRequired, message));
+                return Ok(None);
+            }
             None => {
                 let request = self.about(params, &facts, asks);
                 let ruling = self.core.broker.ask(request, self.claimant(), None).await;
@@ -250,8 +321,8 @@ impl Shared {
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
             intent: format!(
-                "Call {} of the server {}",
-                crate::escape(facts.tool.as_str()),
+                "Call `{}` of the server `{}`",
+                facts.tool.as_str(),
                 params.server
             ),
             preview: None,
@@ -261,6 +332,8 @@ impl Shared {
             sensitive: false,
             before: None,
             divisible: false,
+            server: Some(params.server.as_str().into()),
+            alone: false,
         }
     }
 }
@@ -284,12 +357,31 @@ mod tests {
     fn what_a_server_asks_for_is_asked_in_its_name() {
         check(
             &json!({"requested_scopes": ["write:file:/a/b", "execute:cli:git:push"]}),
-            Some(&["write:mcp:disk:file:/a/b", "execute:mcp:disk:cli:git:push"]),
+            Some(&["write:mcp:disk:file:a:b", "execute:mcp:disk:cli:git:push"]),
+        );
+        check(
+            &json!({"requested_scopes": ["write:file:/a//./b", "read:file:/50%/a:b/c*d", "read:file:/"]}),
+            Some(&[
+                "write:mcp:disk:file:a:b",
+                "read:mcp:disk:file:50%25:a%3Ab:c%2Ad",
+                "read:mcp:disk:file",
+            ]),
         );
         check(
             &json!({"dev.bailiwick/requested_scopes": ["read:clock"]}),
             Some(&["read:mcp:disk:clock"]),
         );
+    }
+
+    #[test]
+    fn a_folder_of_a_server_covers_what_is_in_it_and_nothing_else() {
+        let folder: ScopePattern = "write:mcp:disk:file:etc".parse().unwrap();
+        let covers = |path: &str| {
+            let theirs: Scope = format!("write:file:{path}").parse().unwrap();
+            folder.covers(&ours(&theirs, "disk").unwrap())
+        };
+        assert!(covers("/etc") && covers("/etc/passwd") && covers("//etc/./passwd"));
+        assert!(!covers("/etc2") && !covers("/etc:passwd") && !covers("/x/etc"));
     }
 
     #[test]
@@ -315,9 +407,15 @@ mod tests {
         let written = json!({
             "name": "write", "arguments": {"b": 1, "a": 2},
             "_meta": {"granted_scopes": ["*"], "dev.bailiwick/granted_scopes": ["*"], "progressToken": 1},
+            "requestState": "sealed", "inputResponses": {"permission": {"action": "accept"}},
         });
         let mut params = Params::read("disk", written).unwrap();
-        assert_eq!(params.whole["_meta"], json!({"progressToken": 1}));
+        assert_eq!(
+            params.whole,
+            json!({
+                "name": "write", "arguments": {"b": 1, "a": 2}, "_meta": {"progressToken": 1},
+            })
+        );
         params.grant(vec!["write:file:/a".into()]);
         assert_eq!(
             params.whole["_meta"],
@@ -330,5 +428,6 @@ mod tests {
             );
         }
         assert!(Params::read("disk", json!({})).is_err());
+        assert!(Params::read("disk", json!({"name": "write", "_meta": []})).is_err());
     }
 }

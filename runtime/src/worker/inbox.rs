@@ -23,7 +23,7 @@ use crate::pipeline::{Facts, Mode};
 use crate::scope::ScopePattern;
 
 /// The deepest arguments, as deep as JSON text is read: what goes through them level by level must not end the stack.
-const MAX_NESTING: usize = 128;
+pub(super) const MAX_NESTING: usize = 128;
 
 /// How much one worker may have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,17 @@ impl Admitted {
             return Err(busy(bounds.retry_after_ms));
         }
         Ok(admitted)
+    }
+
+    /// Charges what the call has come to hold while it waits for a person, beside its arguments.
+    pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
+        let bounds = self.shared.core.admission;
+        let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if held.saturating_add(bytes) > bounds.bytes {
+            return Err(busy(bounds.retry_after_ms));
+        }
+        Ok(())
     }
 }
 
@@ -256,7 +267,7 @@ fn measured(call: &Call) -> Result<u64, CallError> {
 }
 
 /// About how many bytes a value holds; none if it nests deeper than `levels`.
-fn weight(value: &Value, levels: usize) -> Option<u64> {
+pub(super) fn weight(value: &Value, levels: usize) -> Option<u64> {
     let within = levels.checked_sub(1)?;
     let held = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

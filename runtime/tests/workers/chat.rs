@@ -49,14 +49,17 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
         let grants = &stage.grants;
         grants.continue_with_permission(&session, &waits.tool_call_id, answer)
     };
-    let granted = QuestionState::Settled(Decision::Granted);
+    let granted = (
+        QuestionState::Settled(Decision::Granted),
+        vec!["write:file:/r/src/x".parse().unwrap()],
+    );
     assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
     ended(pending).await;
     assert_eq!(stage.board.posted(), ["/r/src/x"]);
     assert_eq!(go_on(Answer::DENY).await.unwrap(), granted);
     assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
     assert_eq!(stage.board.posted(), ["/r/src/x"]);
-    block.update(granted, &[]);
+    block.update(granted.0, &granted.1);
     assert_eq!(block.status, BlockStatus::Granted);
 }
 
@@ -115,7 +118,7 @@ async fn a_block_of_an_earlier_run_has_expired() {
     let answered = now
         .grants
         .continue_with_permission(&session, &handle, Answer::ONCE);
-    let expired = QuestionState::Settled(Decision::Expired);
+    let expired = (QuestionState::Settled(Decision::Expired), Vec::new());
     assert_eq!(answered.await.unwrap(), expired);
     assert!(before.board.posted().is_empty() && now.board.posted().is_empty());
 }

@@ -36,7 +36,11 @@ impl IntoResponse for Refusal {
             Self::Origin => (StatusCode::FORBIDDEN, "this Origin is not served").into_response(),
             Self::Token => (
                 StatusCode::UNAUTHORIZED,
-                [(header::WWW_AUTHENTICATE, "Bearer")],
+                // Whoever has no token keeps no connection.
+                [
+                    (header::WWW_AUTHENTICATE, "Bearer"),
+                    (header::CONNECTION, "close"),
+                ],
                 "a bearer token is required",
             )
                 .into_response(),

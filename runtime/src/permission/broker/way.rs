@@ -6,11 +6,10 @@ use ractor::RpcReplyPort;
 use ractor::rpc::CallResult;
 
 use super::super::grants::{Claimant, GrantView, Redeemed};
+use super::super::ledger::Standing;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::store::Saved;
-use super::super::{
-    Answer, AuthorityError, GrantsRevoked, NewGrant, Question, QuestionState, Request, Run,
-};
+use super::super::{Answer, AuthorityError, GrantsRevoked, NewGrant, Question, Request, Run};
 use super::{Broker, Message, Ruling, Told};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
@@ -57,7 +56,7 @@ impl Broker {
             .flatten()
     }
 
-    pub(crate) async fn standing(&self, id: QuestionId) -> Option<(Arc<str>, QuestionState)> {
+    pub(crate) async fn standing(&self, id: QuestionId) -> Option<Standing> {
         self.call(|port| Message::Standing(id, port))
             .await
             .flatten()

@@ -1,9 +1,8 @@
 //! An id or nothing in, the questions and grants that people may see out.
 
-use std::sync::Arc;
-
+use super::super::Question;
 use super::super::grants::GrantView;
-use super::super::{Question, QuestionState};
+use super::super::ledger::Standing;
 use super::Desk;
 use crate::id::QuestionId;
 
@@ -12,7 +11,7 @@ impl Desk {
         self.ledger.question(id).cloned()
     }
 
-    pub(in super::super) fn standing(&self, id: QuestionId) -> Option<(Arc<str>, QuestionState)> {
+    pub(in super::super) fn standing(&self, id: QuestionId) -> Option<Standing> {
         self.ledger.standing(id)
     }
 
