@@ -12,8 +12,8 @@
 use std::fs;
 
 use bailiwick::{
-    Answer, AuthorityError, Begun, Call, Code, Deferred, GrantAuthority, LeftOut, Lifetime,
-    PendingCall, Policy, Runtime, VirtualPath, Worker, WorkerSpec,
+    Admission, Answer, AuthorityError, Begun, Call, Code, Deferred, GrantAuthority, LeftOut,
+    Lifetime, PendingCall, Policy, Runtime, VirtualPath, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 
@@ -207,4 +207,60 @@ async fn a_tool_whose_changes_are_whole_takes_no_part_of_them() {
     stage.answer(&pending, &[]).await.unwrap();
     outcome(pending).await;
     assert_eq!(stage.read(), "new\n");
+}
+
+#[tokio::test]
+async fn a_partial_yes_for_longer_than_the_call_is_none() {
+    let stage = Stage::new().await;
+    let pending = stage.three().await;
+    let left_out = vec![LeftOut {
+        path: VirtualPath::parse("/r/f", None).unwrap(),
+        hunks: vec![1],
+    }];
+    let answer = Answer::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Session,
+        descendants: false,
+        left_out,
+    };
+    let refused = stage.grants.answer(pending.question().id, answer).await;
+    assert!(matches!(refused, Err(AuthorityError::DoesNotFit)));
+    stage.answer(&pending, &[1]).await.unwrap();
+    outcome(pending).await;
+}
+
+#[tokio::test]
+async fn what_waiting_calls_hold_is_bounded() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("small"), "old\n").unwrap();
+    fs::write(
+        temp.path().join("large"),
+        format!("old\n{}", "x\n".repeat(100_000)),
+    )
+    .unwrap();
+    let bounds = Admission {
+        bytes: 256 << 10,
+        ..Admission::default()
+    };
+    let (runtime, _grants) = Runtime::builder()
+        .root("r", temp.path())
+        .tools(bailiwick_fs::tools())
+        .approver(Deferred)
+        .admission(bounds)
+        .build()
+        .await
+        .unwrap();
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let worker = runtime
+        .spawn(WorkerSpec::new("main").policy(policy))
+        .await
+        .unwrap();
+    let edit = |path: &str| {
+        let edits = [json!({"old_text": "old\n", "new_text": "new\n"})];
+        Call::new("edit_file", json!({"path": path, "edits": edits}))
+    };
+    let small = worker.begin(edit("/r/small")).await.unwrap();
+    assert!(matches!(small, Begun::Asks(_)));
+    let refused = worker.begin(edit("/r/large")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Busy);
 }

@@ -1,6 +1,6 @@
 //! Questions to the person behind a client, in both eras.
 
-use bailiwick::Trust;
+use bailiwick::{GrantHolder, Lifetime, NewGrant, Policy, Runtime, Trust, WorkerSpec};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};
@@ -163,6 +163,88 @@ async fn who_refused_three_times_is_not_asked_again() {
 }
 
 #[tokio::test]
+async fn to_send_a_form_away_is_no_refusal() {
+    let world = World::new();
+    let mut client = greeted(&world).await;
+    for name in ["a", "b", "c", "d"] {
+        send(&mut client, name, writing(&world, name)).await;
+        let question = client.next().await;
+        answer(&mut client, &question, "cancel", json!({})).await;
+        assert_eq!(code(&client.next().await), "SCOPE_REQUIRED");
+    }
+    send(&mut client, "e", writing(&world, "e")).await;
+    let question = client.next().await;
+    let result = json!({"code": -32601, "message": "no forms"});
+    let error = json!({"jsonrpc": "2.0", "id": question["id"], "error": result});
+    client.send(&error).await;
+    let unasked = client.next().await;
+    assert_eq!(code(&unasked), "SCOPE_REQUIRED");
+    assert!(
+        !unasked.to_string().contains("denied_by\":\"person"),
+        "{unasked}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_stateless_client_is_allowed_is_allowed_to_its_call_alone() {
+    let world = World::new();
+    let mut client = Client::of(&world.asking(Trust::Host));
+    let state = required(&mut client, writing(&world, "a")).await;
+    let mut wide = again(writing(&world, "a"), &state, "allow");
+    wide["inputResponses"]["permission"]["content"]["lifetime"] = json!("session");
+    let done = client.modern("tools/call", wide, able()).await;
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    required(&mut client, writing(&world, "a")).await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_an_agents_name_has_none_of_its_grants() {
+    let temp = tempfile::tempdir().unwrap();
+    let (runtime, grants) = Runtime::builder()
+        .root("r", temp.path())
+        .tools(bailiwick_fs::tools())
+        .build()
+        .await
+        .unwrap();
+    let spec = WorkerSpec::new("main").policy(Policy::new().ask("write:file"));
+    let main = runtime.spawn(spec).await.unwrap();
+    let agent = |path: &str| NewGrant {
+        pattern: "write:file:/r".parse().unwrap(),
+        holder: GrantHolder::Agent(path.into()),
+        lifetime: Lifetime::Agent,
+        descendants: false,
+    };
+    grants.grant(agent("main/tests")).await.unwrap();
+    let about = bailiwick::About {
+        name: "t".into(),
+        title: "t".into(),
+        version: "0".into(),
+        instructions: String::new(),
+    };
+    let gateway = bailiwick::Gateway::worker(&main, about).build();
+    let write = json!({"path": "/r/new", "content": "x"});
+    for (name, expected) in [("tests", "SCOPE_REQUIRED"), ("~tests", "SCOPE_REQUIRED")] {
+        let mut client = Client::of(&gateway);
+        let hello = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"configuration": {}}},
+            "clientInfo": {"name": name, "version": "1"},
+        });
+        client.ask("initialize", hello).await;
+        let answer = client.call("write_file", write.clone(), json!({})).await;
+        assert_eq!(code(&answer), expected, "{answer}");
+    }
+    grants.grant(agent("main/~tests")).await.unwrap();
+    let mut client = Client::of(&gateway);
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"configuration": {}}},
+        "clientInfo": {"name": "tests", "version": "1"},
+    });
+    client.ask("initialize", hello).await;
+    let answer = client.call("write_file", write, json!({})).await;
+    assert_ne!(answer["result"]["isError"], true, "{answer}");
+}
+
+#[tokio::test]
 async fn nobody_is_asked_before_the_handshake_is_done() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
@@ -251,6 +333,7 @@ async fn an_answer_counts_once_and_for_the_very_call_it_was_asked_about() {
     for extra in [
         json!({"policy": {"read_only": true}}),
         json!({"preview": true}),
+        json!({"granted_scopes": ["write:file:/"]}),
     ] {
         let mut capable = able();
         capable
@@ -259,6 +342,7 @@ async fn an_answer_counts_once_and_for_the_very_call_it_was_asked_about() {
             .extend(extra.as_object().unwrap().clone());
         meta.push((yes(), capable));
     }
+    meta.push((yes(), json!({})));
     let other = [arguments, tool, sealed, unanswered].map(|params| (params, able()));
     for (params, meta) in other.into_iter().chain(meta) {
         let refused = client.modern("tools/call", params, meta).await;

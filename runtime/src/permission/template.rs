@@ -186,7 +186,7 @@ impl Template {
     ///
     /// # Errors
     /// [`TemplateError::NoRoot`] if it speaks of directories and `roots` is empty; [`TemplateError::Scope`] for a
-    /// directory in which a pattern is none.
+    /// directory in which a pattern is none; [`TemplateError::Covered`] if it would grant there what it is to refuse.
     pub fn rules(&self, roots: &[VirtualPath]) -> Result<Vec<ScopePattern>, TemplateError> {
         let mut rules = Vec::new();
         for text in &self.form.allows {
@@ -206,7 +206,27 @@ impl Template {
                 }
             }
         }
+        self.refused(&rules, roots)?;
         Ok(rules)
+    }
+
+    /// Tries what the template is to refuse wherever it is applied.
+    fn refused(&self, rules: &[ScopePattern], roots: &[VirtualPath]) -> Result<(), TemplateError> {
+        for example in &self.form.refuses {
+            let put = |root: &VirtualPath| example.replace(ROOT, root.as_str());
+            for text in roots.iter().map(put) {
+                let scope: Scope = text
+                    .parse()
+                    .map_err(|source| self.no_scope(example.clone(), source))?;
+                if rules.iter().any(|rule| rule.covers(&scope)) {
+                    return Err(TemplateError::Covered {
+                        template: self.form.name.clone(),
+                        example: example.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The grants that applying it to `roots` would give to `holder`, and not to its sub-agents.
@@ -267,14 +287,6 @@ impl Template {
                 });
             }
         }
-        for example in refuses {
-            if is_covered(example)? {
-                return Err(TemplateError::Covered {
-                    template: name.clone(),
-                    example: example.clone(),
-                });
-            }
-        }
         Ok(())
     }
 
@@ -290,6 +302,19 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_template_refuses_is_refused_wherever_it_is_applied() {
+        let json = r#"{"name":"t","about":"","allows":["write:file:{root}"],
+            "covers":["write:file:{root}/a"],"refuses":["write:file:/etc/passwd"]}"#;
+        let template = Template::parse(json).unwrap();
+        let rules = |root: &str| template.rules(&[VirtualPath::parse(root, None).unwrap()]);
+        assert!(matches!(rules("/etc"), Err(TemplateError::Covered { .. })));
+        assert_eq!(
+            rules("/repo").unwrap(),
+            ["write:file:/repo".parse().unwrap()]
+        );
+    }
     use crate::id::WorkerId;
 
     fn roots(paths: &[&str]) -> Vec<VirtualPath> {
