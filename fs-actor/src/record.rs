@@ -5,6 +5,7 @@ mod told;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,10 @@ use crate::cli::{At, Look, Show};
 pub(crate) enum RecordError {
     #[error("cannot open the audit `{}`", .0.display())]
     Open(PathBuf, #[source] io::Error),
+    #[error("cannot list the files of the audit `{}`", .0.display())]
+    List(PathBuf, #[source] io::Error),
+    #[error("the audit lacks its file `{}`", .0.display())]
+    Missing(PathBuf),
     #[error("{}", .0.display())]
     Broken(PathBuf, #[source] AuditBroken),
     #[error("cannot write JSON")]
@@ -52,30 +57,57 @@ fn now() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The named file, and those that further runtimes of the same server wrote beside it: `.2`, `.3`, up to the first that
-/// is not there.
-fn files(audit: &Path) -> Result<Vec<(PathBuf, BufReader<File>)>, RecordError> {
-    let mut files = Vec::new();
-    for number in 1_u32.. {
-        let mut place = audit.as_os_str().to_owned();
-        if number > 1 {
-            place.push(format!(".{number}"));
-        }
-        let place = PathBuf::from(place);
-        match File::open(&place) {
-            Ok(file) => files.push((place, BufReader::new(file))),
-            Err(error) if number > 1 && error.kind() == io::ErrorKind::NotFound => break,
-            Err(error) => return Err(RecordError::Open(place, error)),
-        }
+/// The named file, and those that further runtimes of the same server wrote beside it: `.2`, `.3` and so on.
+fn files(audit: &Path) -> Result<Vec<PathBuf>, RecordError> {
+    let numbers = numbers(audit).map_err(|error| RecordError::List(audit.to_owned(), error))?;
+    // A server numbers without a gap, so a file that is missing was taken away.
+    if let Some((missing, _)) = (2..).zip(&numbers).find(|(next, found)| next != *found) {
+        return Err(RecordError::Missing(numbered(audit, missing)));
     }
-    Ok(files)
+    let further = numbers.into_iter().map(|number| numbered(audit, number));
+    Ok(std::iter::once(audit.to_owned()).chain(further).collect())
+}
+
+fn numbered(audit: &Path, number: u32) -> PathBuf {
+    let mut place = audit.as_os_str().to_owned();
+    place.push(format!(".{number}"));
+    place.into()
+}
+
+/// The numbers above 1 that stand behind the name of the file in its folder.
+fn numbers(audit: &Path) -> io::Result<BTreeSet<u32>> {
+    let Some(name) = audit.file_name() else {
+        return Ok(BTreeSet::new());
+    };
+    let folder = audit.parent().filter(|path| !path.as_os_str().is_empty());
+    let mut numbers = BTreeSet::new();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a person named the file; no worker is here"
+    )]
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))?;
+    for entry in entries {
+        let found = entry?.file_name();
+        let rest = found.as_bytes().strip_prefix(name.as_bytes());
+        let digits = rest.and_then(|rest| std::str::from_utf8(rest.strip_prefix(b".")?).ok());
+        let number = digits.and_then(|digits| digits.parse().ok());
+        let number = number.filter(|number: &u32| *number > 1);
+        // What is written otherwise, such as `.02`, no server wrote.
+        numbers.extend(number.filter(|number| digits == Some(&*number.to_string())));
+    }
+    Ok(numbers)
+}
+
+fn opened(place: &Path) -> Result<BufReader<File>, RecordError> {
+    let file = File::open(place).map_err(|error| RecordError::Open(place.to_owned(), error))?;
+    Ok(BufReader::new(file))
 }
 
 fn verified(audit: &Path) -> Result<String, RecordError> {
     let (mut head, mut records, mut count) = (Head::default(), 0, 0);
-    for (place, file) in files(audit)? {
-        let verified =
-            verify_after(head, file).map_err(|broken| RecordError::Broken(place, broken))?;
+    for place in files(audit)? {
+        let verified = verify_after(head, opened(&place)?)
+            .map_err(|broken| RecordError::Broken(place, broken))?;
         (head, records, count) = (verified.head, records + verified.records, count + 1);
     }
     Ok(format!(
@@ -86,8 +118,8 @@ fn verified(audit: &Path) -> Result<String, RecordError> {
 
 fn history(audit: &Path) -> Result<History, RecordError> {
     let mut history = History::new();
-    for (place, file) in files(audit)? {
-        match history.read(file) {
+    for place in files(audit)? {
+        match history.read(opened(&place)?) {
             Ok(_) => {}
             // A server that runs may be about to write the rest.
             Err(AuditBroken {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bailiwick::{
     About, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway, GrantStore,
@@ -15,6 +14,7 @@ use bailiwick::{
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
@@ -63,17 +63,42 @@ pub(crate) enum ServeError {
 /// Opens runtimes over the configured roots.
 struct Server {
     options: Arc<Options>,
-    /// How many runtimes were opened; each keeps an audit of its own.
-    opened: AtomicU32,
-    /// Whether one of them has had the grant store.
-    kept: AtomicBool,
+    /// Held while the files of one runtime are chosen and opened: two at once would choose the same audit.
+    files: Arc<Mutex<Files>>,
 }
 
-impl Server {
+/// Which files the runtimes that were opened have.
+#[derive(Debug, Default)]
+struct Files {
+    /// How many audits were opened; each runtime keeps one of its own.
+    opened: u32,
+    /// Whether one of the runtimes has had the grant store.
+    kept: bool,
+}
+
+impl Files {
+    /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: a whole audit is read.
+    fn open(
+        &mut self,
+        options: &Options,
+        mut builder: RuntimeBuilder,
+    ) -> Result<RuntimeBuilder, OpenError> {
+        if let Some(file) = self.audit(options) {
+            let audit = JsonLines::append(file).map_err(|error| {
+                tracing::error!(%error, "the audit file cannot be written");
+                OpenError::Audit(error)
+            })?;
+            // Only a file that could be opened is done with: records never move on to another for a fault of the first.
+            self.opened += 1;
+            builder = builder.audit(audit);
+        }
+        self.keeping(options, builder)
+    }
+
     /// The file that the next runtime records in: the one that was named, then that name with a number.
-    fn audit(&self) -> Option<PathBuf> {
-        let file = self.options.audit.as_ref()?;
-        match self.opened.load(Ordering::Relaxed) {
+    fn audit(&self, options: &Options) -> Option<PathBuf> {
+        let file = options.audit.as_ref()?;
+        match self.opened {
             0 => Some(file.clone()),
             n => {
                 let mut numbered = file.clone().into_os_string();
@@ -84,20 +109,24 @@ impl Server {
     }
 
     /// Gives the grant store to the runtime that is opened first; while it has it, the others keep theirs in memory.
-    fn keeping(&self, builder: RuntimeBuilder) -> Result<RuntimeBuilder, OpenError> {
-        let Some(file) = &self.options.grants else {
+    fn keeping(
+        &mut self,
+        options: &Options,
+        builder: RuntimeBuilder,
+    ) -> Result<RuntimeBuilder, OpenError> {
+        let Some(file) = &options.grants else {
             return Ok(builder);
         };
         match GrantStore::open(file) {
             Ok(store) => {
-                self.kept.store(true, Ordering::Relaxed);
+                self.kept = true;
                 Ok(builder.grant_store(store))
             }
-            Err(GrantStoreError::InUse { .. }) if self.kept.load(Ordering::Relaxed) => {
+            Err(GrantStoreError::InUse { .. }) if self.kept => {
                 tracing::warn!(
                     "another client's runtime has the grant store; grants of this one end with it"
                 );
-                Ok(builder.keep_out(file))
+                Ok(builder.keep_out_grants(file))
             }
             Err(error) => {
                 tracing::error!(%error, "the grants cannot be kept");
@@ -105,19 +134,23 @@ impl Server {
             }
         }
     }
+}
+
+impl Server {
+    fn new(options: Arc<Options>) -> Self {
+        Self {
+            options,
+            files: Arc::default(),
+        }
+    }
 
     async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
-        let mut builder = builder(&self.options, configuration)?;
-        if let Some(file) = self.audit() {
-            let audit = JsonLines::append(file).map_err(|error| {
-                tracing::error!(%error, "the audit file cannot be written");
-                OpenError::Audit(error)
-            })?;
-            // Only a file that could be opened is done with: records never move on to another for a fault of the first.
-            self.opened.fetch_add(1, Ordering::Relaxed);
-            builder = builder.audit(audit);
-        }
-        let (runtime, grants) = self.keeping(builder)?.build().await?;
+        let builder = builder(&self.options, configuration)?;
+        let mut files = Arc::clone(&self.files).lock_owned().await;
+        let options = Arc::clone(&self.options);
+        let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
+        let builder = opening.await.map_err(|_| OpenError::Stopped)??;
+        let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
         let grants = (self.options.trust == Trust::Host).then_some(grants);
@@ -169,11 +202,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     }
     check(&options).await?;
     let options = Arc::new(options);
-    let server = Server {
-        options: Arc::clone(&options),
-        opened: AtomicU32::new(0),
-        kept: AtomicBool::new(false),
-    };
+    let server = Server::new(Arc::clone(&options));
     let mut gateway = Gateway::opening(server, options.trust, about())
         .files(FileTools {
             read: "read_file",

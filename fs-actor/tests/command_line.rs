@@ -191,6 +191,7 @@ fn what_joining_a_socket_would_not_heed_is_refused() {
         &["--roots", "root"],
         &["--read-only"],
         &["--audit", "audit"],
+        &["--grants", "grants"],
     ] {
         let arguments = [&["--attach", "socket"], more].concat();
         place.refused(&arguments, &[], &["--attach", "cannot be used with"]);

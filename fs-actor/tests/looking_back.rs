@@ -291,6 +291,30 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
 }
 
 #[tokio::test]
+async fn an_audit_that_lacks_a_file_between_others_is_not_whole() {
+    let place = Place::new();
+    let files = ["audit.jsonl", "audit.jsonl.2", "audit.jsonl.3"];
+    for audit in files {
+        place.run(audit, &WRITES[..1]).await;
+    }
+    let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
+    let whole = place.told(commands[0]);
+    assert!(whole.contains(" in 3 files, "), "{whole}");
+    let second = std::fs::read(place.path(files[1])).unwrap();
+    std::fs::remove_file(place.path(files[1])).unwrap();
+    for command in commands {
+        place.refused(command, 1, &["lacks", "`audit.jsonl.2`"]);
+    }
+    std::fs::write(place.path(files[1]), second).unwrap();
+    // Names that no server gives are none of the record.
+    for other in ["audit.jsonl.05", "audit.jsonl.1", "audit.jsonl.9.bak"] {
+        std::fs::write(place.path(other), "no record").unwrap();
+    }
+    assert_eq!(place.told(commands[0]), whole);
+    place.told(commands[1]);
+}
+
+#[tokio::test]
 async fn what_cannot_be_looked_at_is_named_with_the_reason() {
     let place = lived().await;
     for command in ["history", "verify"] {

@@ -287,6 +287,7 @@ pub enum QuestionState {
 
 /// What taking grants back came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GrantsRevoked {
     /// Grants that were taken back.
     pub grants: usize,

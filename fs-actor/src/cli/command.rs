@@ -183,7 +183,9 @@ fn server() -> [Arg; 9] {
 
 /// What a program that only joins a socket could not heed.
 fn unheeded() -> impl Iterator<Item = clap::Id> {
-    let server = ["config", "http", "trust", "audit", "ask", "rate", ROOT];
+    let server = [
+        "config", "http", "trust", "audit", "grants", "ask", "rate", ROOT,
+    ];
     let fields = Field::settable().map(|field| field.flag().into());
     server.into_iter().map(clap::Id::from).chain(fields)
 }

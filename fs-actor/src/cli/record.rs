@@ -66,7 +66,8 @@ pub(super) fn commands() -> [Command; 2] {
             .args(filters())
             .args([
                 switch("report", "Show counts: of questions, of uses of each grant, of what is asked again and again"),
-                switch("suggest", "Show rules that would have spared questions; nothing gives them by itself")
+                switch("suggest", "Show rules that would have spared questions; nothing gives them by itself. Of protected names only those built in \
+                     are known here, not what --protect adds: look at each rule with that in mind")
                     // A part of a history does not tell what was refused elsewhere.
                 .conflicts_with_all(["report", "agent", "tool", "decision", "since"]),
                 switch("json", "Print JSON lines"),
@@ -75,7 +76,7 @@ pub(super) fn commands() -> [Command; 2] {
             .about("Check that a file that --audit wrote is as it was written")
             .long_about(
                 "Checks that a file that --audit wrote and the numbered files beside it are as they were written: exit status 0 \
-                 and their counts, or 1 and the first line that is not. That the end was cut off shows only against a hash noted \
+                 and their counts, or 1 and the first line that is not, or the first file that is missing between others. That the end was cut off shows only against a hash noted \
                  before.",
             )
             .arg(audit()),

@@ -35,7 +35,7 @@ fn decided(entry: &HistoryEntry) -> String {
     match entry.by {
         DecidedBy::Person => format!("{decision} by a person"),
         DecidedBy::Rule => format!("{decision} by a rule"),
-        DecidedBy::Nobody => decision.to_owned(),
+        _ => decision.to_owned(),
     }
 }
 
@@ -54,6 +54,9 @@ fn about(event: &HistoryEvent) -> String {
             let mut text = format!("{} {}", question.question, list(&question.needs));
             if let Some(lifetime) = question.lifetime {
                 text += &format!("; allowed {}, {}", list(&question.patterns), span(lifetime));
+            }
+            if !question.left_out.is_empty() {
+                text += ", in part";
             }
             if let Some(note) = &question.note {
                 text += &format!("; said: {note}");

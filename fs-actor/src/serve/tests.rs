@@ -8,16 +8,32 @@ use super::*;
 use crate::cli::{Wanted, parse};
 
 fn server(folder: &std::path::Path) -> Server {
-    let grants = folder.join("grants");
-    let arguments = ["bailiwick-fs".into(), "--grants".into(), grants.into()];
+    keeping("--grants", folder.join("grants"))
+}
+
+/// A server with one file.
+fn keeping(flag: &str, file: PathBuf) -> Server {
+    let arguments = ["bailiwick-fs".into(), flag.into(), file.into()];
     let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
         panic!("no server is wanted");
     };
-    Server {
-        options: Arc::new(*options),
-        opened: AtomicU32::new(0),
-        kept: AtomicBool::new(false),
-    }
+    Server::new(Arc::new(*options))
+}
+
+#[tokio::test]
+async fn clients_that_come_at_once_get_audits_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = keeping("--audit", folder.path().join("audit"));
+    let configuration = || Some(json!({ "read_only": true }));
+    let (first, second, third) = tokio::join!(
+        server.served(configuration()),
+        server.served(configuration()),
+        server.served(configuration()),
+    );
+    drop((first.unwrap(), second.unwrap(), third.unwrap()));
+    let there =
+        ["audit", "audit.2", "audit.3", "audit.4"].map(|name| folder.path().join(name).is_file());
+    assert_eq!(there, [true, true, true, false]);
 }
 
 #[tokio::test]

@@ -37,6 +37,9 @@ pub enum OpenError {
     /// The worker was not started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// The server stopped while the files of the runtime were opened.
+    #[error("the server stops")]
+    Stopped,
 }
 
 /// What ends along with a connection, since nobody else has it.
@@ -321,7 +324,9 @@ fn not_open(error: &OpenError) -> ErrorData {
             Some(error.data(LAYER))
         }
         OpenError::Build(error) => error.data(LAYER),
-        OpenError::Spawn(_) | OpenError::Audit(_) | OpenError::Grants(_) => None,
+        OpenError::Spawn(_) | OpenError::Audit(_) | OpenError::Grants(_) | OpenError::Stopped => {
+            None
+        }
     };
     match data {
         Some(data) => {

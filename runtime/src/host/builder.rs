@@ -82,6 +82,8 @@ pub struct RuntimeBuilder {
     configured: Vec<VirtualPath>,
     config: Config,
     kept_out: Vec<PathBuf>,
+    /// Grant stores that other runtimes have.
+    kept_elsewhere: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     tools: ToolSet,
@@ -115,6 +117,7 @@ impl RuntimeBuilder {
             configured: Vec::new(),
             config: Config::new(),
             kept_out: Vec::new(),
+            kept_elsewhere: Vec::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
             tools: ToolSet::new(),
@@ -169,6 +172,26 @@ impl RuntimeBuilder {
     pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
         self.kept_out.push(host.as_ref().to_path_buf());
         self
+    }
+
+    /// Like [`RuntimeBuilder::keep_out`], for the file of a grant store that another runtime has and for what that runtime
+    /// makes beside it, which need not be there yet.
+    #[must_use]
+    pub fn keep_out_grants(mut self, file: impl AsRef<Path>) -> Self {
+        self.kept_elsewhere.push(file.as_ref().to_path_buf());
+        self
+    }
+
+    /// Every place that workers must not reach.
+    fn kept_out(&self) -> std::io::Result<Vec<PathBuf>> {
+        let named = self.kept_out.iter().map(PathBuf::as_path);
+        let places = named.chain(self.sink.place()).map(Root::places_of);
+        let mut places = places.collect::<Result<Vec<_>, _>>()?.concat();
+        places.extend(self.store.iter().flat_map(GrantStore::places));
+        for file in &self.kept_elsewhere {
+            places.extend(GrantStore::places_of(file)?);
+        }
+        Ok(places)
     }
 
     fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
@@ -306,11 +329,7 @@ impl RuntimeBuilder {
             return Err(fault);
         }
         self.tools.check()?;
-        let log = self.sink.place();
-        let kept_out = self.kept_out.iter().map(PathBuf::as_path).chain(log);
-        let kept_out = kept_out.map(Root::places_of).collect::<Result<Vec<_>, _>>();
-        let mut kept_out = kept_out.map_err(BuildError::KeptOut)?.concat();
-        kept_out.extend(self.store.iter().flat_map(GrantStore::places));
+        let kept_out = self.kept_out().map_err(BuildError::KeptOut)?;
         let (mut config, roots) = opened(self.config, self.places, &kept_out)
             .map_err(|error| pointed(error, &self.configured))?;
         config.grantable.extend(self.grantable);

@@ -12,6 +12,7 @@ use crate::scope::{Resource, Scope, Verb};
 
 /// Open questions of one session that ask for the same kind of thing. Each still has an answer of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Batch {
     /// The session that asks.
     pub session: Arc<str>,
@@ -28,6 +29,7 @@ pub struct Batch {
 
 /// One question of a batch, with what a person needs to tick it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct BatchItem {
     /// The question.
     pub question: QuestionId,

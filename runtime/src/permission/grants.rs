@@ -60,6 +60,7 @@ pub(crate) struct Redeemed {
 
 /// A grant as people see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct GrantView {
     /// Names it.
     pub id: GrantId,

@@ -13,7 +13,7 @@ use crate::audit::{
     AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
     past,
 };
-use crate::effect::Op;
+use crate::effect::{LeftOut, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
 
@@ -23,21 +23,32 @@ pub use report::{GrantUse, HistoryReport, RepeatedQuestion, Tally};
 /// What an audit tells of permissions, in the order it was recorded.
 ///
 /// ```
-/// use bailiwick::{Decision, History, HistoryFilter, MemoryAudit};
+/// use bailiwick::{
+///     Decision, GrantHolder, History, HistoryFilter, Lifetime, MemoryAudit, NewGrant, Runtime,
+/// };
 ///
-/// # fn told(audit: &MemoryAudit) -> Result<(), bailiwick::BreakReason> {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let audit = MemoryAudit::new(100);
+/// let (runtime, people) = Runtime::builder().audit(audit.clone()).build().await?;
+/// let grant = NewGrant {
+///     pattern: "read:file:/repo".parse()?,
+///     holder: GrantHolder::Agent("main".into()),
+///     lifetime: Lifetime::Agent,
+///     descendants: false,
+/// };
+/// people.grant(grant).await?;
+/// runtime.shutdown().await;
+///
 /// let mut history = History::new();
 /// for record in audit.records() {
-///     history.add(&record)?;
+///     history.add(&record).map_err(|error| error.to_string())?;
 /// }
-/// let denied = HistoryFilter { decision: Some(Decision::Denied), ..HistoryFilter::default() };
-/// for entry in history.entries().filter(|entry| denied.admits(entry)) {
-///     println!("{} was refused to {}", entry.event.needs().len(), entry.agent);
-/// }
-/// # Ok(())
-/// # }
-/// # told(&MemoryAudit::new(1)).map_err(|error| error.to_string())?;
-/// # Ok::<(), String>(())
+/// let granted = HistoryFilter { decision: Some(Decision::Granted), ..HistoryFilter::default() };
+/// let entries: Vec<_> = history.entries().filter(|entry| granted.admits(entry)).collect();
+/// assert_eq!(entries.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -47,6 +58,7 @@ pub struct History {
 
 /// One thing that was decided, or is still to be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct HistoryEntry {
     /// Which run of a runtime, beginning with 1: ids of workers, questions and grants begin anew with each.
     pub run: u64,
@@ -72,6 +84,7 @@ pub struct HistoryEntry {
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum DecidedBy {
     /// A person, or whoever answers for one.
     Person,
@@ -121,6 +134,7 @@ impl HistoryEvent {
 
 /// A question with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PastQuestion {
     /// Which question of the run.
     pub question: QuestionId,
@@ -138,6 +152,9 @@ pub struct PastQuestion {
     /// What the person said to a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What of the change that was shown was not to be made; empty if all of it was allowed, or nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// The grants that the answer left.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,

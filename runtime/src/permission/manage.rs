@@ -55,6 +55,7 @@ impl GrantAuthority {
     /// Takes back every live grant that `filter` admits, each with a record of its own; as [`Self::revoke`].
     ///
     /// # Errors
+    /// [`AuthorityError::StillStored`] if they were taken back and only the store has some still,
     /// [`AuthorityError::Closed`].
     pub async fn revoke_where(&self, filter: GrantFilter) -> Result<GrantsRevoked, AuthorityError> {
         self.broker().revoke_where(filter).await

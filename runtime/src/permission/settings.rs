@@ -7,23 +7,23 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::grants::GrantView;
-use super::{GrantHolder, millis};
+use super::{GrantHolder, is_at_or_beneath, millis};
 use crate::id::WorkerId;
 use crate::scope::{ScopePattern, Verb};
 
 /// Which grants are meant: those for which everything that is set holds. One that sets nothing means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantFilter {
-    /// Held by the agent of this path.
+    /// Held by the agent of this path, or by one beneath it. A grant that ends with a session or a worker names no agent.
     pub agent: Option<Arc<str>>,
     /// Ends with this session.
     pub session: Option<Arc<str>>,
     /// Ends with this worker.
     pub worker: Option<WorkerId>,
-    /// Limited to this verb.
+    /// Allows something of this verb, alone or among others.
     pub verb: Option<Verb>,
-    /// Covers nothing beyond this.
-    pub within: Option<ScopePattern>,
+    /// Allows something of what this covers, alone or among others.
+    pub touches: Option<ScopePattern>,
 }
 
 impl GrantFilter {
@@ -35,20 +35,22 @@ impl GrantFilter {
             session,
             worker,
             verb,
-            within,
+            touches,
         } = self;
         let (held, of, by) = match &grant.holder {
             GrantHolder::Agent(held) => (Some(held), None, None),
             GrantHolder::Session { session, worker } => (None, Some(session), Some(*worker)),
             GrantHolder::Worker(worker) => (None, None, Some(*worker)),
         };
-        agent.as_ref().is_none_or(|agent| held == Some(agent))
+        agent
+            .as_ref()
+            .is_none_or(|agent| held.is_some_and(|held| is_at_or_beneath(held, agent)))
             && session.as_ref().is_none_or(|session| of == Some(session))
             && worker.is_none_or(|worker| by == Some(worker))
-            && verb.is_none_or(|verb| grant.pattern.verb() == Some(verb))
-            && within
+            && verb.is_none_or(|verb| grant.pattern.verb().is_none_or(|of| of == verb))
+            && touches
                 .as_ref()
-                .is_none_or(|within| within.covers_pattern(&grant.pattern))
+                .is_none_or(|touches| touches.overlaps(&grant.pattern))
     }
 }
 
@@ -158,7 +160,9 @@ mod tests {
             ..all()
         };
         check(&of_agent("main/tests"), [false, false, true]);
-        check(&of_agent("main"), [false; 3]);
+        check(&of_agent("main"), [false, false, true]);
+        check(&of_agent("main/test"), [false; 3]);
+        check(&of_agent("main/tests/unit"), [false; 3]);
         let of_session = |name: &str| GrantFilter {
             session: Some(name.into()),
             ..all()
@@ -177,12 +181,46 @@ mod tests {
         };
         check(&of_verb(Verb::Write), [true, true, false]);
         check(&of_verb(Verb::Read), [false; 3]);
-        let within = |pattern: &str| GrantFilter {
-            within: Some(pattern.parse().unwrap()),
+        let touches = |pattern: &str| GrantFilter {
+            touches: Some(pattern.parse().unwrap()),
             ..all()
         };
-        check(&within("*:file:/r"), [true; 3]);
-        check(&within("write:file:/r/a/b"), [false; 3]);
+        check(&touches("*:file:/r"), [true; 3]);
+        check(&touches("write:file:/r/a/b"), [true; 3]);
+        check(&touches("write:file:/r/b"), [false; 3]);
+    }
+
+    #[test]
+    fn what_is_to_be_closed_is_not_left_open_by_a_wider_grant() {
+        let admits = |filter: &GrantFilter, pattern: &str| {
+            filter.admits(&grant(pattern, GrantHolder::Worker(WorkerId(1))))
+        };
+        let writing = GrantFilter {
+            verb: Some(Verb::Write),
+            ..GrantFilter::default()
+        };
+        for (pattern, expected) in [
+            ("write:file:/r", true),
+            ("*:file:/r", true),
+            ("*", true),
+            ("read:file:/r", false),
+        ] {
+            assert_eq!(admits(&writing, pattern), expected, "{pattern}");
+        }
+        let folder = GrantFilter {
+            touches: Some("write:file:/r/a".parse().unwrap()),
+            ..GrantFilter::default()
+        };
+        for (pattern, expected) in [
+            ("write:file:/r/a/b", true),
+            ("*:file:/r", true),
+            ("write", true),
+            ("write:file:/r/ab", false),
+            ("read:file:/r/a", false),
+            ("write:mcp:a", false),
+        ] {
+            assert_eq!(admits(&folder, pattern), expected, "{pattern}");
+        }
     }
 
     #[track_caller]

@@ -212,7 +212,12 @@ impl GrantStore {
 
     /// Every file that belongs to it; workers must reach none of them.
     pub(crate) fn places(&self) -> [PathBuf; 3] {
-        self.file.places()
+        self.file.folder().places()
+    }
+
+    /// Every file that belongs to the store at `path`, whoever has it.
+    pub(crate) fn places_of(path: &Path) -> io::Result<[PathBuf; 3]> {
+        file::places_of(path)
     }
 }
 

@@ -20,6 +20,7 @@ const DEEP: usize = 2;
 ///
 /// A pattern of the verb `write` speaks of removing files, too: whoever shows this says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Suggestion {
     /// The agent that asked.
     pub agent: Arc<str>,
@@ -41,7 +42,7 @@ struct Allowed<'h> {
 /// Returns rules for what people allowed an agent three times or more: the deepest folder of at least two names that
 /// holds all of it, or the very file.
 ///
-/// Only reads count, and changes whose plans create or modify; nothing sensitive counts, and no rule is at, above or
+/// Only reads count, and changes that were allowed whole and whose plans create or modify; nothing sensitive counts, and no rule is at, above or
 /// beneath what a person or a rule refused to anybody. Equal histories give equal suggestions, whatever the order of
 /// their entries.
 #[must_use]
@@ -81,6 +82,10 @@ fn plain<'h>(
     let HistoryEvent::Question(question) = &entry.event else {
         return None;
     };
+    // A rule would allow all of it, which the person did not.
+    if !question.left_out.is_empty() {
+        return None;
+    }
     let verb = question.needs.first()?.verb();
     let may = match verb {
         Verb::Read => true,
@@ -268,6 +273,18 @@ mod tests {
         let unknown = writes(SRC, Op::Modify).map(|(needs, yes, _)| (needs, yes, None));
         check(&unknown, &[]);
         check(&writes(SRC, Op::Copy), &[("write:file:/r/src", 3)]);
+    }
+
+    #[test]
+    fn what_was_allowed_in_part_does_not_count() {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        log.asked("main", 1, &SRC[..1], YES, EDIT);
+        log.asked("main", 2, &SRC[1..2], YES, EDIT);
+        log.allowed_in_part("main", 3, &SRC[2..]);
+        assert_eq!(suggest(&log.history, &authority()), []);
+        log.asked("main", 4, &SRC[2..], YES, EDIT);
+        assert_eq!(suggest(&log.history, &authority())[0].spares, 3);
     }
 
     #[test]

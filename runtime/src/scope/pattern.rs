@@ -80,6 +80,17 @@ impl ScopePattern {
             && (self.resource.is_none() || self.resource == other.resource)
             && detail_covers(&self.detail, &other.detail)
     }
+
+    /// Whether there may be a scope that both speak of.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        fn agree<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
+            one.is_none() || other.is_none() || one == other
+        }
+        agree(self.verb.as_ref(), other.verb.as_ref())
+            && agree(self.resource.as_ref(), other.resource.as_ref())
+            && (detail_covers(&self.detail, &other.detail)
+                || detail_covers(&other.detail, &self.detail))
+    }
 }
 
 /// Path prefix at a component for files, segment prefix for the rest; no detail covers all.

@@ -8,7 +8,7 @@ use super::{DecidedBy, HistoryEntry, HistoryEvent, PastQuestion};
 use crate::audit::{AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
-use crate::permission::{Decision, GrantHolder};
+use crate::permission::{Decision, GrantHolder, Lifetime};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 
@@ -32,6 +32,10 @@ struct Run {
     calls: BTreeMap<CallId, usize>,
     /// Grants since the last answer: those of an answer stand right before it.
     fresh: Vec<usize>,
+    /// Grants that were given in it, or were live when it began.
+    grants: BTreeSet<GrantId>,
+    /// Whether it did anything yet but take up grants of earlier runs.
+    begun: bool,
 }
 
 impl Fold {
@@ -63,6 +67,7 @@ impl Fold {
         if self.runs == 0 || self.begins_a_run(&past.event) {
             self.begin_run();
         }
+        self.run.begun |= !matches!(past.event.step, PastStep::Restored(_) | PastStep::Other);
         let Past { at, event } = past;
         match event.step {
             PastStep::Spawned => {
@@ -111,16 +116,15 @@ impl Fold {
         }
     }
 
-    /// Ids are never used twice in a run, so one that comes anew is that of another.
+    /// Ids are never used twice in a run, so one that comes anew is that of another; and a run takes up what is left of
+    /// earlier ones before it does anything else.
     fn begins_a_run(&self, event: &PastEvent) -> bool {
         match &event.step {
             PastStep::Spawned => event
                 .worker
                 .is_some_and(|worker| self.run.workers.contains_key(&worker)),
-            PastStep::Granted(step) | PastStep::Restored(step) => self
-                .grants
-                .get(&(self.runs, step.grant))
-                .is_some_and(|grant| grant.given_at.is_some()),
+            PastStep::Granted(step) => self.run.grants.contains(&step.grant),
+            PastStep::Restored(step) => self.run.begun || self.run.grants.contains(&step.grant),
             PastStep::Asked { question, .. } => self
                 .run
                 .questions
@@ -180,6 +184,7 @@ impl Fold {
             lifetime: None,
             note: None,
             grants: Vec::new(),
+            left_out: Vec::new(),
             changes: Vec::new(),
         }));
         let place = self.push(at, event, None, DecidedBy::Nobody, what);
@@ -210,12 +215,17 @@ impl Fold {
             question.patterns.clone_from(&step.patterns);
             question.lifetime = step.lifetime;
             question.note.clone_from(&step.note);
+            question.left_out.clone_from(&step.left_out);
             question.grants = grants;
         }
     }
 
     /// Takes the entries of the grants that an answer left out of the list: the answer tells of them.
     fn absorb(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
+        // A yes for once enters no grant: what stands before it was given by itself.
+        if step.lifetime == Some(Lifetime::Once) {
+            return Vec::new();
+        }
         let first = fresh.len().saturating_sub(step.patterns.len());
         let last = fresh.get(first..).unwrap_or_default();
         let granted = |place: &usize| match self.entries.get(*place)?.as_ref()?.event {
@@ -267,6 +277,7 @@ impl Fold {
             }
         };
         let agent = agent.cloned();
+        self.run.grants.insert(step.grant);
         let grant = self.grant(step.grant);
         grant.given_at = Some(at);
         grant.pattern = Some(step.pattern.clone());
@@ -277,6 +288,7 @@ impl Fold {
 
     /// A grant that outlived the run it was given in stays one grant, and its uses are counted on.
     fn restored(&mut self, step: &GrantedStep) {
+        self.run.grants.insert(step.grant);
         let before = self.grants.iter().rev().find(|((_, id), grant)| {
             *id == step.grant
                 && grant.ended_at.is_none()

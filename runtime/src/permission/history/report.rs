@@ -12,6 +12,7 @@ use crate::scope::{Scope, ScopePattern};
 
 /// What the record says of how people are asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct HistoryReport {
     /// All questions.
     pub all: Tally,
@@ -32,6 +33,7 @@ impl HistoryReport {
 
 /// How many questions ended how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Tally {
     /// A person allowed it.
     pub granted: u64,
@@ -72,6 +74,7 @@ impl Tally {
 
 /// A grant and how it was used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct GrantUse {
     /// The run that it is of.
     pub run: u64,
@@ -116,6 +119,7 @@ impl GrantUse {
 
 /// One question, however often it was asked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RepeatedQuestion {
     /// By which agent.
     pub agent: Arc<str>,

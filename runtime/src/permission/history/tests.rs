@@ -104,6 +104,35 @@ impl Log {
         }
     }
 
+    /// Asks for `needs` and is allowed a part of the change, which is made.
+    pub(crate) fn allowed_in_part(&mut self, agent: &str, question: u64, needs: &[&str]) {
+        let call = self.ask(agent, question, needs);
+        let left_out = crate::LeftOut {
+            path: "/r/x".parse_path(),
+            hunks: vec![0],
+        };
+        let step = AnsweredStep {
+            question: QuestionId(question),
+            decision: Decision::Granted,
+            patterns: Vec::new(),
+            lifetime: Some(Lifetime::Once),
+            note: None,
+            left_out: vec![left_out],
+        };
+        self.step(Some(1), agent, Step::Answered(Box::new(step)));
+        self.plan(agent, call, "/r/x", Op::Modify);
+    }
+
+    /// A grant of an agent that this run gave or took up.
+    fn for_agent(&mut self, step: &str, at: u64) {
+        let event = serde_json::json!({
+            "agent": "main", "step": step, "grant": 1, "pattern": "write:file:/r/a", "holder": {"agent": "main"},
+            "lifetime": "agent", "descendants": false,
+        });
+        let line = serde_json::json!({ "at": at, "event": event }).to_string();
+        self.history.fold.take(past(line.as_bytes()).unwrap());
+    }
+
     pub(crate) fn ruled(&mut self, agent: &str, need: &str) {
         let step = Step::Judged {
             verdict: Verdict::Deny,
@@ -397,21 +426,10 @@ fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
 #[test]
 fn a_grant_that_outlives_its_run_is_counted_on() {
     let mut log = Log::default();
-    let line = |step: &str, at: u64| {
-        let event = serde_json::json!({
-            "agent": "main", "step": step, "grant": 1, "pattern": "write:file:/r/a", "holder": {"agent": "main"},
-            "lifetime": "agent", "descendants": false,
-        });
-        serde_json::json!({ "at": at, "event": event }).to_string()
-    };
-    let take = |log: &mut Log, step: &str, at: u64| {
-        let line = line(step, at);
-        log.history.fold.take(past(line.as_bytes()).unwrap());
-    };
     log.spawn(1, "main");
-    take(&mut log, "granted", 10);
+    log.for_agent("granted", 10);
     log.redeem(&[1]);
-    take(&mut log, "restored", 20);
+    log.for_agent("restored", 20);
     log.spawn(1, "main");
     log.redeem(&[1]);
     log.grant(2, "write:file:/r/b", Lifetime::Session);
@@ -424,6 +442,76 @@ fn a_grant_that_outlives_its_run_is_counted_on() {
     assert_eq!(told, [(1, 1, 2, Some(10)), (2, 2, 0, Some(4000 + 1000))]);
     assert_eq!(log.told()[0], "1 main granted g1 write:file:/r/a");
     assert_eq!(log.told().len(), 2);
+}
+
+/// The uses of grants by run, number, uses and whether the pattern is known.
+fn uses(log: &Log) -> Vec<(u64, u64, u64, bool)> {
+    let report = log.history.report(&HistoryFilter::default());
+    let of = |grant: &GrantUse| {
+        (
+            grant.run,
+            grant.grant.0,
+            grant.uses,
+            grant.pattern.is_some(),
+        )
+    };
+    report.grants.iter().map(of).collect()
+}
+
+#[test]
+fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
+    let mut log = Log::default();
+    for at in [10, 20, 30] {
+        log.for_agent("restored", at);
+        log.spawn(1, "main");
+        log.redeem(&[1]);
+    }
+    assert_eq!(uses(&log), [(1, 1, 3, true)]);
+}
+
+#[test]
+fn a_grant_that_is_restored_after_other_steps_is_that_of_another_run() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.for_agent("restored", 10);
+    log.spawn(1, "main");
+    log.redeem(&[1]);
+    assert_eq!(uses(&log), [(2, 1, 1, true)]);
+}
+
+#[test]
+fn a_grant_for_once_is_not_that_of_an_answer_for_once() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.ask("main", 1, NEED);
+    let once = Some(Lifetime::Once);
+    log.grant(1, "write:file:/r/a", Lifetime::Once);
+    log.answer("main", 1, Decision::Granted, once, &["write:file:/r/a"]);
+    assert_eq!(
+        log.told(),
+        [
+            "1 main granted q1 [\"write:file:/r/a/x\"]",
+            "1 main granted g1 write:file:/r/a",
+        ]
+    );
+    let question = log.history.entries().next().unwrap();
+    let HistoryEvent::Question(question) = &question.event else {
+        panic!("{question:?}");
+    };
+    assert_eq!(question.grants, []);
+}
+
+#[test]
+fn a_yes_to_a_part_is_told_as_one() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.allowed_in_part("main", 1, NEED);
+    log.asked("main", 2, NEED, Decision::Granted, None);
+    let left_out = log.history.entries().map(|entry| match &entry.event {
+        HistoryEvent::Question(question) => question.left_out.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(left_out.collect::<Vec<_>>(), [1, 0]);
 }
 
 #[test]

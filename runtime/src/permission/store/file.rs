@@ -19,6 +19,23 @@ use super::format::{GrantDamage, MOST_BYTES, Unread};
 const MOST_ASIDE: u32 = 1000;
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// The folder that a file of this path is in.
+fn folder_of(path: &Path) -> io::Result<PathBuf> {
+    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).canonicalize()
+}
+
+/// Every file of the store at `path`, whether it is there or not.
+pub(super) fn places_of(path: &Path) -> io::Result<[PathBuf; 3]> {
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    Ok(places(&folder_of(path)?.join(name)))
+}
+
+fn places(file: &Path) -> [PathBuf; 3] {
+    let name = file.file_name().unwrap_or_default();
+    ["", ".lock", ".new"].map(|end| file.with_file_name(beside(name, end)))
+}
+
 /// The folder of a store, and its name there.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -36,9 +53,7 @@ impl Folder {
         let name = path
             .file_name()
             .ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
-        let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let folder = folder.canonicalize().map_err(failed)?;
+        let folder = folder_of(path).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, &folder, flags, Mode::empty());
         Ok(Self {
@@ -51,6 +66,11 @@ impl Folder {
     /// Where the file stands.
     pub(super) fn place(&self) -> &Path {
         &self.place
+    }
+
+    /// Where the file stands, and what is made beside it.
+    pub(super) fn places(&self) -> [PathBuf; 3] {
+        places(&self.place)
     }
 
     /// The bytes of the file; none if there is no file.
@@ -136,13 +156,6 @@ pub(super) struct StoreFile {
 impl StoreFile {
     pub(super) fn folder(&self) -> &Folder {
         &self.folder
-    }
-
-    pub(super) fn places(&self) -> [PathBuf; 3] {
-        ["", ".lock", ".new"].map(|end| {
-            let name = beside(&self.folder.name, end);
-            self.folder.place.with_file_name(name)
-        })
     }
 
     /// Puts `bytes` in the place of the file; after a crash it holds the old bytes or the new ones.
