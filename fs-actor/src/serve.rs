@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bailiwick::{
-    About, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway, GrantStore,
-    GrantStoreError, Http, HttpError, JsonLines, OpenError, Opener, Policy, Runtime,
+    About, AskLimits, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway,
+    GrantStore, GrantStoreError, Http, HttpError, JsonLines, OpenError, Opener, Policy, Runtime,
     RuntimeBuilder, ServeError as StreamError, Served, Token, Trust, WorkerSpec, config_schema,
 };
 use serde_json::Value;
@@ -21,6 +22,9 @@ use crate::cli::{Ask, Options};
 
 /// What a trusted client may grant by itself where nothing else is configured: anything outside the roots.
 const GRANTABLE: [&str; 2] = ["read:file", "write:file"];
+
+/// How long a question waits for the person behind a client.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why a server ended.
 #[derive(Debug, thiserror::Error)]
@@ -182,7 +186,12 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
         .configured(effective.config)
         .tools(bailiwick_fs::tools());
     if options.ask == Ask::Client {
-        builder = builder.approver(Deferred);
+        // Stateless clients share a worker, and one that leaves its question must not keep the others from asking.
+        let limits = AskLimits {
+            open_per_worker: 10,
+            ..AskLimits::default()
+        };
+        builder = builder.approver(Deferred).asks(limits, PATIENCE);
     }
     if grants_nothing && options.trust == Trust::Host {
         builder = GRANTABLE

@@ -56,7 +56,7 @@ impl GrantFilter {
 
 /// How a grant is edited. It can only be narrowed: for more, a person gives another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Narrowing {
     /// What it covers from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
