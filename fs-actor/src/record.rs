@@ -42,11 +42,16 @@ pub(crate) fn look(look: Look) -> Result<String, RecordError> {
         At::History {
             filter,
             since,
+            until,
             show,
             json,
         } => {
-            let since = since.map(|since| since.before(now()));
-            let filter = HistoryFilter { since, ..filter };
+            let [since, until] = [since, until].map(|when| when.map(|when| when.before(now())));
+            let filter = HistoryFilter {
+                since,
+                until,
+                ..filter
+            };
             shown(&history(&look.audit)?, &filter, show, json)
         }
     }

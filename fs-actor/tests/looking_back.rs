@@ -175,10 +175,15 @@ async fn the_history_tells_each_decision_of_each_run_once() {
     );
     let denied = place.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
     assert_eq!(field(&denied, "run"), [1, 1, 2]);
-    let narrow = ["--tool=write_file", "--agent=tests", "--since=1d"];
+    let narrow = [
+        "--tool=write_file",
+        "--agent=tests",
+        "--since=1d",
+        "--until=0s",
+    ];
     let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
     assert_eq!(place.lines(&arguments).len(), 7);
-    for none in ["--tool=delete", "--agent=test", "--since=0s"] {
+    for none in ["--tool=delete", "--agent=test", "--since=0s", "--until=1d"] {
         assert_eq!(
             place.told(&["history", "audit.jsonl", "--json", none]),
             "\n",

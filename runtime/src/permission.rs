@@ -89,6 +89,8 @@ pub struct Request {
     pub ceiling: Vec<ScopePattern>,
     /// A protected name is among the needs: only exactly them can be allowed.
     pub sensitive: bool,
+    /// The needs that make it so.
+    pub protected: Vec<Scope>,
     /// The state of the files that the question was made from.
     pub before: Option<PreviewToken>,
     /// Hunks of the change can be left out of it.
@@ -370,6 +372,7 @@ pub(crate) mod tests {
             needs,
             ceiling,
             sensitive: false,
+            protected: Vec::new(),
             before: None,
             divisible: false,
             server: None,

@@ -28,6 +28,7 @@ pub(crate) enum At {
         filter: HistoryFilter,
         /// From when on.
         since: Option<When>,
+        until: Option<When>,
         /// What is made of it.
         show: Show,
         /// As JSON lines, for programs.
@@ -69,7 +70,7 @@ pub(super) fn commands() -> [Command; 2] {
                 switch("suggest", "Show rules that would have spared questions; nothing gives them by itself. Of protected names only those built in \
                      are known here, not what --protect adds: look at each rule with that in mind")
                     // A part of a history does not tell what was refused elsewhere.
-                .conflicts_with_all(["report", "agent", "tool", "decision", "since"]),
+                .conflicts_with_all(["report", "agent", "tool", "decision", "since", "until"]),
                 switch("json", "Print JSON lines"),
             ]),
         Command::new("verify")
@@ -98,7 +99,7 @@ pub(super) fn switch(name: &'static str, about: &'static str) -> Arg {
         .action(ArgAction::SetTrue)
 }
 
-fn filters() -> [Arg; 4] {
+fn filters() -> [Arg; 5] {
     let decision = PossibleValuesParser::new(DECISIONS.map(|(name, _)| name));
     [
         Arg::new("agent")
@@ -119,6 +120,11 @@ fn filters() -> [Arg; 4] {
             .value_name("WHEN")
             .value_parser(when::parse)
             .help("Only from then on: 2026-11-22, 2026-11-22T08:30:00Z (both UTC), or so long ago, such as 12h"),
+        Arg::new("until")
+            .long("until")
+            .value_name("WHEN")
+            .value_parser(when::parse)
+            .help("Only before then"),
     ]
 }
 
@@ -143,6 +149,7 @@ pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
                 ..HistoryFilter::default()
             },
             since: given.get_one("since").copied(),
+            until: given.get_one("until").copied(),
             show: match (given.get_flag("report"), given.get_flag("suggest")) {
                 (true, _) => Show::Report,
                 (false, true) => Show::Suggestions,

@@ -218,7 +218,10 @@ fn prompt(question: &Question, coloured: bool) -> String {
         None => out.push_str("no preview: what would change is not known\n"),
     }
     if request.sensitive {
-        out.push_str("CAREFUL: this changes a file that can change what agents or tools may do\n");
+        out.push_str("CAREFUL: this changes what decides what agents or tools may do:\n");
+        for need in &request.protected {
+            out.push_str(&format!("  {}\n", escape(&need.to_string())));
+        }
     }
     out.push_str("it needs:\n");
     for need in &request.needs {

@@ -147,7 +147,11 @@ impl Shared {
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {
         let facts = waiting.facts();
         let needs = waiting.asks().to_vec();
-        let sensitive = needs.iter().any(|need| self.core.authority.protects(need));
+        let protected = needs
+            .iter()
+            .filter(|need| self.core.authority.protects(need));
+        let protected: Vec<Scope> = protected.cloned().collect();
+        let sensitive = !protected.is_empty();
         let ceiling = self.core.authority.ceiling();
         let arguments = waiting.arguments();
         Request {
@@ -167,6 +171,7 @@ impl Shared {
             preview,
             ceiling,
             sensitive,
+            protected,
             server: None,
             alone: false,
         }

@@ -51,8 +51,8 @@ impl Worker {
     /// are judged by this worker's policy; what must be asked is asked, and the call is sent once more, the same but for
     /// `_meta.granted_scopes`. Grants that the parameters bring are taken out: a model wrote them.
     ///
-    /// The first sending is the caller's decision: what a server does without asking is between the two of them. A
-    /// revocation waits for a sending under way, each of which has the runtime's limit of a call.
+    /// The first sending is the caller's decision: what a server does without asking is between the two of them. Each has
+    /// the runtime's limit of a call, and a revocation of the worker, or of a grant it uses, ends it.
     ///
     /// Where nobody can be asked, and for scopes that cannot be read, the server's own refusal is the result.
     ///
@@ -330,6 +330,7 @@ impl Shared {
             needs,
             ceiling,
             sensitive: false,
+            protected: Vec::new(),
             before: None,
             divisible: false,
             server: Some(params.server.as_str().into()),
