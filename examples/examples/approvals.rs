@@ -12,13 +12,8 @@
 //! - `answer`: `{"deny": {"note": "what the agent is told"}}`, or `{"allow": {...}}` with `lifetime` (`"once"`, `{"uses": 2}`,
 //!   `{"for_ms": 60000}`, `"session"`, `"agent"`) and, if you like, `patterns` (what may be done, if it is more than was asked),
 //!   `descendants` (`true` for sub-agents too) and `left_out` (`[{"path": ..., "hunks": [1]}]`: the second hunk is not made)
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "an example shows what happens"
-)]
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,25 +26,13 @@ mod person;
 #[path = "approvals/scenes.rs"]
 mod scenes;
 
+use bailiwick_examples::{Failure, ended};
 use desk::Desk;
 use person::Person;
 
-type Failure = Box<dyn Error + Send + Sync>;
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(std::env::args_os().skip(1)).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("FAILED: {failure}");
-            let mut cause = failure.source();
-            while let Some(inner) = cause {
-                eprintln!("   because: {inner}");
-                cause = inner.source();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    ended(run(std::env::args_os().skip(1)).await)
 }
 
 async fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {

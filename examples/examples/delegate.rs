@@ -2,13 +2,8 @@
 //!
 //! `cargo run -p bailiwick-examples --example delegate [DIR]` plays on a scratch copy of this repository's sources,
 //! or on DIR, where every change is taken back at the end. It exits with 0 only if all it says did happen.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "an example shows what happens"
-)]
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
-use std::error::Error;
 use std::fs;
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +13,7 @@ use bailiwick::{
     Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, Verdict, WorkerSpec,
     verify,
 };
-use bailiwick_examples::{coloured, diff};
+use bailiwick_examples::{Failure, coloured, diff, ended};
 
 #[path = "delegate/place.rs"]
 mod place;
@@ -28,23 +23,10 @@ mod script;
 use place::{NOTES, Place, scratch_copy};
 use script::{play, print_lines};
 
-type Failure = Box<dyn Error + Send + Sync>;
-
 #[tokio::main]
 async fn main() -> ExitCode {
     let given = std::env::args_os().nth(1).map(PathBuf::from);
-    match run(given).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("FAILED: {failure}");
-            let mut cause = failure.source();
-            while let Some(inner) = cause {
-                eprintln!("   because: {inner}");
-                cause = inner.source();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    ended(run(given).await)
 }
 
 async fn run(given: Option<PathBuf>) -> Result<(), Failure> {

@@ -1,6 +1,8 @@
-//! The README, whose code runs with the tests, and the one thing that two examples share.
+//! The README, whose code runs with the tests, and what several examples share.
 #![doc = include_str!("../../README.md")]
 
+mod end;
 mod show;
 
+pub use end::{Failure, ended};
 pub use show::{coloured, diff};

@@ -6,10 +6,10 @@
     reason = "a test fails by panicking, and makes the directories that are served"
 )]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -39,6 +39,22 @@ impl Place {
 
     fn file(&self, name: &str, text: &str) {
         std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// Starts the program here with a client's ends of its standard streams.
+    fn spoken_to(&self, arguments: &[&str]) -> (Child, ChildStdin, Lines<BufReader<ChildStdout>>) {
+        let mut server = program()
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = server.stdin.take().unwrap();
+        let output = BufReader::new(server.stdout.take().unwrap()).lines();
+        (server, input, output)
     }
 
     /// Runs the program here, with these variables alone.
@@ -526,17 +542,8 @@ fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
 
 fn one_reading_is_recorded(place: &Place, capabilities: &str) {
     place.file("root/a.txt", "hello");
-    let mut server = program()
-        .args(["--audit", "audit.jsonl", "--log", "trace", "root"])
-        .env_clear()
-        .current_dir(place.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = server.stdin.take().unwrap();
-    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+    let (mut server, mut input, mut output) =
+        place.spoken_to(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
     let mut ask = |line: &str| {
         writeln!(input, "{line}").unwrap();
         let answer: serde_json::Value =
@@ -622,17 +629,7 @@ fn the_end_of_what_stateless_clients_share_is_recorded_over_http() {
 
 /// What a server with these arguments says to a write outside its root, of a client called `me`.
 fn writing_outside(place: &Place, arguments: &[&str]) -> serde_json::Value {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
-        .args(arguments)
-        .env_clear()
-        .current_dir(place.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = server.stdin.take().unwrap();
-    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+    let (mut server, mut input, mut output) = place.spoken_to(arguments);
     let mut ask = |line: &serde_json::Value| -> serde_json::Value {
         writeln!(input, "{line}").unwrap();
         serde_json::from_str(&output.next().unwrap().unwrap()).unwrap()

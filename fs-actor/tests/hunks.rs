@@ -33,12 +33,17 @@ fn text(change: impl Fn(usize) -> Option<&'static str>) -> String {
 
 impl Stage {
     async fn new() -> Self {
+        Self::with(Admission::default()).await
+    }
+
+    async fn with(bounds: Admission) -> Self {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("f"), text(|_| None)).unwrap();
         let (runtime, grants) = Runtime::builder()
             .root("r", temp.path())
             .tools(bailiwick_fs::tools())
             .approver(Deferred)
+            .admission(bounds)
             .build()
             .await
             .unwrap();
@@ -231,36 +236,21 @@ async fn a_partial_yes_for_longer_than_the_call_is_none() {
 
 #[tokio::test]
 async fn what_waiting_calls_hold_is_bounded() {
-    let temp = tempfile::tempdir().unwrap();
-    fs::write(temp.path().join("small"), "old\n").unwrap();
-    fs::write(
-        temp.path().join("large"),
-        format!("old\n{}", "x\n".repeat(100_000)),
-    )
-    .unwrap();
     let bounds = Admission {
         bytes: 256 << 10,
         ..Admission::default()
     };
-    let (runtime, _grants) = Runtime::builder()
-        .root("r", temp.path())
-        .tools(bailiwick_fs::tools())
-        .approver(Deferred)
-        .admission(bounds)
-        .build()
-        .await
-        .unwrap();
-    let policy = Policy::new().allow("read:file").ask("write:file");
-    let worker = runtime
-        .spawn(WorkerSpec::new("main").policy(policy))
-        .await
-        .unwrap();
+    let stage = Stage::with(bounds).await;
+    let large = format!("old\n{}", "x\n".repeat(100_000));
+    for (name, text) in [("small", "old\n"), ("large", &large)] {
+        fs::write(stage.temp.path().join(name), text).unwrap();
+    }
     let edit = |path: &str| {
         let edits = [json!({"old_text": "old\n", "new_text": "new\n"})];
         Call::new("edit_file", json!({"path": path, "edits": edits}))
     };
-    let small = worker.begin(edit("/r/small")).await.unwrap();
+    let small = stage.worker.begin(edit("/r/small")).await.unwrap();
     assert!(matches!(small, Begun::Asks(_)));
-    let refused = worker.begin(edit("/r/large")).await.unwrap_err();
+    let refused = stage.worker.begin(edit("/r/large")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Busy);
 }

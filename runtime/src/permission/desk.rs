@@ -14,13 +14,12 @@ use tokio::task::AbortHandle;
 use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
 use super::grants::{Claimant, GrantBook, Redeemed};
 use super::ledger::{Asked, Ledger};
-use super::record::{about, holder, refused, trace_blocked, whom};
+use super::record::{about, holder, of_person, refused, trace_blocked};
 use super::store::Keeper;
 use super::{
     Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, QuestionState, Request, Run,
 };
-use crate::audit::{AnsweredStep, Audit, AuditError, AuditEvent, GrantedStep, Step};
-use crate::call::Origin;
+use crate::audit::{AnsweredStep, Audit, AuditError, GrantedStep, Step};
 use crate::capability::Gate;
 use crate::effect::LeftOut;
 use crate::error::CallError;
@@ -271,21 +270,14 @@ impl Desk {
             return Err(AuthorityError::TooMany);
         }
         let id = GrantId(self.next_grant);
-        let (worker, agent) = whom(&new.holder);
-        self.audit.record(AuditEvent {
-            worker,
-            agent,
-            call: None,
-            tool: None,
-            origin: Origin::Human,
-            step: Step::Granted(Box::new(GrantedStep {
-                grant: id,
-                pattern: new.pattern.clone(),
-                holder: new.holder.clone(),
-                lifetime: new.lifetime,
-                descendants: new.descendants,
-            })),
-        })?;
+        let step = Step::Granted(Box::new(GrantedStep {
+            grant: id,
+            pattern: new.pattern.clone(),
+            holder: new.holder.clone(),
+            lifetime: new.lifetime,
+            descendants: new.descendants,
+        }));
+        self.audit.record(of_person(&new.holder, step))?;
         self.next_grant += 1;
         self.keeper.give(id, &new);
         self.book.insert(id, new, (self.clock)());
@@ -301,16 +293,9 @@ impl Desk {
             // It ended by its uses or its time: nobody took it back, but a call under way by it is stopped.
             return Some(gate);
         }
-        let (worker, agent) = whom(&holder);
+        let step = Step::GrantRevoked { grant: id };
         // Closing is the safe side: a full audit counts the event it could not take.
-        let _ = self.audit.record(AuditEvent {
-            worker,
-            agent,
-            call: None,
-            tool: None,
-            origin: Origin::Human,
-            step: Step::GrantRevoked { grant: id },
-        });
+        let _ = self.audit.record(of_person(&holder, step));
         Some(gate)
     }
 

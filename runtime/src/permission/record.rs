@@ -37,12 +37,25 @@ pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolde
 }
 
 /// The worker and the agent that an event about a grant of `holder` names.
-pub(super) fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
+fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
     match holder {
         GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
             (Some(*worker), Arc::from(""))
         }
         GrantHolder::Agent(agent) => (None, Arc::clone(agent)),
+    }
+}
+
+/// An event of what a person does with a grant of `holder`.
+pub(super) fn of_person(holder: &GrantHolder, step: Step) -> AuditEvent {
+    let (worker, agent) = whom(holder);
+    AuditEvent {
+        worker,
+        agent,
+        call: None,
+        tool: None,
+        origin: Origin::Human,
+        step,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::Shared;
@@ -146,14 +147,29 @@ impl Shared {
 
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {
         let facts = waiting.facts();
-        let needs = waiting.asks().to_vec();
+        let ceiling = self.core.authority.ceiling();
+        Request {
+            intent: self.intent(facts, waiting.needs()),
+            before: preview.as_ref().map(|preview| preview.token),
+            divisible: preview.is_some() && waiting.divisible(),
+            preview,
+            ..self.about(facts, waiting.arguments(), waiting.asks().to_vec(), ceiling)
+        }
+    }
+
+    /// What a call asks, without a word for people and with nothing to show.
+    pub(super) fn about(
+        &self,
+        facts: &Facts,
+        arguments: Value,
+        needs: Vec<Scope>,
+        ceiling: Vec<ScopePattern>,
+    ) -> Request {
         let protected = needs
             .iter()
             .filter(|need| self.core.authority.protects(need));
         let protected: Vec<Scope> = protected.cloned().collect();
         let sensitive = !protected.is_empty();
-        let ceiling = self.core.authority.ceiling();
-        let arguments = waiting.arguments();
         Request {
             worker: self.id,
             call: facts.id,
@@ -163,12 +179,12 @@ impl Shared {
             tool: facts.tool.clone(),
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
-            intent: self.intent(facts, waiting.needs()),
+            intent: String::new(),
             ladder: ladder(&needs, &ceiling, sensitive),
             needs,
-            before: preview.as_ref().map(|preview| preview.token),
-            divisible: preview.is_some() && waiting.divisible(),
-            preview,
+            before: None,
+            divisible: false,
+            preview: None,
             ceiling,
             sensitive,
             protected,
@@ -216,6 +232,7 @@ pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallErro
     );
     Err(match decision {
         Decision::Denied => error.with("denied_by", "person"),
-        Decision::Granted | Decision::Expired | Decision::Cancelled => error,
+        Decision::Expired => error.with("denied_by", "nobody"),
+        Decision::Granted | Decision::Cancelled => error,
     })
 }

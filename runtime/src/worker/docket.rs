@@ -350,6 +350,12 @@ impl Caller {
         soon_enough(limits, self.since)
     }
 
+    /// Answers the call. It gives its place back first: whoever has the answer may at once make the next call.
+    fn told(self, shared: &Shared, result: Result<Done, CallError>) {
+        drop(self.admitted);
+        shared.finished(&self.facts, self.port, result);
+    }
+
     fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
         if self.armed.is_none() {
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.facts.stop));

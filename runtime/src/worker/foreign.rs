@@ -18,13 +18,12 @@ use super::{Shared, Worker};
 use crate::audit::Step as AuditStep;
 use crate::call::Origin;
 use crate::capability::{Gate, Pass, StopFlag, revoked};
-use crate::effect::ContentHash;
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
-use crate::permission::{Redeemed, Request, ladder};
+use crate::permission::{Redeemed, Request};
 use crate::pipeline::{Facts, Mode, canonical};
 use crate::policy::Verdict;
-use crate::scope::{Detail, Scope, ScopePattern};
+use crate::scope::{Detail, Scope};
 
 /// How a key of `_meta` is written by clients and servers that keep to MCP's advice.
 const PREFIX: &str = "dev.bailiwick/";
@@ -269,7 +268,7 @@ impl Shared {
                 return Ok(None);
             }
             None => {
-                let request = self.about(params, &facts, asks);
+                let request = self.wanted(params, &facts, asks);
                 let ruling = self.core.broker.ask(request, self.claimant(), None).await;
                 let ruled = ruling.and_then(ruled);
                 ruled.inspect_err(|error| self.refused(&facts, error))?.0
@@ -307,34 +306,14 @@ impl Shared {
         }
     }
 
-    fn about(&self, params: &Params, facts: &Facts, needs: Vec<Scope>) -> Request {
+    fn wanted(&self, params: &Params, facts: &Facts, needs: Vec<Scope>) -> Request {
         let whole = |need: &Scope| format!("{}:mcp:{}", need.verb(), params.server).parse();
-        let ceiling: Vec<ScopePattern> = needs.iter().filter_map(|need| whole(need).ok()).collect();
-        let arguments = facts.arguments.clone();
+        let ceiling = needs.iter().filter_map(|need| whole(need).ok()).collect();
+        let (tool, server) = (facts.tool.as_str(), params.server.as_str());
         Request {
-            worker: self.id,
-            call: facts.id,
-            origin: facts.origin,
-            agent_path: self.agent.split('/').map(str::to_owned).collect(),
-            session: Arc::clone(&self.session),
-            tool: facts.tool.clone(),
-            arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
-            arguments,
-            intent: format!(
-                "Call `{}` of the server `{}`",
-                facts.tool.as_str(),
-                params.server
-            ),
-            preview: None,
-            ladder: ladder(&needs, &ceiling, false),
-            needs,
-            ceiling,
-            sensitive: false,
-            protected: Vec::new(),
-            before: None,
-            divisible: false,
-            server: Some(params.server.as_str().into()),
-            alone: false,
+            intent: format!("Call `{tool}` of the server `{server}`"),
+            server: Some(server.into()),
+            ..self.about(facts, facts.arguments.clone(), needs, ceiling)
         }
     }
 }
@@ -344,6 +323,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::scope::ScopePattern;
 
     #[track_caller]
     fn check(meta: &Value, expected: Option<&[&str]>) {

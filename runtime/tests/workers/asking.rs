@@ -283,6 +283,8 @@ async fn a_question_that_nobody_answers_ends() {
     let worker = stage.worker(asking()).await;
     let error = worker.call("post", at("src/x")).await.unwrap_err();
     assert_eq!(error.code(), Code::PermissionDenied);
+    let by = error.details().get("denied_by").and_then(|by| by.as_str());
+    assert_eq!(by, Some("nobody"), "neither a person nor a policy refused");
     assert_eq!(stage.board.posted(), [""; 0]);
 }
 

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use super::super::AuthorityError;
-use super::super::record::whom;
+use super::super::record::of_person;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::Desk;
-use crate::audit::{AuditEvent, NarrowedStep, Step};
-use crate::call::Origin;
+use crate::audit::{NarrowedStep, Step};
 use crate::capability::Gate;
 use crate::id::GrantId;
 
@@ -33,18 +32,11 @@ impl Desk {
         if !change.narrows(&view, now) {
             return Err(AuthorityError::Wider);
         }
-        let (worker, agent) = whom(&view.holder);
-        self.audit.record(AuditEvent {
-            worker,
-            agent,
-            call: None,
-            tool: None,
-            origin: Origin::Human,
-            step: Step::GrantNarrowed(Box::new(NarrowedStep {
-                grant: id,
-                change: change.clone(),
-            })),
-        })?;
+        let step = Step::GrantNarrowed(Box::new(NarrowedStep {
+            grant: id,
+            change: change.clone(),
+        }));
+        self.audit.record(of_person(&view.holder, step))?;
         let gate = self.book.narrow(id, change, now);
         if let Some(left) = self.book.view(id, now) {
             self.keeper.keep_less(&left);

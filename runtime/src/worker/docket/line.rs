@@ -194,7 +194,7 @@ impl Docket {
             self.leave_line(id);
         }
         let error = caller.facts.stop.check().err().unwrap_or_else(begun);
-        self.shared.finished(&caller.facts, caller.port, Err(error));
+        caller.told(&self.shared, Err(error));
         self.start_ready();
     }
 
@@ -217,7 +217,7 @@ impl Docket {
 
     pub(super) fn answer(&mut self, id: CallId, caller: Caller, result: Result<Done, CallError>) {
         self.leave_line(id);
-        self.shared.finished(&caller.facts, caller.port, result);
+        caller.told(&self.shared, result);
     }
 
     /// Takes a call out of the line of writes; the next one claims its paths.
