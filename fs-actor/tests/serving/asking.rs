@@ -364,7 +364,7 @@ async fn an_answer_carries_out_no_call_whose_client_did_not_come_back() {
     let path = world.host("outside/f");
     let append = json!({"name": "edit_file", "arguments": {
         "path": path.to_str().unwrap(),
-        "edits": [{"old_text": "theirs", "new_text": "theirs theirs"}],
+        "edits": [{"old_text": "theirs", "new_text": "theirs theirs", "occurrence": 1}],
     }});
     let first = required(&mut client, append.clone()).await;
     let second = required(&mut client, append.clone()).await;
@@ -374,9 +374,9 @@ async fn an_answer_carries_out_no_call_whose_client_did_not_come_back() {
     assert_ne!(done["result"]["isError"], true, "{done}");
     assert_eq!(world.text("outside/f"), "theirs theirs");
     let other = client
-        .modern("tools/call", again(append, &second, "allow"), able())
+        .modern("tools/call", again(append, &second, "deny"), able())
         .await;
-    assert_eq!(code(&other), "AMBIGUOUS_MATCH", "{other}");
+    assert_eq!(code(&other), "PERMISSION_DENIED", "{other}");
     assert_eq!(world.text("outside/f"), "theirs theirs");
 }
 
