@@ -115,7 +115,7 @@ pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchItem, BlockCall,
     BlockExtra, BlockKind, BlockStatus, DecidedBy, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantDamage, GrantFilter, GrantHolder, GrantRemovalError, GrantStore,
+    GrantAuthority, GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore,
     GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
     HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,
     PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,

@@ -50,7 +50,7 @@ pub use ledger::AskLimits;
 pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{
-    GrantDamage, GrantRemovalError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
+    GrantDamage, GrantEditError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
 };
 pub use suggest::{Suggestion, suggest};
 pub use template::{Template, TemplateError};

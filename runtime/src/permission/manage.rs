@@ -10,7 +10,6 @@ use super::{
 };
 use crate::id::{GrantId, QuestionId};
 use crate::path::VirtualPath;
-use crate::scope::{Scope, Verb};
 
 impl GrantAuthority {
     /// The open questions that a person can look at together.
@@ -72,19 +71,11 @@ impl GrantAuthority {
         grant: GrantId,
         change: Narrowing,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        // A folder gives nothing on the protected files in it, but their very names do.
-        let named = change.pattern.as_ref().and_then(|pattern| pattern.path());
-        let names = named.map(|path| Scope::file(Verb::Write, path.clone()));
-        if names.is_some_and(|need| self.authority().protects(&need)) {
-            let held = self
-                .grants()
-                .await
-                .into_iter()
-                .find(|held| held.id == grant);
-            let held = held.ok_or(AuthorityError::NoGrant)?;
-            if held.pattern.path() != named {
-                return Err(AuthorityError::Wider);
-            }
+        let mut held = self.grants().await.into_iter();
+        let held = held.find(|held| held.id == grant);
+        let held = held.ok_or(AuthorityError::NoGrant)?;
+        if change.uncovers(&held.pattern, |need| self.authority().protects(need)) {
+            return Err(AuthorityError::Wider);
         }
         self.broker().narrow(grant, change).await
     }
@@ -109,6 +100,7 @@ mod tests {
     use crate::permission::tests::request;
     use crate::permission::{Claimant, Deferred, GrantStore, NewGrant, Request};
     use crate::policy::Authority;
+    use crate::scope::Verb;
 
     struct Stage {
         grants: GrantAuthority,

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 
 use proptest::prelude::*;
 
-use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
+use super::super::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
 use super::*;
 use crate::cases::cases;
 
@@ -368,13 +368,13 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     let mut store = GrantStore::open(&path).unwrap();
     let before = fs::read(&path).unwrap();
     let unknown = store.remove(&of(&[1, 9])).unwrap_err();
-    assert!(matches!(unknown, GrantRemovalError::NoGrant(GrantId(9))));
+    assert!(matches!(unknown, GrantEditError::NoGrant(GrantId(9))));
     assert_eq!(store.remove(&of(&[])).unwrap(), []);
     // Nothing can be written where a folder has the name.
     let new = folder.path().join("grants.new");
     fs::create_dir(&new).unwrap();
     let unwritten = store.remove(&of(&[2])).unwrap_err();
-    assert!(matches!(unwritten, GrantRemovalError::Write(_)));
+    assert!(matches!(unwritten, GrantEditError::Write(_)));
     assert_eq!(fs::read(&path).unwrap(), before);
     fs::remove_dir(&new).unwrap();
 
@@ -438,4 +438,143 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     keeper.keep_less(&left("write:file:/r/a/b"));
     wait(keeper.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
+}
+
+fn to(pattern: &str) -> Narrowing {
+    Narrowing {
+        pattern: Some(pattern.parse().unwrap()),
+        ..Narrowing::default()
+    }
+}
+
+fn stored(path: &Path) -> Vec<(u64, String, bool)> {
+    let told = |grant: &StoredGrant| (grant.id.0, grant.pattern.to_string(), grant.descendants);
+    GrantStore::read(path).unwrap().iter().map(told).collect()
+}
+
+#[test]
+fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let before = fs::read(&path).unwrap();
+    let mut store = GrantStore::open(&path).unwrap();
+    for wider in ["write", "*:file:/r", "read:file:/r/a", "write:file:/s"] {
+        let refused = store.narrow(GrantId(1), &to(wider)).unwrap_err();
+        assert!(
+            matches!(refused, GrantEditError::Wider(GrantId(1))),
+            "{wider}"
+        );
+    }
+    let unknown = store.narrow(GrantId(9), &to("write:file:/r/a"));
+    assert!(matches!(unknown, Err(GrantEditError::NoGrant(GrantId(9)))));
+    let counted = Narrowing {
+        uses: std::num::NonZeroU32::new(1),
+        ..Narrowing::default()
+    };
+    let timed = Narrowing {
+        time: Some(std::time::Duration::from_secs(1)),
+        ..Narrowing::default()
+    };
+    for change in [counted, timed] {
+        let refused = store.narrow(GrantId(1), &change).unwrap_err();
+        assert!(matches!(refused, GrantEditError::NotForGood), "{change:?}");
+    }
+    // Nothing can be written where a folder has the name.
+    fs::create_dir(folder.path().join("grants.new")).unwrap();
+    let unwritten = store.narrow(GrantId(1), &to("write:file:/r/a"));
+    assert!(matches!(unwritten, Err(GrantEditError::Write(_))));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    fs::remove_dir(folder.path().join("grants.new")).unwrap();
+
+    let left = store.narrow(GrantId(1), &to("write:file:/r/a")).unwrap();
+    assert_eq!((left.id, left.given_at_ms), (GrantId(1), 7));
+    let holder_only = Narrowing {
+        holder_only: true,
+        ..Narrowing::default()
+    };
+    store.narrow(GrantId(2), &holder_only).unwrap();
+    let expected = [
+        (1, "write:file:/r/a".to_owned(), true),
+        (2, "write:file:/r".to_owned(), false),
+    ];
+    assert_eq!(stored(&path), expected);
+    assert!(
+        store
+            .grants()
+            .map(|grant| grant.descendants)
+            .eq([true, false])
+    );
+}
+
+#[test]
+fn a_stored_grant_of_a_folder_is_not_turned_into_one_of_a_protected_file_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let mut store = GrantStore::open(&path).unwrap();
+    let grants = ["write:file:/r", "*:file:/r/.mcp.json", "write"].map(|one| new("main", one));
+    store.add(grants).unwrap();
+    for (id, protected) in [
+        (1, "write:file:/r/.mcp.json"),
+        (1, "write:file:/r/deep/.git/config"),
+        (3, "write:file:/.mcp.json"),
+    ] {
+        let refused = store.narrow(GrantId(id), &to(protected)).unwrap_err();
+        assert!(matches!(refused, GrantEditError::Wider(_)), "{protected}");
+    }
+    store
+        .narrow(GrantId(2), &to("write:file:/r/.mcp.json"))
+        .unwrap();
+    store
+        .narrow(GrantId(1), &to("write:file:/r/plain.json"))
+        .unwrap();
+    store.narrow(GrantId(3), &to("write:file:/")).unwrap();
+}
+
+#[test]
+fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let mut store = GrantStore::open(&path).unwrap();
+    let before = fs::read(&path).unwrap();
+    let good = || new("main/tests", "read:file:/r");
+    for agent in [
+        "",
+        "main/",
+        "/main",
+        "main//x",
+        "a\u{202e}b",
+        &"x".repeat(65),
+    ] {
+        let refused = store.add([good(), new(agent, "read")]).unwrap_err();
+        assert!(matches!(refused, GrantEditError::NoAgent(_)), "{agent:?}");
+    }
+    let session = NewGrant {
+        lifetime: Lifetime::Session,
+        ..good()
+    };
+    let of_worker = NewGrant {
+        holder: GrantHolder::Worker(crate::id::WorkerId(1)),
+        ..good()
+    };
+    for wrong in [session, of_worker] {
+        let refused = store.add([good(), wrong]).unwrap_err();
+        assert!(matches!(refused, GrantEditError::NotForGood));
+    }
+    let many = (0..10_000).map(|n| new("main", &format!("read:file:/{n}")));
+    assert!(matches!(store.add(many), Err(GrantEditError::TooMany)));
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    let added = store.add([good(), new("~client", "read:file:/r"), good()]);
+    let ids = |grants: &[StoredGrant]| -> Vec<u64> { grants.iter().map(|one| one.id.0).collect() };
+    let added = added.unwrap();
+    assert_eq!(ids(&added), [3, 4]);
+    assert!(added[0].given_at_ms > 7);
+    assert_eq!(store.add([good()]).unwrap(), []);
+    drop(store);
+    let held = GrantStore::read(&path).unwrap();
+    assert_eq!(ids(&held), [1, 2, 3, 4]);
+    assert_eq!(held[2..], added);
+    // No number is given twice.
+    let (_, contents, _) = keeper(&path);
+    assert_eq!(contents.next, 5);
 }
