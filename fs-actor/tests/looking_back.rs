@@ -32,7 +32,7 @@ async fn appended(path: &Path) -> JsonLines {
     }
 }
 
-/// Allows everything but what is called `secret`.
+/// The host's rule: everything is allowed but what is called `secret`.
 fn answer(question: &Question) -> Option<Answer> {
     let secret = question.request.needs[0].to_string().contains("secret");
     Some(if secret {
@@ -162,7 +162,11 @@ async fn the_history_tells_each_decision_of_each_run_once() {
     assert_eq!(lines[2]["decision"], "denied");
     assert_eq!(
         (&lines[2]["by"], &lines[5]["by"]),
-        (&json!("person"), &json!("rule"))
+        (&json!("host"), &json!("rule"))
+    );
+    assert_eq!(
+        (&lines[7]["by"], &lines[7]["cause"]),
+        (&json!("person"), &json!("person"))
     );
     assert_eq!(lines[3]["needs"], json!(["write:file:/repo/src/\u{202e}c"]));
     assert_eq!(
@@ -210,7 +214,7 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 12, "{text}");
     let at = rows[0].find("ABOUT").unwrap();
-    assert!(rows[3].contains("denied by a person"), "{text}");
+    assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
         rows[3].get(at..),
         Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")

@@ -5,6 +5,7 @@ mod authority;
 mod batch;
 mod block;
 mod broker;
+mod decided;
 mod desk;
 mod grants;
 mod history;
@@ -33,17 +34,18 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, GrantAuthority};
-pub use batch::{Batch, BatchItem, batches};
+pub use batch::{Batch, BatchAnswer, BatchItem, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
 };
 pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
+pub use decided::{DecidedBy, RevokeCause};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub use history::{
-    DecidedBy, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
-    PastQuestion, RepeatedQuestion, Tally,
+    GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, PastQuestion,
+    RepeatedQuestion, Tally,
 };
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;

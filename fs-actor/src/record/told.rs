@@ -2,7 +2,7 @@
 
 use bailiwick::{
     DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent, HistoryReport,
-    Lifetime, ScopePattern, Suggestion, Tally,
+    Lifetime, RevokeCause, ScopePattern, Suggestion, Tally,
 };
 
 use crate::cli::time_of;
@@ -34,6 +34,7 @@ fn decided(entry: &HistoryEntry) -> String {
     };
     match entry.by {
         DecidedBy::Person => format!("{decision} by a person"),
+        DecidedBy::Host => format!("{decision} by the host"),
         DecidedBy::Rule => format!("{decision} by a rule"),
         _ => decision.to_owned(),
     }
@@ -91,8 +92,21 @@ fn about(event: &HistoryEvent) -> String {
             }
             text
         }
-        HistoryEvent::Revoked { grant } => grant.to_string(),
+        HistoryEvent::Revoked { grant, cause } => cause.map_or_else(
+            || grant.to_string(),
+            |cause| format!("{grant}{}", why(cause)),
+        ),
         _ => String::new(),
+    }
+}
+
+/// Why the host took a grant back; what a person did needs no reason.
+fn why(cause: RevokeCause) -> &'static str {
+    match cause {
+        RevokeCause::WorkerEnded => "; its worker ended",
+        RevokeCause::SessionEnded => "; its session ended",
+        RevokeCause::NotStored => "; it could not be stored",
+        _ => "",
     }
 }
 

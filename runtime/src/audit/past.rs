@@ -8,6 +8,7 @@ use super::verify::BreakReason;
 use super::{AnsweredStep, GrantedStep, NarrowedStep};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+use crate::permission::RevokeCause;
 use crate::policy::Verdict;
 use crate::scope::Scope;
 
@@ -57,6 +58,7 @@ pub(crate) enum PastStep {
     GrantNarrowed(NarrowedStep),
     GrantRevoked {
         grant: GrantId,
+        cause: Option<RevokeCause>,
     },
     #[serde(other)]
     Other,

@@ -21,6 +21,14 @@ pub enum AuthorityError {
     /// The answer leaves a need uncovered or reaches above what may be granted here.
     #[error("the answer does not cover what is asked, or covers more than may be granted")]
     DoesNotFit,
+    /// One question of a batch cannot be answered so; nothing of the batch was.
+    #[error("the question {question} of the batch cannot be answered so")]
+    InBatch {
+        /// The question.
+        question: QuestionId,
+        /// Why.
+        source: Box<AuthorityError>,
+    },
     /// The change would leave more than there was; that takes another grant.
     #[error("a grant can only be narrowed; for more, give another")]
     Wider,
@@ -133,7 +141,7 @@ impl GrantAuthority {
         self.broker.revoke_grant(grant).await
     }
 
-    /// Hears a worker again after a person refused it too often.
+    /// Hears a worker again after it was refused too often.
     pub async fn unblock(&self, worker: WorkerId) {
         self.broker.unblock(worker).await;
     }

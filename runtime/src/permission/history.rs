@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Decision, Lifetime, is_at_or_beneath};
+use super::{DecidedBy, Decision, Lifetime, RevokeCause, is_at_or_beneath};
 use crate::audit::{
     AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
     past,
@@ -81,19 +81,6 @@ pub struct HistoryEntry {
     pub event: HistoryEvent,
 }
 
-/// Who decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum DecidedBy {
-    /// A person, or whoever answers for one.
-    Person,
-    /// A rule of the policy.
-    Rule,
-    /// Nobody: it is open, or ended without an answer.
-    Nobody,
-}
-
 /// What an entry of a history is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
@@ -117,6 +104,9 @@ pub enum HistoryEvent {
     Revoked {
         /// Which.
         grant: GrantId,
+        /// Why; none in the record of an older version.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<RevokeCause>,
     },
 }
 

@@ -81,6 +81,10 @@ impl fmt::Debug for Terminal {
 }
 
 impl Approver for Terminal {
+    fn is_person(&self) -> bool {
+        true
+    }
+
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
         Box::pin(async move {
             let mut console = Arc::clone(&self.console).lock_owned().await;

@@ -1,5 +1,6 @@
 //! What workers and people want of the broker in, its replies out; and what has to be waited for beside them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ractor::RpcReplyPort;
@@ -9,7 +10,9 @@ use super::super::grants::{Claimant, GrantView, Redeemed};
 use super::super::ledger::Standing;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::store::Saved;
-use super::super::{Answer, AuthorityError, GrantsRevoked, NewGrant, Question, Request, Run};
+use super::super::{
+    Answer, AuthorityError, BatchAnswer, GrantsRevoked, NewGrant, Question, Request, Run,
+};
 use super::{Broker, Message, Ruling, Told};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
@@ -48,6 +51,15 @@ impl Broker {
     ) -> Result<(), AuthorityError> {
         let reply = self.call(|port| Message::Answer(id, answer, port)).await;
         stored(reply).await
+    }
+
+    pub(crate) async fn answer_batch(
+        &self,
+        ids: BTreeSet<QuestionId>,
+        answer: BatchAnswer,
+    ) -> Result<(), AuthorityError> {
+        let reply = self.call(|port| Message::AnswerBatch(ids, answer, port));
+        stored(reply.await).await
     }
 
     pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {

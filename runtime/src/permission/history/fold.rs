@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::report::GrantUse;
-use super::{DecidedBy, HistoryEntry, HistoryEvent, PastQuestion};
+use super::{HistoryEntry, HistoryEvent, PastQuestion};
 use crate::audit::{AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
-use crate::permission::{Decision, GrantHolder, Lifetime};
+use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, RevokeCause};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 
@@ -102,15 +102,10 @@ impl Fold {
             PastStep::Granted(ref step) => self.granted(at, &event, step),
             PastStep::Restored(ref step) => self.restored(step),
             PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
-            PastStep::GrantRevoked { grant } => {
+            PastStep::GrantRevoked { grant, cause } => {
                 self.grant(grant).ended_at = Some(at);
-                self.push(
-                    at,
-                    &event,
-                    None,
-                    DecidedBy::Person,
-                    HistoryEvent::Revoked { grant },
-                );
+                let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
+                self.push(at, &event, None, by, HistoryEvent::Revoked { grant, cause });
             }
             PastStep::Judged { .. } | PastStep::Other => {}
         }
@@ -206,10 +201,11 @@ impl Fold {
             return;
         };
         entry.decision = Some(step.decision);
-        entry.by = match step.decision {
+        // Older records do not say who answered; those who could were taken for people.
+        entry.by = step.by.unwrap_or(match step.decision {
             Decision::Granted | Decision::Denied => DecidedBy::Person,
             Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
-        };
+        });
         if let HistoryEvent::Question(question) = &mut entry.event {
             question.ended_at = Some(at);
             question.patterns.clone_from(&step.patterns);

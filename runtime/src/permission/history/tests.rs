@@ -64,6 +64,7 @@ impl Log {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision,
+            by: None,
             patterns: patterns.iter().map(|text| text.parse().unwrap()).collect(),
             lifetime,
             note: (decision == Decision::Denied).then(|| "no".to_owned()),
@@ -114,6 +115,7 @@ impl Log {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision: Decision::Granted,
+            by: Some(DecidedBy::Person),
             patterns: Vec::new(),
             lifetime: Some(Lifetime::Once),
             note: None,
@@ -153,6 +155,14 @@ impl Log {
         self.step(Some(1), "", Step::Granted(Box::new(step)));
     }
 
+    fn revoke(&mut self, grant: u64, cause: RevokeCause) {
+        let step = Step::GrantRevoked {
+            grant: GrantId(grant),
+            cause: Some(cause),
+        };
+        self.step(Some(1), "", step);
+    }
+
     fn redeem(&mut self, grants: &[u64]) {
         let grants = grants.iter().copied().map(GrantId).collect();
         self.call(
@@ -181,7 +191,7 @@ impl Log {
                     HistoryEvent::Refused { needs, .. } => format!("rule {needs:?}"),
                     HistoryEvent::Granted(step) => format!("{} {}", step.grant, step.pattern),
                     HistoryEvent::Narrowed(step) => format!("{} narrowed", step.grant),
-                    HistoryEvent::Revoked { grant } => format!("{grant} revoked"),
+                    HistoryEvent::Revoked { grant, .. } => format!("{grant} revoked"),
                 };
                 format!("{} {} {decision} {what}", entry.run, entry.agent)
             })
@@ -277,7 +287,7 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
         },
     };
     log.step(Some(1), "", Step::GrantNarrowed(Box::new(narrowed)));
-    log.step(Some(1), "", Step::GrantRevoked { grant: GrantId(2) });
+    log.revoke(2, RevokeCause::Person);
     assert_eq!(
         log.told(),
         [
@@ -294,6 +304,24 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
         panic!("{question:?}");
     };
     assert_eq!(question.grants, [GrantId(3)]);
+}
+
+#[test]
+fn a_grant_that_serves_several_answers_is_told_with_the_first() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.ask("main", 1, NEED);
+    log.ask("main", 2, &["write:file:/r/a/y"]);
+    log.grant(1, "write:file:/r/a", Lifetime::Session);
+    let (granted, session) = (Decision::Granted, Some(Lifetime::Session));
+    for question in [1, 2] {
+        log.answer("main", question, granted, session, &["write:file:/r/a"]);
+    }
+    let grants = log.history.entries().map(|entry| match &entry.event {
+        HistoryEvent::Question(question) => question.grants.clone(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(grants.collect::<Vec<_>>(), [vec![GrantId(1)], vec![]]);
 }
 
 #[test]
@@ -375,7 +403,7 @@ fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
     }
     log.asked("main", 4, NEED, Decision::Denied, None);
     log.asked("main", 5, NEED, Decision::Expired, None);
-    log.step(Some(1), "", Step::GrantRevoked { grant: GrantId(2) });
+    log.revoke(2, RevokeCause::Person);
     let report = log.history.report(&HistoryFilter::default());
     assert_eq!(
         (report.all.questions(), report.all.approve_rate()),
@@ -547,6 +575,7 @@ async fn a_chain_is_read_as_far_as_it_holds() {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision: Decision::Denied,
+            by: None,
             patterns: Vec::new(),
             lifetime: None,
             note: None,
@@ -592,4 +621,39 @@ async fn a_chain_is_read_as_far_as_it_holds() {
         .read(&changed[0].as_bytes()[..torn])
         .unwrap_err();
     assert!(matches!(torn.reason, BreakReason::Torn));
+}
+
+#[test]
+fn who_decided_is_told_as_recorded_and_older_records_are_read_without_it() {
+    let by = |step: &str, more: &str| {
+        let mut history = History::new();
+        let event = format!(r#"{{"agent":"main","worker":1,"step":"{step}"{more}}}"#);
+        let line = format!(r#"{{"at":1,"event":{event}}}"#);
+        history.fold.take(past(line.as_bytes()).unwrap());
+        let entry = history.entries().next().unwrap();
+        serde_json::to_value(entry).unwrap()["by"].clone()
+    };
+    let answered = |decision: &str, by_whom: &str| {
+        let more = format!(r#","question":1,"decision":"{decision}"{by_whom}"#);
+        by("answered", &more)
+    };
+    for (decision, older) in [
+        ("granted", "person"),
+        ("denied", "person"),
+        ("expired", "nobody"),
+        ("cancelled", "nobody"),
+    ] {
+        assert_eq!(answered(decision, ""), older);
+        assert_eq!(answered(decision, r#","by":"host""#), "host");
+    }
+    for (cause, expected) in [
+        ("", "nobody"),
+        (r#","cause":"person""#, "person"),
+        (r#","cause":"worker_ended""#, "host"),
+        (r#","cause":"session_ended""#, "host"),
+        (r#","cause":"not_stored""#, "host"),
+    ] {
+        let more = format!(r#","grant":1{cause}"#);
+        assert_eq!(by("grant_revoked", &more), expected, "{cause}");
+    }
 }
