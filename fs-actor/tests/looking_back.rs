@@ -187,7 +187,21 @@ async fn the_history_tells_each_decision_of_each_run_once() {
     ];
     let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
     assert_eq!(place.lines(&arguments).len(), 7);
-    for none in ["--tool=delete", "--agent=test", "--since=0s", "--until=1d"] {
+    assert_eq!(denied[1]["denial"]["code"], "PERMISSION_DENIED");
+    let hint = denied[1]["denial"]["hint"].as_str().unwrap();
+    assert!(hint.starts_with("change the rule"), "{hint}");
+    let session = lines[0]["session"].as_str().unwrap();
+    let of_session = ["--session", session, "--json"];
+    let arguments = [&["history", "audit.jsonl"], &of_session[..]].concat();
+    assert_eq!(place.lines(&arguments), lines);
+    for none in [
+        "--tool=delete",
+        "--agent=test",
+        "--since=0s",
+        "--until=1d",
+        "--session=other",
+        "--server=git",
+    ] {
         assert_eq!(
             place.told(&["history", "audit.jsonl", "--json", none]),
             "\n",
@@ -217,7 +231,9 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
         rows[3].get(at..),
-        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
+        Some(
+            "q3 write:file:/repo/secret; said: keep out\\u{1b}[2J; to allow it: let the host ask a person, or grant it beforehand"
+        )
     );
     assert!(
         rows[4].contains("write:file:/repo/src/\\u{202e}c"),

@@ -62,6 +62,8 @@ pub enum Step {
         /// The worker that delegated to it.
         #[serde(skip_serializing_if = "Option::is_none")]
         parent: Option<WorkerId>,
+        /// The session it is in.
+        session: Arc<str>,
         /// Its own policy layer, as JSON with sorted keys.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<Arc<str>>,

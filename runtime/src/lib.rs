@@ -114,7 +114,7 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
-    BlockCall, BlockExtra, BlockKind, BlockStatus, DecidedBy, Deciding, Decision, Deferred,
+    BlockCall, BlockExtra, BlockKind, BlockStatus, DecidedBy, Deciding, Decision, Deferred, Denial,
     DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore,
     GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
     HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,

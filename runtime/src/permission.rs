@@ -44,8 +44,8 @@ pub use decided::{DecidedBy, RevokeCause};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub use history::{
-    GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, PastQuestion,
-    RepeatedQuestion, Tally,
+    Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
+    PastQuestion, RepeatedQuestion, Tally,
 };
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;

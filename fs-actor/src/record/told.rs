@@ -20,7 +20,7 @@ pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> St
                 or_dash(&entry.agent),
                 tool.to_owned(),
                 decided(entry),
-                about(&entry.event),
+                about(entry),
             ]
         }),
     )
@@ -49,7 +49,16 @@ fn word(decision: Decision) -> &'static str {
     }
 }
 
-fn about(event: &HistoryEvent) -> String {
+/// What it was about; what was not let through ends with what a person can do.
+fn about(entry: &HistoryEntry) -> String {
+    let text = what(&entry.event);
+    match entry.denial() {
+        Some(denial) => format!("{text}; to allow it: {}", denial.hint),
+        None => text,
+    }
+}
+
+fn what(event: &HistoryEvent) -> String {
     match event {
         HistoryEvent::Question(question) => {
             let mut text = format!("{} {}", question.question, list(&question.needs));

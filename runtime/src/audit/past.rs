@@ -35,7 +35,9 @@ pub(crate) struct PastEvent {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(crate) enum PastStep {
-    Spawned,
+    Spawned {
+        session: Option<Arc<str>>,
+    },
     Judged {
         verdict: Verdict,
         needs: Vec<Scope>,

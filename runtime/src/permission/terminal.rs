@@ -106,8 +106,21 @@ impl Approver for Terminal {
     }
 }
 
+/// What a person reads who said no, or nothing clear.
+const REFUSED: &str =
+    "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
+
 impl Console {
     fn ask(&mut self, question: &Question) -> io::Result<Answer> {
+        let answer = self.choice(question)?;
+        if answer == Answer::DENY {
+            self.output.write_all(REFUSED.as_bytes())?;
+            self.output.flush()?;
+        }
+        Ok(answer)
+    }
+
+    fn choice(&mut self, question: &Question) -> io::Result<Answer> {
         let prompt = prompt(question, self.coloured);
         self.output.write_all(prompt.as_bytes())?;
         let parts = if question.request.divisible {
@@ -402,6 +415,18 @@ mod tests {
             typed("1\n4").await,
             allow("write:file:/r/a/x", Lifetime::Session)
         );
+    }
+
+    #[tokio::test]
+    async fn who_refuses_is_told_what_follows_and_who_allows_is_not() {
+        for (input, told) in [("1\n1\n", false), ("\n", true), ("1\n\n", true)] {
+            let screen = Screen::default();
+            let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
+            let question = question(request(1, 1, &["write:file:/r/a/x"]));
+            terminal.decide(&question).await;
+            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(shown.ends_with(REFUSED), told, "{shown}");
+        }
     }
 
     #[tokio::test]

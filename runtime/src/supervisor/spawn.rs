@@ -196,7 +196,11 @@ impl Core {
         parent: Option<WorkerId>,
         policy: Option<Arc<str>>,
     ) -> Result<(), SpawnError> {
-        shared.record(AuditStep::Spawned { parent, policy })?;
+        shared.record(AuditStep::Spawned {
+            parent,
+            session: Arc::clone(&shared.session),
+            policy,
+        })?;
         let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
         let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
         started.map(drop).map_err(SpawnError::Start)

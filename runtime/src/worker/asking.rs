@@ -240,3 +240,46 @@ pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallErro
         Decision::Granted | Decision::Cancelled => error,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_told_that_and_by_whom_it_was_refused_and_no_way_around_it() {
+        for (decision, by, code, expected) in [
+            (
+                Decision::Denied,
+                DecidedBy::Person,
+                Code::PermissionDenied,
+                "a person refused this: no",
+            ),
+            (
+                Decision::Denied,
+                DecidedBy::Host,
+                Code::PermissionDenied,
+                "the host refused this: no",
+            ),
+            (
+                Decision::Expired,
+                DecidedBy::Nobody,
+                Code::PermissionDenied,
+                "nobody allowed this in time: no",
+            ),
+            (
+                Decision::Cancelled,
+                DecidedBy::Nobody,
+                Code::Cancelled,
+                "the question was withdrawn: no",
+            ),
+        ] {
+            let note = Some("no".to_owned());
+            let error = ruled(Ruling::Refused { decision, by, note }).unwrap_err();
+            assert_eq!((error.code(), error.message()), (code, expected));
+            let denied_by = error.details().get("denied_by").and_then(|by| by.as_str());
+            let denied = code == Code::PermissionDenied;
+            assert_eq!(denied_by, denied.then_some(by.as_str()));
+            assert_eq!(error.details().len(), usize::from(denied));
+        }
+    }
+}

@@ -39,6 +39,7 @@ impl Log {
     pub(crate) fn spawn(&mut self, worker: u64, agent: &str) {
         let step = Step::Spawned {
             parent: None,
+            session: format!("s{worker}").into(),
             policy: None,
         };
         self.step(Some(worker), agent, step);
@@ -61,10 +62,22 @@ impl Log {
         lifetime: Option<Lifetime>,
         patterns: &[&str],
     ) {
+        self.answer_by(agent, question, decision, None, lifetime, patterns);
+    }
+
+    fn answer_by(
+        &mut self,
+        agent: &str,
+        question: u64,
+        decision: Decision,
+        by: Option<DecidedBy>,
+        lifetime: Option<Lifetime>,
+        patterns: &[&str],
+    ) {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision,
-            by: None,
+            by,
             patterns: patterns.iter().map(|text| text.parse().unwrap()).collect(),
             lifetime,
             note: (decision == Decision::Denied).then(|| "no".to_owned()),
@@ -103,6 +116,18 @@ impl Log {
         if let Some(op) = op.filter(|_| decision == Decision::Granted) {
             self.plan(agent, call, "/r/x", op);
         }
+    }
+
+    /// Asks for `needs` and is answered by somebody.
+    pub(crate) fn asked_by(
+        &mut self,
+        question: u64,
+        needs: &[&str],
+        decision: Decision,
+        by: DecidedBy,
+    ) {
+        self.ask("main", question, needs);
+        self.answer_by("main", question, decision, Some(by), None, &[]);
     }
 
     /// Asks for `needs` and is allowed a part of the change, which is made.
@@ -391,6 +416,56 @@ fn every_condition_of_a_filter_must_hold() {
 }
 
 #[test]
+fn entries_and_grants_are_told_apart_by_session_and_server() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.spawn(2, "other");
+    log.asked("main", 1, NEED, Decision::Granted, None);
+    log.asked("main", 2, &["write:mcp:git:push"], Decision::Denied, None);
+    log.asked("main", 3, &["write:mcp:git-x:push"], Decision::Denied, None);
+    log.grant(1, "write:mcp:git", Lifetime::Session);
+    log.grant(2, "write:file:/r", Lifetime::Session);
+    log.for_agent("granted", 20_000);
+    let told = |filter: &HistoryFilter| {
+        let entries = log.history.entries().filter(|entry| filter.admits(entry));
+        let report = log.history.report(filter);
+        (entries.count(), report.all.questions(), report.grants.len())
+    };
+    let session = |name: &str| HistoryFilter {
+        session: Some(name.into()),
+        ..HistoryFilter::default()
+    };
+    let server = |name: &str| HistoryFilter {
+        server: Some(name.into()),
+        ..HistoryFilter::default()
+    };
+    assert_eq!(told(&session("s1")), (5, 3, 2));
+    assert_eq!(told(&session("s2")), (0, 0, 0));
+    assert_eq!(told(&server("git")), (2, 1, 1));
+    assert_eq!(told(&server("git-x")), (1, 1, 0));
+    for none in ["gi", "", "*", "git:push:x"] {
+        assert_eq!(told(&server(none)), (0, 0, 0), "{none}");
+    }
+    let both = HistoryFilter {
+        server: Some("git".into()),
+        ..session("s1")
+    };
+    assert_eq!(told(&both), (2, 1, 1));
+    // An older record does not say in which session a worker is.
+    let mut older = History::new();
+    for event in [
+        r#"{"agent":"main","worker":1,"step":"spawned"}"#,
+        r#"{"agent":"main","worker":1,"step":"answered","question":1,"decision":"denied"}"#,
+    ] {
+        let line = format!(r#"{{"at":1,"event":{event}}}"#);
+        older.fold.take(past(line.as_bytes()).unwrap());
+    }
+    let entry = older.entries().next().unwrap();
+    assert_eq!((entry.session.as_ref(), &*entry.agent), (None, "main"));
+    assert!(!session("s1").admits(entry));
+}
+
+#[test]
 fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
     let mut log = Log::default();
     log.spawn(1, "main");
@@ -551,7 +626,7 @@ fn an_entry_is_one_line_of_json() {
     assert_eq!(
         serde_json::to_value(entry).unwrap(),
         serde_json::json!({
-            "run": 1, "at": 2000, "agent": "main", "worker": 1, "tool": "edit_file", "decision": "denied", "by": "person",
+            "run": 1, "at": 2000, "agent": "main", "session": "s1", "worker": 1, "tool": "edit_file", "decision": "denied", "by": "person",
             "entry": "question", "question": 1, "needs": NEED, "ended_at": 3000, "note": "no",
         })
     );
