@@ -71,8 +71,11 @@ enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
     Commit(AuditEvent, SyncSender<Result<(), AuditError>>),
-    Flush(oneshot::Sender<Result<(), AuditError>>),
+    Flush(Flushed),
 }
+
+/// Told once what was handed over before is written, or that it is not.
+type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
 
 /// What callers and the writer tell each other beside the channel.
 #[derive(Debug, Default)]
@@ -155,6 +158,8 @@ impl Audit {
     /// Returns once everything handed over before is written.
     pub(crate) async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
+        // A caller that is gone needs no answer.
+        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
         match self.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
@@ -168,6 +173,17 @@ impl Audit {
         }
         self.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
+    }
+
+    /// As [`Self::flush`], for threads of one's own.
+    pub(crate) fn flush_blocking(&self) -> Result<(), AuditError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
+        self.sender
+            .send(Message::Flush(reply))
+            .map_err(|_| AuditError::Closed)?;
+        self.writer.unpark();
+        answer.recv().map_err(|_| AuditError::Closed)?
     }
 }
 
@@ -224,7 +240,7 @@ impl<S: AuditSink> Writer<S> {
             let _ = reply.send(result.clone());
         }
         for reply in flushes {
-            let _ = reply.send(result.clone());
+            reply(result.clone());
         }
     }
 

@@ -184,7 +184,8 @@ impl Actor for BrokerActor {
         let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
         // A broker that is gone has no grants left, and dropping this tells whoever waits.
         let report = move |unstored| drop(broker.cast(Message::Unstored(unstored)));
-        let (keeper, stored) = Keeper::start(start.config.store.take(), wall, report)?;
+        let (keeper, stored) =
+            Keeper::start(start.config.store.take(), &start.audit, wall, report)?;
         let approver = start.approver;
         let show = Box::new(move |question: Question| {
             trace_shown(&question.request, question.id);

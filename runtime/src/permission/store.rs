@@ -3,7 +3,8 @@
 //! A small file that is replaced as a whole: it changes at the speed of people, holds 10,000 grants at most, and
 //! people can read it. That is why it is no database.
 //!
-//! A grant counts at once and is on the disk when whoever gave it hears so; one that cannot be stored is taken back.
+//! A grant counts at once, is stored once its record is written, and is on the disk when whoever gave it hears so; one that
+//! cannot be stored is taken back.
 //! What was taken back is gone from the disk when that is told, too.
 
 mod edit;
@@ -179,12 +180,12 @@ impl GrantStore {
     }
 
     /// Every file that belongs to it; workers must reach none of them.
-    pub(crate) fn places(&self) -> [PathBuf; 3] {
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
         self.file.folder().places()
     }
 
     /// Every file that belongs to the store at `path`, whoever has it.
-    pub(crate) fn places_of(path: &Path) -> io::Result<[PathBuf; 3]> {
+    pub(crate) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
         file::places_of(path)
     }
 }

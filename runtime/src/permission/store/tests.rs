@@ -16,6 +16,7 @@ use proptest::prelude::*;
 
 use super::super::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
 use super::*;
+use crate::audit::{Audit, MemoryAudit};
 use crate::cases::cases;
 
 fn new(agent: &str, pattern: &str) -> NewGrant {
@@ -27,14 +28,19 @@ fn new(agent: &str, pattern: &str) -> NewGrant {
     }
 }
 
+fn audit() -> Audit {
+    Audit::start(MemoryAudit::new(10), 10).unwrap()
+}
+
 /// A keeper over `path` whose clock stands still, and what it reports as not stored.
 fn keeper(path: &Path) -> (Keeper, Contents, mpsc::Receiver<Unstored>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
-    let (keeper, contents) = Keeper::start(Some(store), Arc::new(|| 7), move |unstored| {
-        sender.send(unstored).unwrap();
-    })
-    .unwrap();
+    let (keeper, contents) =
+        Keeper::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
+            sender.send(unstored).unwrap();
+        })
+        .unwrap();
     (keeper, contents, unstored)
 }
 
@@ -326,6 +332,54 @@ fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
 }
 
 #[test]
+fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let set_mode = |mode| {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = |why: &str| {
+        for error in [
+            GrantStore::read(&path).unwrap_err(),
+            GrantStore::open(&path).unwrap_err(),
+        ] {
+            assert!(
+                matches!(error, GrantStoreError::Unsafe { reason, .. } if reason == why),
+                "{error:?}"
+            );
+        }
+    };
+    for mode in [0o720, 0o702, 0o777, 0o775] {
+        set_mode(mode);
+        refused("other users may write its folder");
+    }
+    for mode in [0o1777, 0o755, 0o700] {
+        set_mode(mode);
+        assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
+    }
+    std::os::unix::fs::chown(folder.path(), Some(1234), None).expect("these tests run as root");
+    refused("its folder belongs to another user");
+}
+
+#[test]
+fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        fs::write(&path, r#"{"format":"bailiwick-grants","version":1,"#).unwrap();
+        match GrantStore::open(&path).unwrap_err() {
+            GrantStoreError::Damaged { kept_in, .. } => kept.extend(kept_in),
+            other => panic!("{other:?}"),
+        }
+    }
+    let places = GrantStore::open(&path).unwrap().places();
+    assert_eq!(places, GrantStore::places_of(&path).unwrap());
+    assert!(kept.iter().all(|file| places.contains(file)), "{kept:?}");
+    assert_eq!((kept.len(), names(folder.path()).len()), (3, 5));
+}
+
+#[test]
 fn a_store_that_was_let_go_takes_nothing_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
@@ -412,7 +466,7 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut keeper, _) = Keeper::start(Some(store), Arc::clone(&wall), drop).unwrap();
+    let (mut keeper, _) = Keeper::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
     keeper.give(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
@@ -434,7 +488,7 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     wait(keeper.close()).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut keeper, _) = Keeper::start(Some(store), wall, drop).unwrap();
+    let (mut keeper, _) = Keeper::start(Some(store), &audit(), wall, drop).unwrap();
     keeper.keep_less(&left("write:file:/r/a/b"));
     wait(keeper.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
