@@ -49,6 +49,7 @@ pub use history::{
 };
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
+pub(crate) use options::listed;
 pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{

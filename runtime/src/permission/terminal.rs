@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 
-use super::{Answer, Approver, Deciding, Lifetime, Question, Request};
+use super::{Answer, Approver, Deciding, Lifetime, Question, Request, listed};
 use crate::effect::{Change, LeftOut, Preview};
 use crate::escape::escape;
 use crate::scope::ScopePattern;
@@ -246,16 +246,9 @@ fn prompt(question: &Question, coloured: bool) -> String {
     }
     out.push_str("you may allow:\n");
     for (index, rung) in request.ladder.iter().enumerate() {
-        let patterns: Vec<String> = rung
-            .iter()
-            .map(|pattern| escape(&pattern.to_string()).into_owned())
-            .collect();
+        let patterns = listed(rung, "  ");
         let covers = escape(&request.covers(rung)).into_owned();
-        out.push_str(&format!(
-            "  {}) {}\n     {covers}\n",
-            index + 1,
-            patterns.join("  ")
-        ));
+        out.push_str(&format!("  {}) {patterns}\n     {covers}\n", index + 1,));
     }
     out
 }
