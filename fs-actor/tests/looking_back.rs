@@ -389,7 +389,7 @@ async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
         worker: Some(worker.id()),
         ..GrantFilter::default()
     };
-    let meant: Vec<_> = people.grants_where(&filter).await;
+    let meant: Vec<_> = people.grants_where(&filter).await.unwrap();
     assert_eq!(
         meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
         [reading, writing]

@@ -79,7 +79,13 @@ async fn runtime_to_be_killed() {
     let audit = JsonLines::create(record(Path::new(&folder), std::process::id())).unwrap();
     let builder = Runtime::builder().grant_store(store).audit(audit);
     let (runtime, grants) = builder.build().await.unwrap();
-    let live: Vec<GrantId> = grants.grants().await.iter().map(|one| one.id).collect();
+    let live: Vec<GrantId> = grants
+        .grants()
+        .await
+        .unwrap()
+        .iter()
+        .map(|one| one.id)
+        .collect();
     let mine = |third: usize| live.iter().skip(third).step_by(3).copied().collect();
     let life = std::process::id();
     tokio::join!(

@@ -46,7 +46,7 @@ pub(crate) async fn both_at_once(desk: &mut Desk, team: &Team) -> Result<Said, F
         must_ask(&team.tester, write(OF_TESTER, "take 1\n")),
     );
     let (of_editor, of_tester) = (of_editor?, of_tester?);
-    let batches = desk.people.batches().await;
+    let batches = desk.people.batches().await?;
     let [batch] = batches.as_slice() else {
         return Err("two questions of one kind were not shown together".into());
     };

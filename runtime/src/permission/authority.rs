@@ -100,7 +100,10 @@ impl GrantAuthority {
     }
 
     /// The questions that wait for an answer, in the order they were asked.
-    pub async fn questions(&self) -> Vec<Question> {
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn questions(&self) -> Result<Vec<Question>, AuthorityError> {
         self.broker.open_questions().await
     }
 
@@ -128,7 +131,10 @@ impl GrantAuthority {
     }
 
     /// The live grants, in the order they were given.
-    pub async fn grants(&self) -> Vec<GrantView> {
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]: that tells nothing of what the next runtime would take up from a store.
+    pub async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
         self.broker.grants().await
     }
 

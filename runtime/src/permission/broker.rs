@@ -391,7 +391,7 @@ mod tests {
         /// The one question that is open, as soon as there is one.
         async fn question(&self) -> QuestionId {
             loop {
-                if let [question] = self.broker.open_questions().await.as_slice() {
+                if let [question] = self.broker.open_questions().await.unwrap().as_slice() {
                     return question.id;
                 }
                 tokio::task::yield_now().await;
@@ -449,7 +449,7 @@ mod tests {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
         let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
         assert_eq!(redeemed.patterns, ["write:file:/r/x".parse().unwrap()]);
-        assert_eq!(stage.broker.grants().await, []);
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
         assert_eq!(
             refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),
             Decision::Denied
@@ -586,7 +586,7 @@ mod tests {
             refusal(scripted.ask(request(1, 1, NEED)).await),
             Decision::Denied
         );
-        assert_eq!(scripted.broker.grants().await, []);
+        assert_eq!(scripted.broker.grants().await.unwrap(), []);
         let person = stage(Deferred).await;
         let asking = person.asking(request(1, 1, NEED)).await;
         let id = person.question().await;
@@ -618,7 +618,7 @@ mod tests {
             let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
             assert_eq!(refused.code(), Code::Busy);
         }
-        assert_eq!(stage.broker.open_questions().await.len(), 3);
+        assert_eq!(stage.broker.open_questions().await.unwrap().len(), 3);
         assert_eq!(shown.load(Ordering::SeqCst), 3);
         assert!(waiting.iter().all(|asking| !asking.is_finished()));
     }
@@ -651,7 +651,7 @@ mod tests {
         asking.abort();
         assert!(asking.await.unwrap_err().is_cancelled());
         stage.broker.actor.cast(Message::Tick).unwrap();
-        assert!(stage.broker.open_questions().await.is_empty());
+        assert!(stage.broker.open_questions().await.unwrap().is_empty());
     }
 
     #[tokio::test]
@@ -663,6 +663,11 @@ mod tests {
         assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
         let later = stage.ask(request(1, 2, NEED)).await;
         assert_eq!(later.unwrap_err().code(), Code::Cancelled);
+        // Nothing to see is not the same as nobody to ask.
+        let questions = stage.broker.open_questions().await;
+        assert!(matches!(questions, Err(AuthorityError::Closed)));
+        let grants = stage.broker.grants().await;
+        assert!(matches!(grants, Err(AuthorityError::Closed)));
     }
 
     #[tokio::test]
@@ -740,7 +745,7 @@ mod tests {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         allowed(stage.ask(request(1, 1, NEED)).await);
         refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
-        let grant = stage.broker.grants().await[0].id;
+        let grant = stage.broker.grants().await.unwrap()[0].id;
         stage.broker.revoke_grant(grant).await.unwrap();
         assert_eq!(
             names(&stage).await,
@@ -892,6 +897,6 @@ mod tests {
             (refused.code(), shown.load(Ordering::SeqCst)),
             (Code::Io, 0)
         );
-        assert!(broker.open_questions().await.is_empty());
+        assert!(broker.open_questions().await.unwrap().is_empty());
     }
 }

@@ -13,8 +13,11 @@ use crate::path::VirtualPath;
 
 impl GrantAuthority {
     /// The open questions that a person can look at together.
-    pub async fn batches(&self) -> Vec<Batch> {
-        batches(&self.questions().await)
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn batches(&self) -> Result<Vec<Batch>, AuthorityError> {
+        Ok(batches(&self.questions().await?))
     }
 
     /// Answers several questions, each by its own answer; one that fails does not keep the others.
@@ -62,10 +65,16 @@ impl GrantAuthority {
     }
 
     /// The live grants that `filter` admits, in the order they were given.
-    pub async fn grants_where(&self, filter: &GrantFilter) -> Vec<GrantView> {
-        let mut grants = self.grants().await;
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn grants_where(
+        &self,
+        filter: &GrantFilter,
+    ) -> Result<Vec<GrantView>, AuthorityError> {
+        let mut grants = self.grants().await?;
         grants.retain(|grant| filter.admits(grant));
-        grants
+        Ok(grants)
     }
 
     /// Takes back every live grant that `filter` admits, each with a record of its own; as [`Self::revoke`].
@@ -88,7 +97,7 @@ impl GrantAuthority {
         grant: GrantId,
         change: Narrowing,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        let mut held = self.grants().await.into_iter();
+        let mut held = self.grants().await?.into_iter();
         let held = held.find(|held| held.id == grant);
         let held = held.ok_or(AuthorityError::NoGrant)?;
         if change.uncovers(&held.pattern, |need| self.authority().protects(need)) {
@@ -199,7 +208,7 @@ mod tests {
                     broker.ask(request, claimant, None).await
                 }));
             }
-            while self.grants.questions().await.len() < asked {
+            while self.grants.questions().await.unwrap().len() < asked {
                 tokio::task::yield_now().await;
             }
             waiting
@@ -224,7 +233,7 @@ mod tests {
         let ids = |grants: Vec<GrantView>| -> Vec<GrantId> {
             grants.iter().map(|grant| grant.id).collect()
         };
-        let meant = stage.grants.grants_where(&filter).await;
+        let meant = stage.grants.grants_where(&filter).await.unwrap();
         assert_eq!(ids(meant), [first, second]);
         assert!(stage.serves("write:file:/r/a/x").await);
         let revoked = stage.grants.revoke_where(filter.clone()).await.unwrap();
@@ -242,7 +251,7 @@ mod tests {
         assert_eq!(revoked, [first, second]);
         let again = stage.grants.revoke_where(filter).await.unwrap();
         assert_eq!(again.grants, 0);
-        assert!(ids(stage.grants.grants().await).contains(&kept));
+        assert!(ids(stage.grants.grants().await.unwrap()).contains(&kept));
     }
 
     #[tokio::test]
@@ -288,7 +297,7 @@ mod tests {
         assert!(matches!(no_root, Err(AuthorityError::Template(_))));
         let too_many = apply(&["/r", "/s"]).await;
         assert!(matches!(too_many, Err(AuthorityError::TooMany)));
-        assert_eq!(stage.grants.grants().await, []);
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
         assert_eq!(apply(&["/r"]).await.unwrap().len(), 2);
         assert!(stage.serves("write:file:/r/x").await && stage.serves("read:file:/r/x").await);
         assert!(!stage.serves("write:file:/s/x").await);
@@ -319,7 +328,7 @@ mod tests {
         let stage = stage(100).await;
         let requests = (1..=3).map(|n| request(n, n, &["write:file:/r/x"]));
         let mut waiting = stage.asking(requests.collect()).await;
-        let batch = stage.grants.batches().await.swap_remove(0);
+        let batch = stage.grants.batches().await.unwrap().swap_remove(0);
         assert_eq!(batch.items.len(), 3);
         let ids: Vec<QuestionId> = batch.items.iter().map(|item| item.question).collect();
         let beyond = Answer::Allow {
@@ -343,6 +352,7 @@ mod tests {
             .grants
             .questions()
             .await
+            .unwrap()
             .iter()
             .map(|one| one.id)
             .collect();
@@ -363,7 +373,7 @@ mod tests {
 
     impl Stage {
         async fn open(&self) -> Vec<u64> {
-            let questions = self.grants.questions().await;
+            let questions = self.grants.questions().await.unwrap();
             questions.iter().map(|question| question.id.0).collect()
         }
 
@@ -396,7 +406,7 @@ mod tests {
     async fn one_answer_ends_each_ticked_question_and_leaves_the_others_open() {
         let stage = stage(100).await;
         let mut waiting = four(&stage).await;
-        let batch = stage.grants.batches().await.swap_remove(0);
+        let batch = stage.grants.batches().await.unwrap().swap_remove(0);
         let offered = batch.pattern.map(|pattern| pattern.to_string());
         assert_eq!(offered.as_deref(), Some("write:file:/r"));
         let ids: Vec<QuestionId> = batch.items.iter().map(|item| item.question).collect();
@@ -407,7 +417,7 @@ mod tests {
         let granted = |id| (id, Decision::Granted, 1);
         assert_eq!(stage.ends().await, [granted(1), granted(2), granted(3)]);
         // One grant for each worker, however many of its questions were ticked.
-        let holders = stage.grants.grants().await;
+        let holders = stage.grants.grants().await.unwrap();
         let holders = holders.iter().map(|grant| match &grant.holder {
             GrantHolder::Session { worker, .. } => worker.0,
             other => panic!("{other:?}"),
@@ -438,7 +448,7 @@ mod tests {
         for call in waiting.into_iter().take(2) {
             assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
         }
-        assert_eq!(stage.grants.grants().await, []);
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
     }
 
     #[tokio::test]
@@ -470,7 +480,7 @@ mod tests {
         assert!(matches!(many, (0, AuthorityError::TooMany)));
         assert_eq!(stage.open().await, [1, 2, 3, 4]);
         assert_eq!(stage.ends().await, []);
-        assert_eq!(stage.grants.grants().await, []);
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
 
         let fits = stage
             .grants
@@ -509,6 +519,6 @@ mod tests {
         };
         assert_eq!(given.grant, *grant);
         assert_eq!(*cause, Some(crate::permission::RevokeCause::NotStored));
-        assert_eq!(stage.grants.grants().await, []);
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
     }
 }

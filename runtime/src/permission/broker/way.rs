@@ -79,12 +79,14 @@ impl Broker {
         self.run
     }
 
-    pub(crate) async fn open_questions(&self) -> Vec<Question> {
-        self.call(Message::Questions).await.unwrap_or_default()
+    pub(crate) async fn open_questions(&self) -> Result<Vec<Question>, AuthorityError> {
+        let questions = self.call(Message::Questions).await;
+        questions.ok_or(AuthorityError::Closed)
     }
 
-    pub(crate) async fn grants(&self) -> Vec<GrantView> {
-        self.call(Message::Grants).await.unwrap_or_default()
+    pub(crate) async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
+        let grants = self.call(Message::Grants).await;
+        grants.ok_or(AuthorityError::Closed)
     }
 
     pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
