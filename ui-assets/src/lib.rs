@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Sources of pages in, the built pages out. `web/` has the sources; `npm run build` there makes `dist/`, which is committed.
+
+/// The file browser: a page for a sandboxed frame that speaks MCP Apps to whoever embeds it.
+pub const BROWSER: &str = include_str!("../dist/browser.html");

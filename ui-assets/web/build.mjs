@@ -1,0 +1,119 @@
+// Sources in, one self-contained file for each page and component out: `node build.mjs [FOLDER]`, by default ../dist.
+import { createHash } from "node:crypto";
+import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { transformAsync } from "@babel/core";
+import typescript from "@babel/preset-typescript";
+import solid from "babel-preset-solid";
+import { build } from "esbuild";
+
+import { budgets, total } from "./sizes.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = resolve(process.argv[2] ?? join(here, "../dist"));
+
+/** Compiles the JSX of Solid, which esbuild does not know. */
+const jsx = {
+  name: "solid",
+  setup(builder) {
+    builder.onLoad({ filter: /\.tsx$/ }, async ({ path }) => {
+      const presets = [[solid, { generate: "universal", moduleName: "solid-dom" }], [typescript, { onlyRemoveTypeImports: true }]];
+      const compiled = await transformAsync(await readFile(path, "utf8"), {
+        filename: path,
+        presets,
+        configFile: false,
+        babelrc: false,
+      });
+      return { contents: compiled.code, loader: "js" };
+    });
+  },
+};
+
+async function bundled(entry, format) {
+  const result = await build({
+    entryPoints: [entry],
+    absWorkingDir: here,
+    bundle: true,
+    minify: true,
+    legalComments: "none",
+    charset: "utf8",
+    target: "es2022",
+    format,
+    conditions: ["browser"],
+    alias: { "solid-dom": join(here, "lib/solid-dom.ts") },
+    loader: { ".css": "text" },
+    define: { "process.env.NODE_ENV": '"production"' },
+    plugins: [jsx],
+    write: false,
+  });
+  // A script element ends at the first such tag, whatever the script means by it.
+  return result.outputFiles[0].text.trimEnd().replaceAll("</script", "<\\/script");
+}
+
+async function style(entry) {
+  const result = await build({
+    entryPoints: [entry],
+    absWorkingDir: here,
+    bundle: true,
+    minify: true,
+    legalComments: "none",
+    target: "es2022",
+    write: false,
+  });
+  return result.outputFiles[0].text.trimEnd();
+}
+
+const allowed = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+
+/** A page: `index.html` with its script and style put in, and their hashes in place of `HASHES` in its own policy. */
+async function page(folder) {
+  const entries = await readdir(folder);
+  const main = entries.find((name) => /^main\.tsx?$/.test(name));
+  const script = await bundled(join(folder, main), "iife");
+  const css = await style(join(folder, "style.css"));
+  const html = await readFile(join(folder, "index.html"), "utf8");
+  const replaced = html
+    .replaceAll(/\n\s*/g, "")
+    .replace("STYLE_HASH", allowed(css))
+    .replace("SCRIPT_HASH", allowed(script))
+    .replace("<!--style-->", () => `<style>${css}</style>`)
+    .replace("<!--script-->", () => `<script>${script}</script>`);
+  return { text: `${replaced}\n`, script };
+}
+
+async function folders(name) {
+  const found = await readdir(join(here, name), { withFileTypes: true });
+  return found.filter((entry) => entry.isDirectory()).map((entry) => entry.name).sort();
+}
+
+async function main() {
+  const made = new Map();
+  for (const name of await folders("pages")) {
+    made.set(`${name}.html`, await page(join(here, "pages", name)));
+  }
+  for (const name of await folders("components")) {
+    const script = await bundled(join(here, "components", name, "index.ts"), "esm");
+    made.set(`${name}.js`, { text: `${script}\n`, script });
+  }
+  await rm(out, { recursive: true, force: true });
+  await mkdir(out, { recursive: true });
+  let sum = 0;
+  const over = [];
+  for (const [name, { text, script }] of made) {
+    await writeFile(join(out, name), text);
+    const size = Buffer.byteLength(script);
+    sum += size;
+    const budget = budgets[name];
+    console.log(`${name.padEnd(24)} script ${String(size).padStart(7)} of ${budget ?? "?"}, file ${Buffer.byteLength(text)}`);
+    if (budget === undefined || size > budget) {
+      over.push(`${name}: ${size} bytes of script, ${budget === undefined ? "and sizes.mjs names no most" : `at most ${budget}`}`);
+    }
+  }
+  console.log(`all scripts ${sum} of ${total}`);
+  if (sum > total) over.push(`all together: ${sum} bytes of script, at most ${total}`);
+  if (over.length > 0) throw new Error(`too large:\n  ${over.join("\n  ")}`);
+}
+
+await main();

@@ -1,0 +1,25 @@
+import { defineConfig } from "@playwright/test";
+
+export default defineConfig({
+  testDir: "tests",
+  outputDir: process.env.BAILIWICK_BROWSER_OUTPUT ?? "../../target/browser",
+  fullyParallel: true,
+  workers: 2,
+  forbidOnly: true,
+  reporter: "line",
+  use: {
+    launchOptions: {
+      executablePath: process.env.BAILIWICK_CHROMIUM ?? "/usr/bin/chromium",
+      args: [
+        // The sandbox of Chromium needs a user other than root or a helper that containers lack.
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+      ],
+    },
+  },
+});

@@ -1,0 +1,11 @@
+// The most bytes of script, minified and not compressed, that each built file may have.
+export const budgets = {
+  "mcp-view.js": 12_800,
+  "sandbox.html": 1_200,
+  "review.html": 14_000,
+  "browser.html": 30_000,
+  "console.html": 20_000,
+  "test-host.html": 40_000,
+};
+// Of all of them.
+export const total = 110_000;

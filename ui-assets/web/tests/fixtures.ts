@@ -1,0 +1,92 @@
+// A browser and pages in memory in, what people and programs meet in them out.
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createRequire } from "node:module";
+
+import { test as base, expect } from "@playwright/test";
+import type { Frame, Page } from "@playwright/test";
+import type { AxeResults } from "axe-core";
+
+export { expect };
+
+/** What a path of a site answers. */
+export interface Answer {
+  readonly body: string | Buffer;
+  readonly type?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Pages on a loopback port of their own. */
+export interface Site {
+  readonly origin: string;
+  /** Puts a page there; it replaces what stood at the path. */
+  put(path: string, answer: Answer | string): void;
+  /** Every request so far, as `METHOD /path`. */
+  readonly requests: readonly string[];
+}
+
+async function site(): Promise<Site & { close(): Promise<void> }> {
+  const answers = new Map<string, Answer>();
+  const requests: string[] = [];
+  const server = createServer((request, response) => {
+    const path = new URL(request.url ?? "/", "http://localhost").pathname;
+    requests.push(`${request.method} ${path}`);
+    const answer = answers.get(path);
+    if (answer === undefined) {
+      response.writeHead(404).end();
+      return;
+    }
+    const type = answer.type ?? "text/html; charset=utf-8";
+    response.writeHead(200, { "content-type": type, ...answer.headers }).end(answer.body);
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  return {
+    origin: `http://127.0.0.1:${port}`,
+    requests,
+    put(path, answer) {
+      answers.set(path, typeof answer === "string" ? { body: answer } : answer);
+    },
+    close: () =>
+      new Promise((closed) => {
+        server.closeAllConnections();
+        server.close(() => closed());
+      }),
+  };
+}
+
+export const test = base.extend<{ site: Site; sites: () => Promise<Site> }>({
+  sites: async ({}, use) => {
+    const opened: Awaited<ReturnType<typeof site>>[] = [];
+    await use(async () => {
+      const one = await site();
+      opened.push(one);
+      return one;
+    });
+    await Promise.all(opened.map((one) => one.close()));
+  },
+  site: async ({ sites }, use) => {
+    await use(await sites());
+  },
+});
+
+const dist = new URL("../../dist/", import.meta.url);
+
+/** A built file. */
+export function built(name: string): Promise<string> {
+  return readFile(new URL(name, dist), "utf8");
+}
+
+const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** What axe-core finds serious or critical, as `rule: element`. It is put in by the debugger, which no policy stops. */
+export async function barriers(frame: Page | Frame): Promise<string[]> {
+  await frame.evaluate(axe);
+  const results = await frame.evaluate(() =>
+    (window as unknown as { axe: { run(): Promise<AxeResults> } }).axe.run(),
+  );
+  return results.violations
+    .filter((found) => found.impact === "serious" || found.impact === "critical")
+    .flatMap((found) => found.nodes.map((node) => `${found.id}: ${node.target.join(" ")}`));
+}
