@@ -94,7 +94,7 @@ export function peer(
           send({ method: "notifications/cancelled", params: { requestId: id, reason } });
           asked.get(id)?.(new Error(reason));
         };
-        const timer = setTimeout(() => cancel(`no answer to \`${method}\` within ${timeout / 1000} s`), timeout);
+        const timer = setTimeout(() => cancel(`no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`), timeout);
         asked.set(id, (error, result = {}) => {
           clearTimeout(timer);
           asked.delete(id);

@@ -238,10 +238,10 @@ export class McpView extends HTMLElement implements Shower {
 
   /** One time for all that is asked of the page in a go. */
   #ask(): Ask {
-    const signal = AbortSignal.timeout(LIMITS.call);
+    const until = performance.now() + LIMITS.call;
     return async (method, params) => {
       if (this.status !== "ready" || !this.#session) throw new Error(`the view is ${this.status}`);
-      return this.#session.ask(method, params, LIMITS.call, signal);
+      return this.#session.ask(method, params, until - performance.now());
     };
   }
   /** The tools of the page, as it names them. */

@@ -22,7 +22,7 @@ export interface Session {
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
   notify(method: string, params: Fields): void;
-  ask(method: string, params: Fields, timeout: number, signal?: AbortSignal): Promise<Fields>;
+  ask(method: string, params: Fields, timeout: number): Promise<Fields>;
   /** What of the context was not told yet; it counts as told from now on. */
   news(): Fields;
   /** Tells it, unless the page is about to be ready. */
