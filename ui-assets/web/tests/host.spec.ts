@@ -2,7 +2,7 @@
 import type { Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
-import { expect, test } from "./fixtures.ts";
+import { barriers, expect, test } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 import { FORMS, heard, hostPage, innermost } from "./hosts.ts";
 
@@ -255,7 +255,7 @@ test("scripts, styles and media of the server are put into the page", async ({ p
   const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
   const files = {
     "ui://a": { mimeType: "text/html;profile=mcp-app", text: html },
-    "ui://x.css": { mimeType: "text/css", text: 'body { color: rgb(1, 2, 3) } /* </style><script>document.title = "broken out"</script> */' },
+    "ui://x.css": { mimeType: "text/css", text: 'body { color: rgb(1, 2, 3); font-family: "</style>" } /* </style><script>document.title = "broken out"</script> */' },
     "ui://x.js": { mimeType: "text/javascript", text: 'document.documentElement.dataset.ran = "</script><b>"' },
     "ui://x.svg": { mimeType: "image/svg+xml", text: '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="7"><!-- ü # --></svg>' },
     "ui://y.png": { mimeType: "image/png", blob: png },
@@ -264,7 +264,8 @@ test("scripts, styles and media of the server are put into the page", async ({ p
   await expect.poll(() => page.frames().length).toBe(3);
   const inside = innermost(page);
   await expect(inside.locator("body")).toHaveCSS("color", "rgb(1, 2, 3)");
-  await expect(inside.locator("html")).toHaveAttribute("data-ran", /b>/);
+  await expect(inside.locator("html")).toHaveAttribute("data-ran", "</script><b>");
+  await expect(inside.locator("body")).toHaveCSS("font-family", '"</style>"');
   await expect.poll(() => inside.locator("img").evaluateAll((all) => all.map((one) => (one as HTMLImageElement).naturalWidth))).toEqual([7, 1]);
   expect(await inside.evaluate(() => document.title)).toBe("");
 });
@@ -299,6 +300,10 @@ test("what cannot be shown says why, to the eye and to the host", async ({ page,
   await expect(page.getByRole("alert")).toContainText("text/plain");
   await page.evaluate(() => Object.assign(window.view, { resolver: undefined, src: "ui://b" }));
   await expect(page.getByRole("alert")).toContainText("no `resolver`");
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    expect(await barriers(page)).toEqual([]);
+  }
   await page.evaluate(() => Object.assign(window.view, { html: "<p>shown" }));
   await expect(page.locator("#view")).toHaveAttribute("data-status", "shown");
   await expect(page.getByRole("alert")).toHaveCount(0);

@@ -148,7 +148,6 @@ export class McpView extends HTMLElement implements Shower {
       const bare = page.mimeType?.includes("mcp-app") === true;
       const frame = document.createElement("iframe");
       frame.title = this.ariaLabel ?? (this.title || "App");
-      frame.part.add("frame");
       const made = session(this, { csp, permissions }, !bare, (message) => frame.contentWindow?.postMessage(message, "*"));
       const whole = { html: bare ? html : dressed(html, made.news()), csp, permissions };
       await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
