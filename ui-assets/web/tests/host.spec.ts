@@ -92,6 +92,26 @@ test("what a page tells the model takes the place of what it told before", async
   expect(await page.evaluate(() => window.view.modelContext)).toEqual({ content: [{ type: "text", text: "two" }], structuredContent: undefined });
 });
 
+test("files are saved, and words said, after a yes", async ({ page, sites }) => {
+  await open(page, sites, "window.asked = []; view.ondownload = (all) => asked.push(all) === 1; view.onmessage = (all) => asked.push(all) === 3;");
+  const contents = [{ type: "resource", resource: { uri: "file:///a.csv", mimeType: "text/csv", text: "a,b" } }];
+  const content = [{ type: "text", text: "hello" }];
+  expect((await ask(page, "ui/download-file", { contents })).result).toEqual({});
+  expect((await ask(page, "ui/download-file", { contents: "none" })).result).toEqual({ isError: true });
+  expect((await ask(page, "ui/message", { role: "user", content })).result).toEqual({});
+  expect((await ask(page, "ui/message", { role: "user", content })).result).toEqual({ isError: true });
+  expect(await page.evaluate(() => (window as unknown as { asked: unknown[] }).asked)).toEqual([contents, [], content, content]);
+});
+
+test("what else a page notifies of reaches the host, and what changes there the page", async ({ page, sites }) => {
+  await open(page, sites, "view.onnotification = (method, params) => document.title = method + params.n; view.toolCaller = () => ({ content: [] });");
+  await innermost(page).evaluate(() => window.tell("dev.example/notifications/x", { n: 1 }));
+  await expect(page).toHaveTitle("dev.example/notifications/x1");
+  await page.evaluate(() => Object.assign(window.view, { tools: [{ name: "new" }] }));
+  await expect.poll(async () => (await heard(page)).some(({ from, message }) => from === "host" && message.method === "notifications/tools/list_changed")).toBe(true);
+  expect((await ask(page, "tools/call", { name: "new" })).result).toEqual({ content: [] });
+});
+
 test("a display mode that the host does not have leaves the one that is", async ({ page, sites }) => {
   await open(page, sites, "view.hostContext = { availableDisplayModes: ['inline', 'pip'] }; view.onrequestdisplaymode = (mode) => mode;");
   expect((await ask(page, "ui/request-display-mode", { mode: "fullscreen" })).result).toEqual({ mode: "inline" });
@@ -298,6 +318,8 @@ test("what cannot be shown says why, to the eye and to the host", async ({ page,
   await expect(page).toHaveTitle("no such resource: ui://missing");
   await page.evaluate(() => Object.assign(window.view, { resolver: () => ({ mimeType: "text/plain", text: "x" }), src: "ui://text" }));
   await expect(page.getByRole("alert")).toContainText("text/plain");
+  await page.evaluate(() => Object.assign(window.view, { resolver: () => { throw new Error("<b>evil\u202etxt\u0000" + "x".repeat(10_000)); }, src: "ui://hostile" }));
+  await expect(page.getByRole("alert")).toHaveText(/^Error: <b>evil txt x{475,500}$/);
   await page.evaluate(() => Object.assign(window.view, { resolver: undefined, src: "ui://b" }));
   await expect(page.getByRole("alert")).toContainText("no `resolver`");
   for (const colorScheme of ["light", "dark"] as const) {
