@@ -1,6 +1,6 @@
 // Resources of servers in, what is shown of them, what it may reach and why it may not be shown out.
 import { barriers, expect, test } from "./fixtures.ts";
-import { hostPage, innermost } from "./hosts.ts";
+import { FORMS, hostPage, innermost } from "./hosts.ts";
 import { GREETED, open } from "./raw.ts";
 
 test("scripts, styles and media of the server are put into the page", async ({ page, sites }) => {
@@ -39,6 +39,19 @@ test("a host may let a page have less than its server declares", async ({ page, 
   expect(await innermost(page).evaluate((url) => fetch(url).then(() => "reached", () => "refused"), declared.origin)).toBe("refused");
   expect(await page.evaluate(() => window.view.shadowRoot?.querySelector("iframe")?.allow)).toBe("");
 });
+
+for (const form of FORMS) {
+  test(`a page has the permissions that its server asks for, and no other: ${form}`, async ({ page, sites }) => {
+    const site = await hostPage(sites, form, { "ui://a": GREETED }, "view.meta = { permissions: { geolocation: {}, clipboardWrite: {}, usb: {} } }; view.src = 'ui://a';");
+    await page.goto(site.origin);
+    await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
+    const has = await innermost(page).evaluate(() => {
+      const { featurePolicy } = document as unknown as { featurePolicy: { allowsFeature(name: string): boolean } };
+      return ["geolocation", "clipboard-write", "camera", "microphone", "usb"].map((name) => featurePolicy.allowsFeature(name));
+    });
+    expect(has).toEqual([true, true, false, false, false]);
+  });
+}
 
 test("a page makes no code of text", async ({ page, sites }) => {
   await open(page, sites, "", `${GREETED}<script>setTimeout(() => { try { new Function("1")(); document.title = "made" } catch (e) { document.title = e.name } })</script>`);
