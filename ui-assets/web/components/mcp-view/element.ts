@@ -1,0 +1,262 @@
+// `<mcp-view>` in a document in, a page that is not trusted shown out, and what it and the host say to each other.
+import type { HostContext, ToolResult } from "../../bridge/types.ts";
+import type { Fields } from "../../lib/rpc.ts";
+import { framed } from "./frame.ts";
+import { callTool, listTools } from "./guest.ts";
+import type { AppTool, Ask } from "./guest.ts";
+import type { Hooks, ModelContext, Tool, ToolParams } from "./host.ts";
+import { LIMITS } from "./limits.ts";
+import { lookOf, watchLook } from "./look.ts";
+import { contents, dressed, inlined, textOf } from "./page.ts";
+import type { Resource } from "./page.ts";
+import { session } from "./session.ts";
+import type { Session, Shower, Stage } from "./session.ts";
+
+/** `shown`: the page is there, and has said nothing yet; `ready`: it and the host talk. */
+export type Status = "idle" | "loading" | Stage | "failed" | "closed";
+
+/** What a server says of a page: `_meta.ui` of its resource. */
+export interface PageMeta {
+  readonly csp?: Fields;
+  readonly permissions?: Fields;
+}
+
+const READ = 30_000;
+const sheet = new CSSStyleSheet();
+sheet.replaceSync(":host{display:block}:host([hidden]){display:none}iframe{display:block;border:0;width:100%;height:100%}");
+
+export class McpView extends HTMLElement implements Shower {
+  static readonly observedAttributes = ["src", "sandbox-url"];
+
+  declare resolver: Hooks["resolver"];
+  declare resourceLister: Hooks["resourceLister"];
+  declare toolCaller: Hooks["toolCaller"];
+  declare onopenlink: Hooks["onopenlink"];
+  declare ondownload: Hooks["ondownload"];
+  declare onmessage: Hooks["onmessage"];
+  declare onmodelcontext: Hooks["onmodelcontext"];
+  declare onrequestdisplaymode: Hooks["onrequestdisplaymode"];
+  declare onrequestteardown: Hooks["onrequestteardown"];
+  declare onlog: Hooks["onlog"];
+  declare onnotification: Hooks["onnotification"];
+  declare onconfirmtool: Hooks["onconfirmtool"];
+  declare onmessagelog: Hooks["onmessagelog"];
+  /** Lets the page have less than its server asks for. */
+  declare onpagemeta: ((meta: PageMeta) => PageMeta) | undefined;
+  /** What `resources/list` says of the page, where the resource itself says nothing. */
+  meta: PageMeta = {};
+  hostInfo = { name: "mcp-view", version: "1" };
+  /** What the page told the model last. */
+  modelContext: ModelContext = {};
+  /** Names this view among others. */
+  readonly instance = crypto.randomUUID().slice(0, 8);
+
+  readonly #prefix = `app_${this.instance}__`;
+  readonly #root = this.attachShadow({ mode: "open" });
+  readonly #told: Record<string, Fields> = {};
+  #html: string | undefined;
+  #data: unknown;
+  #tools: readonly Tool[] = [];
+  #more: HostContext = {};
+  #run = new AbortController();
+  #session: Session | undefined;
+  #due = false;
+
+  /** The page itself, in place of `src`. */
+  set html(html: string) {
+    this.#html = html;
+    this.#soon();
+  }
+  set src(src: string) {
+    this.setAttribute("src", src);
+  }
+  set toolInput(input: Fields) {
+    this.#tell("input", { arguments: input });
+  }
+  set toolInputPartial(input: Fields) {
+    this.#tell("input-partial", { arguments: input });
+  }
+  set toolResult(result: ToolResult) {
+    this.#tell("result", { ...result });
+  }
+  set toolCancelled(reason: string) {
+    this.#tell("cancelled", { reason });
+  }
+  /** Anything else for the page: `dev.bailiwick/data` of its context, and for pages without a bridge `window.mcpData` with the event `mcp-data`. */
+  set data(data: unknown) {
+    this.#data = data;
+    this.refresh();
+  }
+  /** More for the page to know: `{ displayMode, availableDisplayModes, locale, timeZone, toolInfo, ... }`. */
+  set hostContext(more: HostContext) {
+    this.#more = more;
+    this.refresh();
+  }
+  get tools(): readonly Tool[] {
+    return this.#tools;
+  }
+  set tools(tools: readonly Tool[]) {
+    this.#tools = tools;
+    if (this.status === "ready") this.#session?.notify("notifications/tools/list_changed", {});
+  }
+  get status(): Status {
+    return (this.dataset.status ?? "idle") as Status;
+  }
+  /** What the page said of itself. */
+  get appInfo(): Fields {
+    return this.#session?.app.appInfo ?? {};
+  }
+
+  connectedCallback(): void {
+    this.#root.adoptedStyleSheets = [sheet];
+    this.#soon();
+  }
+  disconnectedCallback(): void {
+    this.#end("closed");
+  }
+  attributeChangedCallback(): void {
+    this.#soon();
+  }
+
+  /** Shows the page once for all that is set in one go. With `defer`, not before `render()`. */
+  #soon(): void {
+    if (this.#due || !this.isConnected) return;
+    this.#due = true;
+    queueMicrotask(() => {
+      this.#due = false;
+      const wanted = this.#html ?? this.getAttribute("src");
+      if (wanted && (this.status !== "idle" || !this.hasAttribute("defer"))) void this.render();
+    });
+  }
+
+  /** Shows the page, or shows it anew. */
+  async render(): Promise<void> {
+    const signal = this.#end("loading");
+    try {
+      const read = async (uri: string): Promise<Resource> => {
+        if (!this.resolver) throw new Error(`this host has no \`resolver\` to read ${uri}`);
+        const late = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`${uri} was not read in time`)), READ));
+        const [found = {}] = contents(uri, await Promise.race([this.resolver(uri, { signal }), late]));
+        return found;
+      };
+      const page = this.#html === undefined ? await read(String(this.getAttribute("src"))) : { mimeType: "text/html", text: this.#html };
+      if (!/^text\/html\b/.test(page.mimeType ?? "")) throw new Error(`not a page, but \`${page.mimeType}\``);
+      const html = await inlined(textOf(page), read);
+      signal.throwIfAborted();
+      const given: PageMeta = page._meta?.ui ?? this.meta;
+      const { csp = {}, permissions = {} } = this.onpagemeta?.(given) ?? given;
+      // A page of MCP Apps asks for its look itself.
+      const bare = page.mimeType?.includes("mcp-app") === true;
+      const frame = document.createElement("iframe");
+      frame.title = this.ariaLabel ?? (this.title || "App");
+      const made = session(this, { csp, permissions }, !bare, (message) => frame.contentWindow?.postMessage(message, "*"));
+      const whole = { html: bare ? html : dressed(html, made.news()), csp, permissions };
+      await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
+      this.#session = made;
+      this.reached("shown");
+      watchLook(this, signal, () => this.refresh());
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#end("failed");
+      const says = document.createElement("p");
+      says.role = "alert";
+      // It may be a server's: nothing in it that an eye cannot see.
+      says.textContent = String(error).replace(/[\p{C}\p{Z}]+/gu, " ").slice(0, 500);
+      this.#root.append(says);
+      this.#event("failed", error);
+    }
+  }
+
+  context(): HostContext {
+    const { theme, variables, ours } = lookOf(this);
+    const { clientWidth: width, clientHeight: height } = this;
+    return {
+      theme,
+      styles: { variables },
+      "dev.bailiwick/variables": ours,
+      "dev.bailiwick/data": this.#data,
+      displayMode: "inline",
+      availableDisplayModes: ["inline"],
+      containerDimensions: this.hasAttribute("auto-height") ? { width, maxHeight: this.#most() } : { width, height },
+      locale: this.closest<HTMLElement>("[lang]")?.lang || navigator.language,
+      timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      userAgent: this.hostInfo.name,
+      platform: "web",
+      ...this.#more,
+    };
+  }
+
+  /** Tells the page what has changed of look, size and data. It is called for what the document shows to have changed. */
+  refresh(): void {
+    this.#session?.refresh();
+  }
+
+  reached(stage: Stage): void {
+    this.dataset.status = stage;
+    if (stage !== "ready") return;
+    for (const name of ["input", "result", "cancelled"]) if (this.#told[name]) this.#tell(name, this.#told[name]);
+    this.refresh();
+    this.#event("ready");
+  }
+
+  #most(): number {
+    return Number(this.getAttribute("max-height")) || 10_000;
+  }
+  resized(height: number): void {
+    if (height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
+  }
+
+  toolsChanged(): void {
+    this.#event("toolschanged");
+  }
+
+  #tell(name: string, params: Fields): void {
+    this.#told[name] = params;
+    if (this.status === "ready") this.#session?.notify(`ui/notifications/tool-${name}`, params);
+  }
+
+  #event(name: string, detail?: unknown): void {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+
+  /** Ends what is shown; what begins now lasts until the signal. */
+  #end(status: Status): AbortSignal {
+    this.#run.abort();
+    this.#run = new AbortController();
+    this.#session?.close("the view was closed");
+    this.#session = undefined;
+    this.modelContext = {};
+    this.#root.replaceChildren();
+    this.dataset.status = status;
+    return this.#run.signal;
+  }
+
+  /** Lets the page put its things away, for a second at most, and takes it away. */
+  async teardown(): Promise<void> {
+    if (this.status === "ready") await this.#session?.ask("ui/resource-teardown", {}, 1000).catch(() => {});
+    this.#end("closed");
+  }
+
+  /** One time for all that is asked of the page in a go. */
+  #ask(): Ask {
+    const until = performance.now() + LIMITS.call;
+    return async (method, params) => {
+      if (this.status !== "ready" || !this.#session) throw new Error(`the view is ${this.status}`);
+      return this.#session.ask(method, params, until - performance.now());
+    };
+  }
+  /** The tools of the page, as it names them. */
+  async sendListTools(): Promise<{ readonly tools: readonly Tool[] }> {
+    return { tools: this.#session?.app.appCapabilities?.tools ? await listTools(this.#ask()) : [] };
+  }
+  /** Calls a tool of the page, by its own name or by that of `appTools()`. */
+  async sendCallTool(params: ToolParams): Promise<ToolResult> {
+    return callTool(this.#ask(), { ...params, name: params.name.replace(this.#prefix, "") }, this.onconfirmtool);
+  }
+  /** The tools of the page as a model may be told of them: `app_<instance>__<name>`, with the app that they are of. */
+  async appTools(): Promise<readonly AppTool[]> {
+    const app = { ...this.appInfo, instance: this.instance };
+    const { tools } = await this.sendListTools();
+    return tools.map((tool) => ({ ...tool, name: this.#prefix + tool.name, untrusted: true, app }));
+  }
+}

@@ -1,0 +1,117 @@
+// Messages of another window in, calls of handlers out; requests of this window out, their answers in.
+
+export type Fields = Readonly<Record<string, unknown>>;
+export type Id = string | number;
+
+/** An error with a JSON-RPC code, as it goes over the wire. */
+export type RpcError = Error & { readonly code: number; readonly data?: unknown };
+
+/** A JSON-RPC message: a request, a notification (without `id`), a result or an error. */
+export type Message =
+  | { readonly method: string; readonly params: Fields; readonly id?: Id | undefined }
+  | { readonly id: Id; readonly result: Fields }
+  | { readonly id: Id; readonly error: RpcError };
+
+export const METHOD_NOT_FOUND = -32601;
+export const INVALID_PARAMS = -32602;
+export const INTERNAL = -32603;
+
+export const rpcError = (code: number, message: string, data?: unknown): RpcError =>
+  Object.assign(new Error(message), { code, data });
+
+export function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** What a message of a window says, or nothing if it is no JSON-RPC 2.0 message. */
+export function parsed(data: unknown): Message | undefined {
+  if (!isFields(data) || data.jsonrpc !== "2.0") return undefined;
+  const { method, params, result, error } = data;
+  const id = data.id as Id;
+  const known = /^(string|number)$/.test(typeof id);
+  if (typeof method === "string" && (known || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
+  if (known && isFields(result)) return { id, result };
+  if (known && isFields(error)) return { id, error: rpcError(Number(error.code), String(error.message), error.data) };
+  return undefined;
+}
+
+export interface RequestOptions {
+  /** Milliseconds until the request fails. */
+  readonly timeout?: number;
+}
+
+/** What a handler of requests is told beside the parameters. */
+export interface Extra {
+  /** Aborted when the other side takes its request back, or the connection ends. */
+  readonly signal: AbortSignal;
+}
+
+export interface Peer {
+  request(method: string, params: Fields, timeout: number): Promise<Fields>;
+  notify(method: string, params: Fields): void;
+  receive(message: Message): void;
+  /** Fails what is under way, and everything asked later, with `reason`. */
+  close(reason: string): void;
+}
+
+/** A connection that posts by `post`, answers requests by what `serve` gives or throws, and passes notifications on. */
+export function peer(
+  post: (message: Fields) => void,
+  serve: (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields,
+  noticed: (method: string, params: Fields) => void,
+): Peer {
+  const asked = new Map<Id, (error: Error | undefined, result?: Fields) => void>();
+  const serving = new Map<unknown, AbortController>();
+  let last = 0;
+  let ended: Error | undefined;
+  const send = (message: Fields): void => {
+    if (!ended) post({ jsonrpc: "2.0", ...message });
+  };
+
+  async function answer(id: Id, method: string, params: Fields): Promise<void> {
+    const abort = new AbortController();
+    serving.set(id, abort);
+    let message: Fields;
+    try {
+      message = { id, result: await serve(method, params, abort) };
+    } catch (error) {
+      const { code = INTERNAL, message: says = String(error), data } = Object(error);
+      message = { id, error: { code, message: says, data } };
+    }
+    if (!abort.signal.aborted) send(message);
+    serving.delete(id);
+  }
+
+  return {
+    notify: (method, params) => send({ method, params }),
+    request: (method, params, timeout) =>
+      new Promise((resolve, reject) => {
+        if (ended) return reject(ended);
+        const id = ++last;
+        const timer = setTimeout(() => {
+          const reason = `no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`;
+          send({ method: "notifications/cancelled", params: { requestId: id, reason } });
+          asked.get(id)?.(new Error(reason));
+        }, timeout);
+        asked.set(id, (error, result = {}) => {
+          clearTimeout(timer);
+          asked.delete(id);
+          if (error) reject(error);
+          else resolve(result);
+        });
+        send({ id, method, params });
+      }),
+    receive(message) {
+      if ("error" in message) asked.get(message.id)?.(message.error);
+      else if ("result" in message) asked.get(message.id)?.(undefined, message.result);
+      else if (message.id !== undefined) void answer(message.id, message.method, message.params);
+      else if (message.method === "notifications/cancelled") serving.get(message.params.requestId)?.abort();
+      else noticed(message.method, message.params);
+    },
+    close(reason) {
+      ended = new Error(reason);
+      for (const abort of serving.values()) abort.abort();
+      for (const settle of asked.values()) settle(ended);
+    },
+  };
+}
