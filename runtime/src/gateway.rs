@@ -3,6 +3,7 @@
 //! One [`Gateway`] serves every protocol revision from 2024-11-05 on: those with an `initialize` handshake, and the
 //! stateless 2026-07-28 with `server/discover`. It holds no permission state: grants come with the call they are for.
 
+mod apps;
 mod ask;
 mod call;
 mod convert;

@@ -85,6 +85,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/unique", Pure),
     ("gateway/pages", Pure),
     ("gateway/prompts", Pure),
+    ("gateway/apps", Pure),
     ("gateway/convert", Pure),
     ("gateway/form", Pure),
     ("gateway/ask", Io),

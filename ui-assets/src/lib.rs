@@ -2,3 +2,6 @@
 
 /// The file browser: a page for a sandboxed frame that speaks MCP Apps to whoever embeds it.
 pub const BROWSER: &str = include_str!("../dist/browser.html");
+
+/// The review page: a page for a sandboxed frame that shows what a call would change or changed.
+pub const REVIEW: &str = include_str!("../dist/review.html");

@@ -25,4 +25,5 @@ mod python;
 mod replay;
 mod slow;
 mod support;
+mod views;
 mod watching;

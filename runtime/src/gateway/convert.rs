@@ -27,6 +27,13 @@ fn failure_schema() -> Value {
     })
 }
 
+/// A tool as clients that show views list it.
+pub(super) fn marked(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+    let mut tool = tool(info, offered);
+    super::apps::mark(&mut tool, info);
+    tool
+}
+
 /// A tool as clients list it, beside those that are `offered`.
 pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let spec = &info.spec;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::meta::Extras;
 use super::pages::listed;
-use super::{Gateway, convert, describe, uri};
+use super::{Gateway, apps, convert, describe, uri};
 use crate::call::{Call, CallMeta};
 use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
@@ -23,10 +23,11 @@ pub(super) const DIRECTORY: &str = "inode/directory";
 const MOST_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// The artifacts of this connection's worker, and the directories it was given.
+    /// The artifacts of this connection's worker, the directories it was given, and the pages for a client of `views`.
     pub(super) async fn resources(
         &self,
         request: Option<PaginatedRequestParams>,
+        views: bool,
     ) -> Result<ListResourcesResult, ErrorData> {
         let served = self.served().await?;
         let worker = served.worker();
@@ -40,6 +41,9 @@ impl Gateway {
                     .with_mime_type(DIRECTORY)
                     .with_meta(describe::of_resource("directory", true))
             }));
+        }
+        if views {
+            resources.extend(apps::pages(self.desk.files.is_some()));
         }
         resources.extend(worker.artifacts().iter().map(convert::artifact));
         Ok(listed!(ListResourcesResult, resources, request.as_ref()))
@@ -73,6 +77,8 @@ impl Gateway {
         }
         let contents = if uri == describe::HELP {
             self.help().await?
+        } else if let Some(page) = apps::page(uri, self.desk.files.is_some()) {
+            page
         } else if uri.starts_with("ui://") {
             let served = self.served().await?;
             let worker = served.worker();
