@@ -2,6 +2,7 @@
 
 mod actor;
 mod asking;
+mod beneath;
 mod blocking;
 mod deadline;
 mod docket;
