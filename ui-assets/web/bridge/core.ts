@@ -72,14 +72,14 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
 
   async function ask(method: string, params: object, options?: RequestOptions): Promise<Fields> {
     if (wire === undefined) throw new Error("not connected");
-    return wire.request(method, params as Fields, { timeout: ANSWER, ...options });
+    return wire.request(method, params as Fields, options?.timeout ?? ANSWER, options?.signal);
   }
   const notify = (method: string, params: Fields = {}): void => wire?.notify(method, params);
 
   async function greet(): Promise<void> {
     const parent = window.parent;
     if (parent === window) throw new Error("this page is in no frame of an MCP Apps host");
-    const made = (wire = peer({ send: (message) => parent.postMessage(message, "*"), request, notification }));
+    const made = (wire = peer((message) => parent.postMessage(message, "*"), request, notification));
     const receive = ({ source, data }: MessageEvent): void => {
       const message = source === parent ? parsed(data) : undefined;
       if (message !== undefined) made.receive(message);
