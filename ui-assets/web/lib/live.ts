@@ -141,17 +141,11 @@ export function set(node: Element, name: string, value: Plain): void {
   else node.setAttribute(name, value === true ? "" : String(value));
 }
 
-/** What stands between `mark` and what stood there before. */
-function slot(mark: Text, make: () => unknown): void {
-  let before: Node[] = [];
-  effect(() => {
-    const made = [make()].flat().filter((one) => one !== undefined && one !== false);
-    const nodes = made.map((one) => (one instanceof Node ? one : document.createTextNode(String(one))));
-    for (const node of before) (node as ChildNode).remove();
-    before = nodes;
-    mark.before(...nodes);
-  });
-}
+const nodes = (made: unknown): Node[] =>
+  [made]
+    .flat()
+    .filter((one) => one !== undefined && one !== false)
+    .map((one) => (one instanceof Node ? one : document.createTextNode(String(one))));
 
 /** An element, as `name` or `name.class`. Functions among attributes and children are done again when what they read changes; `on...` listens. */
 export function h(name: string, props: Props = {}, ...children: Child[]): HTMLElement {
@@ -164,11 +158,20 @@ export function h(name: string, props: Props = {}, ...children: Child[]): HTMLEl
     else set(node, key, value);
   }
   for (const child of children) {
-    if (typeof child === "function") {
-      const mark = document.createTextNode("");
-      node.append(mark);
-      slot(mark, child);
-    } else if (child !== undefined && child !== false) node.append(child);
+    if (typeof child !== "function") {
+      node.append(...nodes(child));
+      continue;
+    }
+    // What it makes stands before this, in place of what it made before.
+    const mark = document.createTextNode("");
+    let before: Node[] = [];
+    node.append(mark);
+    effect(() => {
+      const made = nodes(child());
+      for (const old of before) (old as ChildNode).remove();
+      before = made;
+      mark.before(...made);
+    });
   }
   return node;
 }

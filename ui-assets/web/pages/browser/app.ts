@@ -2,7 +2,7 @@
 import { effect, h, signal } from "../../lib/live.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, enter, failure, filter, find, leave, mode, onFile, reload, root, roots, rows, said, showChanged, start } from "./browser.ts";
-import { type Review, button, fileView, signed, state } from "./fileview.ts";
+import { button, fileView, signed, state } from "./fileview.ts";
 import { icon } from "./icon.ts";
 import { lookAs, worker, workers } from "./rights.ts";
 import { treeView } from "./treeview.ts";
@@ -86,7 +86,7 @@ function splitter(width: ReturnType<typeof signal<number>>): HTMLElement {
   return bar;
 }
 
-export function app(review: Review): readonly [HTMLElement, Sight] {
+export function app(): readonly [HTMLElement, Sight] {
   const width = signal(320);
   const [tree, sight] = treeView();
   const told = (): string => {
@@ -94,14 +94,11 @@ export function app(review: Review): readonly [HTMLElement, Sight] {
     return `${count.toLocaleString()} ${mode() === "tree" ? (filter() === "" ? "shown" : "of what is loaded; Enter finds all") : mode()}`;
   };
   const side = h("section.side", { "aria-label": "Folders" }, tree, h("p.foot", {}, told));
-  const file = fileView(review);
+  const file = fileView();
   // Where one pane takes the other's place, the keys go with it.
   effect(() => {
-    const to = onFile() ? file : side;
-    const other = to === file ? side : file;
-    requestAnimationFrame(() => {
-      if (other.offsetParent === null) to.querySelector<HTMLElement>("button, [role=tree]")?.focus();
-    });
+    const [to, other] = onFile() ? [file, tree] : [tree, file];
+    requestAnimationFrame(() => other.offsetParent === null && to.focus());
   });
   const all = h("main.files", {},
     toolbar(),

@@ -122,6 +122,8 @@ export async function openPath(path: string, line?: number): Promise<Entry | und
 }
 
 export async function open(at: Entry): Promise<void> {
+  const change = mode() === "changed" ? changes()?.get(at.path) : undefined;
+  if (change !== undefined) return openDiff(change);
   if (at.folder !== undefined) return setOpen(at, !at.folder.open);
   if (at.odd) return said("No tool can open it by this name");
   if (at.kind === "link") {
@@ -172,6 +174,7 @@ export async function start(): Promise<void> {
 /** Shows what was changed in a file. */
 export function openDiff({ path, diff = "" }: Change): Promise<void> {
   selection(undefined);
+  onFile(true);
   return showDiff(path, text(diff));
 }
 

@@ -54,7 +54,6 @@ export const doc = signal<Doc | undefined>(undefined);
 export const docVersion = signal(0);
 /** What was read later is not of the file that was opened. */
 export const stale = signal(false);
-export const opening = signal(false);
 let turn = 0;
 let busy = false;
 
@@ -79,10 +78,8 @@ async function look(path: string, offset: number): Promise<Doc> {
 async function show(coming: Promise<Doc>): Promise<void> {
   turn += 1;
   const mine = turn;
-  opening(true);
   const shown = await coming;
   if (mine !== turn) return;
-  opening(false);
   stale(false);
   doc(shown);
   bump(docVersion);

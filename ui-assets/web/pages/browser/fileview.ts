@@ -2,16 +2,13 @@
 import { h } from "../../lib/live.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, onFile, openDiff, said, selection } from "./browser.ts";
-import { type Doc, check, doc, docVersion, openDoc, opening, stale } from "./document.ts";
+import { type Doc, check, doc, docVersion, openDoc, stale } from "./document.ts";
+import { able, ask } from "./host.ts";
 import { icon } from "./icon.ts";
 import { badge, rightsOf } from "./rights.ts";
-import type { Change } from "./server.ts";
 import { textView } from "./textview.ts";
 import { size } from "./tree.ts";
-import { explained, isLocked, scopesOf } from "./wire.ts";
-
-/** Shows the review of a change beside this page, if the host can. */
-export type Review = () => ((change: Change) => void) | undefined;
+import { explained, fieldsOf, isLocked, scopesOf } from "./wire.ts";
 
 export const button = (text: string, onclick: () => void): HTMLElement => h("button", { type: "button", onclick }, text);
 /** A button with a sign in place of a text. */
@@ -68,6 +65,13 @@ function facts(shown: Doc): readonly HTMLElement[] {
   return sign === "" ? words : [h("span", { class: `right ${tone}`, title: meaning }, sign), ...words];
 }
 
+/** Whether the host opens a page of the server beside this one. */
+const opensPages = (): boolean => fieldsOf(able()["experimental"])["dev.bailiwick/open-resource"] !== undefined;
+
+function review(url: string | undefined): void {
+  ask("ui/open-link", { url }).catch((why: unknown) => said(explained(why)));
+}
+
 async function look(): Promise<void> {
   try {
     said((await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "It had changed on disk; this is how it is now");
@@ -76,14 +80,13 @@ async function look(): Promise<void> {
   }
 }
 
-export function fileView(reviewer: Review): HTMLElement {
+export function fileView(): HTMLElement {
   function acts(open: Doc): readonly (HTMLElement | false | undefined)[] {
     const change = changes()?.get(open.path);
-    const review = reviewer();
     if (open.kind === "diff") return [button("Show the file", () => void openDoc(open.path))];
     return [
       change?.diff !== undefined && button("Show the change", () => void openDiff(change)),
-      change?.review !== undefined && review && button("Review", () => review(change)),
+      change?.review !== undefined && opensPages() && button("Review", () => review(change.review)),
       signed("again", "Look whether it changed", () => void look()),
     ];
   }
@@ -104,7 +107,7 @@ export function fileView(reviewer: Review): HTMLElement {
       content(open),
     ];
   }
-  return h("section.file", { "aria-label": "File", "aria-busy": () => String(opening()) }, () => {
+  return h("section.file", { "aria-label": "File", tabindex: -1 }, () => {
     const open = doc();
     return open === undefined ? state("file", "Choose a file to see what it holds") : parts(open);
   });

@@ -1,16 +1,11 @@
 // An MCP Apps host in, a file browser in its frame out.
 import { app } from "./app.ts";
-import { failure, openPath, said, start } from "./browser.ts";
-import { able, answerWith, ask, connect, host, on } from "./host.ts";
-import type { Change } from "./server.ts";
+import { failure, openPath, start } from "./browser.ts";
+import { able, answerWith, connect, host, on } from "./host.ts";
 import { tools } from "./tools.ts";
 import { type Fields, explained, fieldsOf, textOf } from "./wire.ts";
 
-function review({ review }: Change): void {
-  ask("ui/open-link", { url: review }).catch((why: unknown) => said(explained(why)));
-}
-
-const [page, sight] = app(() => (fieldsOf(able()["experimental"])["dev.bailiwick/open-resource"] === undefined ? undefined : review));
+const [page, sight] = app();
 answerWith(tools(sight));
 document.body.append(page);
 connect().then(

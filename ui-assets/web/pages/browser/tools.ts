@@ -26,7 +26,7 @@ const file = object({ ...entry, bytes: count, lines: count, hash: text, from: li
 const MATCHES = 100;
 const MOST_TEXT = 20_000;
 // What a person sees changes, no file does.
-const annotations = { readOnlyHint: true, idempotentHint: true, openWorldHint: false };
+const annotations = { readOnlyHint: true, openWorldHint: false };
 
 /** The tools as the host lists and calls them. */
 export function tools(sight: Sight): (method: string, params: Fields) => Promise<Fields> | Fields | undefined {

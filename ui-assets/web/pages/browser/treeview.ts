@@ -3,7 +3,7 @@ import { effect, h, memo, set, untracked } from "../../lib/live.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { active, changes, load, mode, open, root, rows, setOpen, version } from "./browser.ts";
 import { icon } from "./icon.ts";
-import { badge, rightsOf, wantRights } from "./rights.ts";
+import { badge, rightsOf, wantRights, worker } from "./rights.ts";
 import { type Entry, type Note, type Row, isOther, size, stepped, typed } from "./tree.ts";
 import { type Sight, windowed } from "./window.ts";
 import { explained } from "./wire.ts";
@@ -22,11 +22,7 @@ function noteRow({ parent }: Note): readonly Node[] {
   }
   // It came into sight, so what follows is wanted.
   if (folder.state === "ready" && folder.next !== undefined) untracked(() => void load(parent));
-  if (folder.state !== "ready") {
-    const { entries, total } = folder;
-    return say(entries.length === 0 ? "Loading…" : `Loading… ${entries.length.toLocaleString()} of ${total.toLocaleString()}`);
-  }
-  return say(parent.level > 0 ? "Empty folder" : mode() === "changed" ? "Nothing was changed" : "Nothing is here");
+  return say(folder.state !== "ready" ? "Loading…" : mode() === "tree" ? "Empty folder" : "Nothing");
 }
 
 function entryRow(at: Entry): readonly (HTMLElement | false)[] {
@@ -81,6 +77,7 @@ export function treeView(): readonly [HTMLElement, Sight] {
 
   function key(event: KeyboardEvent): void {
     if (isOther(event)) return;
+    if (event.key.length > 1) before = "";
     const row = rows()[index()];
     const next = stepped(event.key, index(), rows().length, sight.page());
     if (next !== undefined) goTo(next);
@@ -128,6 +125,8 @@ export function treeView(): readonly [HTMLElement, Sight] {
   });
   effect(() => set(tree, "aria-activedescendant", index() >= sight.first() && index() < sight.last() ? active()?.id : undefined));
   effect(() => {
+    // Each sees with its own rights.
+    worker();
     const seen = rows().slice(sight.first(), sight.last());
     wantRights(seen.flatMap((row) => (row.type === "entry" && !row.odd ? [row.path] : [])));
   });
