@@ -5,6 +5,8 @@
 
 mod apps;
 mod ask;
+#[cfg(feature = "ui")]
+mod browse;
 mod call;
 mod convert;
 mod decorate;

@@ -9,6 +9,7 @@
 )]
 
 mod asking;
+mod browse;
 mod calls;
 mod clients;
 mod conformance;

@@ -143,6 +143,10 @@ impl ServerHandler for Gateway {
                     .map_err(|error| convert::request_error(&error))?,
             };
             shown.extend(for_views.iter().map(|tool| convert::marked(tool, &tools)));
+            #[cfg(feature = "ui")]
+            if extras.policy.is_none() {
+                shown.extend(self.browsers());
+            }
         }
         Ok(listed!(ListToolsResult, shown, request.as_ref()))
     }

@@ -7,6 +7,7 @@
 
 mod asking;
 mod authority;
+mod beneath;
 mod chat;
 mod faults;
 mod kept;

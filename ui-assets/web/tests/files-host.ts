@@ -9,7 +9,11 @@ type Answers = Readonly<Record<string, (input: Fields) => unknown>>;
 /** What the host has and is. */
 export interface Given {
   readonly tools: Answers;
-  readonly resources?: (uri: string) => string | undefined;
+  /** Answers what `tools` do not. */
+  readonly other?: (name: string, input: Fields) => unknown;
+  readonly resources?: (uri: string) => string | undefined | Promise<string | undefined>;
+  /** The page; as it was built, unless it is given. */
+  readonly html?: string;
   readonly capabilities?: Fields;
   readonly context?: Fields;
 }
@@ -75,19 +79,19 @@ export async function host(page: Page, site: Site, given: Given): Promise<Host> 
     if (message["method"] === "tools/call") {
       const [name, input] = [String(params["name"]), (params["arguments"] ?? {}) as Fields];
       calls.push({ name, input });
-      const tool = given.tools[name];
+      const tool = given.tools[name] ?? (given.other && ((input: Fields) => given.other?.(name, input)));
       if (tool === undefined) return { error: { code: -32602, message: `there is no tool \`${name}\`` } };
       return { result: await tool(input) };
     }
     if (message["method"] === "resources/read") {
-      const text = given.resources?.(String(params["uri"]));
+      const text = await given.resources?.(String(params["uri"]));
       return text === undefined ? { error: { code: -32002, message: "there is no such resource" } } : { result: { contents: [{ uri: params["uri"], text }] } };
     }
     sent.push(message);
     return { result: {} };
   }
   site.put("/", HOST);
-  site.put("/browser.html", await built("browser.html"));
+  site.put("/browser.html", given.html ?? (await built("browser.html")));
   await page.exposeFunction("heard", heard);
   await page.goto(site.origin);
   await expect.poll(() => page.frames().length).toBe(2);
