@@ -54,8 +54,13 @@ impl Gateway {
         }
         let mut extras = Extras::read(&context.meta, self.desk.trust)?;
         let served = self.served().await?;
+        let views = apps::shown_by(context.client_capabilities().as_ref());
+        #[cfg(feature = "ui")]
+        if views && let Some(answer) = self.viewed(&request, &served, &extras).await {
+            return answer.map(Into::into);
+        }
         if served.worker().is_app_only(&request.name) {
-            if !apps::shown_by(context.client_capabilities().as_ref()) {
+            if !views {
                 return convert::failure(&CallError::unknown_tool(&request.name)).map(Into::into);
             }
             // Whether a view or its model wrote the call only the client can tell: it promised to keep models from it.
