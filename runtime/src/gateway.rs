@@ -32,6 +32,8 @@ mod tasks;
 mod token;
 mod unique;
 mod uri;
+#[cfg(feature = "ui")]
+mod views;
 mod watch;
 
 use std::sync::Arc;

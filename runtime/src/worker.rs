@@ -302,6 +302,13 @@ impl Worker {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
+    /// The review that stands at `uri`, or beside it, if this worker may read it.
+    #[cfg(feature = "ui")]
+    pub(crate) fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {
+        let reader = Reader::Worker(self.shared.id);
+        self.shared.core.artifacts.review(uri, reader)
+    }
+
     /// Audits that a call came with grants that count for nothing.
     pub(crate) fn note_ignored_grants(&self, call: &Call) {
         self.shared.ignored_grants(call);

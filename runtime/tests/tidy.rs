@@ -45,6 +45,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("tool", Pure),
     ("describe", Pure),
     ("artifact/render", Pure),
+    ("artifact/review", Pure),
     ("artifact", Actor),
     ("permission/ladder", Pure),
     ("permission/options", Pure),

@@ -6,6 +6,9 @@ pub const BROWSER: &str = include_str!("../dist/browser.html");
 /// The review page: a page for a sandboxed frame that shows what a call would change or changed.
 pub const REVIEW: &str = include_str!("../dist/review.html");
 
+/// Where in [`REVIEW`] the data of a call may be put, as the script element with the id `data`.
+pub const DATA: &str = "<!--data-->";
+
 /// The element `<mcp-view>`, an ES module: the host half of MCP Apps. Serve it as `text/javascript`.
 pub const MCP_VIEW: &str = include_str!("../dist/mcp-view.js");
 

@@ -36,6 +36,17 @@ pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
     meta.0.insert("ui".into(), ui);
 }
 
+/// What was read of an artifact: of a page it is said what [`page`] says of its own.
+pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceContents {
+    #[cfg(feature = "ui")]
+    if mime == MIME {
+        return contents.with_meta(pages::meta());
+    }
+    #[cfg(not(feature = "ui"))]
+    let _ = mime;
+    contents
+}
+
 /// The pages that are the same for every call, where `files` are served or not.
 pub(super) fn pages(files: bool) -> Vec<Resource> {
     #[cfg(feature = "ui")]

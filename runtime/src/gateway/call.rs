@@ -56,7 +56,7 @@ impl Gateway {
         let served = self.served().await?;
         let views = apps::shown_by(context.client_capabilities().as_ref());
         #[cfg(feature = "ui")]
-        if views && let Some(answer) = self.browsed(&request, served.worker(), &extras) {
+        if views && let Some(answer) = self.viewed(&request, &served, &extras).await {
             return answer.map(Into::into);
         }
         if served.worker().is_app_only(&request.name) {

@@ -143,9 +143,11 @@ impl ServerHandler for Gateway {
                     .map_err(|error| convert::request_error(&error))?,
             };
             shown.extend(for_views.iter().map(|tool| convert::marked(tool, &tools)));
+            // A policy that names tools names none of these.
             #[cfg(feature = "ui")]
             if extras.policy.is_none() {
-                shown.extend(self.browsers());
+                let own = super::views::tools().into_iter().chain(self.browsers());
+                shown.extend(own.filter(|tool| !served.worker().has_tool(&tool.name)));
             }
         }
         Ok(listed!(ListToolsResult, shown, request.as_ref()))

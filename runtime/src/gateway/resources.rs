@@ -81,19 +81,22 @@ impl Gateway {
             page
         } else if uri.starts_with("ui://") {
             let served = self.served().await?;
+            #[cfg(feature = "ui")]
+            if let Some(state) = self.review_state(&served, uri).await {
+                let contents = ResourceContents::text(state.to_string(), uri);
+                return Ok(fresh(contents.with_mime_type("application/json")));
+            }
             let worker = served.worker();
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
-            match String::from_utf8(artifact.bytes.to_vec()) {
+            let contents = match String::from_utf8(artifact.bytes.to_vec()) {
                 Ok(text) => ResourceContents::text(text, uri),
                 Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri),
-            }
-            .with_mime_type(artifact.mime)
+            };
+            apps::of_artifact(contents.with_mime_type(artifact.mime), artifact.mime)
         } else {
             self.file(uri, extras).await?
         };
-        Ok(ReadResourceResult::new(vec![contents])
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private))
+        Ok(fresh(contents))
     }
 
     pub(super) async fn file(
@@ -117,7 +120,7 @@ impl Gateway {
     }
 
     /// Calls a reading tool for the client.
-    async fn look(
+    pub(super) async fn look(
         &self,
         tool: &str,
         arguments: Value,
@@ -199,6 +202,13 @@ impl Gateway {
             .filter(|path| path.starts_with(typed))
             .collect()
     }
+}
+
+/// What was read, which is the client's own and stale at once.
+fn fresh(contents: ResourceContents) -> ReadResourceResult {
+    ReadResourceResult::new(vec![contents])
+        .with_ttl_ms(0)
+        .with_cache_scope(CacheScope::Private)
 }
 
 /// The template's `path` follows a slash, so what is typed lacks its first one.

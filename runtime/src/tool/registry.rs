@@ -76,12 +76,13 @@ impl Entry {
         (self.prepare)(arguments, names)
     }
 
-    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing.
-    pub(crate) fn is_for(&self, origin: Origin) -> bool {
+    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing,
+    /// though it may look at what would be changed.
+    pub(crate) fn is_for(&self, origin: Origin, previews: bool) -> bool {
         match origin {
             Origin::Human => true,
             Origin::Model => !self.spec.app_only,
-            Origin::View => !self.mutates,
+            Origin::View => previews || !self.mutates,
         }
     }
 

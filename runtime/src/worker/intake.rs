@@ -10,7 +10,7 @@ use super::jobs::guarded;
 use crate::call::{Call, Origin};
 use crate::capability::Spent;
 use crate::error::{CallError, Code};
-use crate::pipeline::{Facts, Parsed, Step};
+use crate::pipeline::{Facts, Mode, Parsed, Step};
 use crate::policy::{Authority, Explanation, Policy};
 use crate::scope::ScopePattern;
 use crate::tool::Arguments;
@@ -45,7 +45,10 @@ impl Request {
             .core
             .tools
             .get(tool)
-            .filter(|entry| authority.allows_tool(tool) && entry.is_for(facts.origin))
+            .filter(|entry| {
+                authority.allows_tool(tool)
+                    && entry.is_for(facts.origin, facts.mode == Mode::Preview)
+            })
             .ok_or_else(|| CallError::unknown_tool(tool))?;
         let most = authority.limits().budget.calls;
         let spent = Spent {
@@ -88,7 +91,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
         .core
         .tools
         .get(tool)
-        .filter(|entry| authority.allows_tool(tool) && entry.is_for(call.meta.origin))
+        .filter(|entry| authority.allows_tool(tool) && entry.is_for(call.meta.origin, false))
         .ok_or_else(|| CallError::unknown_tool(tool))?;
     let prepared = || Ok(entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?);
     let (needs, _) = guarded(prepared)?;

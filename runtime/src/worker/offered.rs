@@ -69,6 +69,12 @@ impl Worker {
         offered.then(|| entry.info())
     }
 
+    /// Whether there is a tool of that name, for whomever.
+    #[cfg(feature = "ui")]
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.shared.core.tools.get(name).is_some()
+    }
+
     /// Whether a tool of that name is for views alone.
     pub(crate) fn is_app_only(&self, tool: &str) -> bool {
         let entry = self.shared.core.tools.get(tool);

@@ -36,7 +36,7 @@ const PAGES: [Page; 2] = [
 ];
 
 /// What is said of a page where it is listed and where it is read. It names no origin, so it reaches no network.
-pub(in crate::gateway) fn meta() -> MetaObject {
+pub(super) fn meta() -> MetaObject {
     let ui = json!({"prefersBorder": true});
     MetaObject(Map::from_iter([("ui".to_owned(), ui)]))
 }
@@ -46,7 +46,7 @@ fn shown(files: bool) -> impl Iterator<Item = &'static Page> {
 }
 
 /// The pages, where `files` are served or not.
-pub(in crate::gateway) fn listed(files: bool) -> impl Iterator<Item = Resource> {
+pub(super) fn listed(files: bool) -> impl Iterator<Item = Resource> {
     shown(files).map(|page| {
         let mut meta = meta();
         meta.0.extend(describe::of_resource("page", false).0);
@@ -64,7 +64,7 @@ pub(in crate::gateway) fn listed(files: bool) -> impl Iterator<Item = Resource> 
 }
 
 /// The page at `uri`, where `files` are served or not.
-pub(in crate::gateway) fn read(uri: &str, files: bool) -> Option<ResourceContents> {
+pub(super) fn read(uri: &str, files: bool) -> Option<ResourceContents> {
     let page = shown(files).find(|page| page.uri == uri)?;
     let contents = ResourceContents::text(page.html, uri).with_mime_type(MIME);
     Some(contents.with_meta(meta()))
