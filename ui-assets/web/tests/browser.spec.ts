@@ -63,6 +63,7 @@ test("another worker's eyes are one choice away", async ({ page, site }) => {
 });
 
 test("a folder of 100,000 entries is windowed, and goes on by its cursor", async ({ page, site }) => {
+  test.slow();
   const all = Array.from({ length: 100_000 }, (_, n) => ({ name: `file-${String(n).padStart(6, "0")}.txt`, kind: "file", bytes: n }));
   const list_directory = ({ limit, cursor = "0" }: Readonly<Record<string, unknown>>): unknown => {
     const [from, to] = [Number(cursor), Math.min(Number(cursor) + Number(limit) * 10, all.length)];
@@ -436,4 +437,25 @@ test("it opens what the host was asked to show", async ({ page, site }) => {
   await tell("ui/notifications/tool-input", { arguments: { path: "/repo/src/lib.rs" } });
   await expect(frame.getByRole("heading", { name: "/repo/src/lib.rs" })).toBeVisible();
   await expect(frame.getByRole("treeitem", { name: "lib.rs" })).toHaveAttribute("aria-selected", "true");
+});
+
+test("the roots are switched between", async ({ page, site }) => {
+  const tree = { "/repo/a.txt": { text: "a\n" }, "/docs/b.txt": { text: "b\n" } };
+  const list_roots = (): unknown => done({ roots: ["/repo", "/docs"], default_root: "/docs" });
+  const { frame, call } = await host(page, site, given(tree, { list_roots }));
+  await expect.poll(() => names(page)).toEqual(["b.txt"]);
+  await frame.getByLabel("Root").selectOption("/repo");
+  await expect.poll(() => names(page)).toEqual(["a.txt"]);
+  await call("open-path", { path: "/docs/b.txt" });
+  await expect.poll(() => names(page)).toEqual(["b.txt"]);
+  await expect(frame.getByLabel("Root")).toHaveValue("/docs");
+});
+
+test("a link is followed to the folder where it leads", async ({ page, site }) => {
+  const tree: Tree = { "/repo/real/a.txt": { text: "a\n" }, "/repo/link": { link: true } };
+  const stat = ({ path }: Readonly<Record<string, unknown>>): unknown => done({ path: path === "/repo/link" ? "/repo/real" : path, kind: path === "/repo/link" ? "directory" : "file", bytes: 2 });
+  const { frame } = await host(page, site, given(tree, { stat }));
+  await frame.getByRole("treeitem", { name: /link/ }).click();
+  await expect(frame.getByRole("treeitem", { name: "real" })).toHaveAttribute("aria-expanded", "true");
+  await expect(frame.getByRole("treeitem", { name: "a.txt" })).toBeVisible();
 });

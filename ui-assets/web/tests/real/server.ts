@@ -12,7 +12,8 @@ export interface Server {
 
 /** Starts the program that `BAILIWICK_FS` names. */
 export async function server(...args: string[]): Promise<Server> {
-  const child = spawn(process.env["BAILIWICK_FS"] ?? "", args, { stdio: ["pipe", "pipe", "inherit"] });
+  // Variables of these tests are none of the program's.
+  const child = spawn(process.env["BAILIWICK_FS"] ?? "", args, { stdio: ["pipe", "pipe", "inherit"], env: {} });
   const waiting = new Map<unknown, (message: Fields) => void>();
   createInterface({ input: child.stdout }).on("line", (line) => {
     const message = JSON.parse(line) as Fields;
