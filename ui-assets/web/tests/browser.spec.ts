@@ -48,7 +48,7 @@ test("what is denied is told as locked, with what a person would have to allow",
   const asked = refused("SCOPE_REQUIRED", "a person must allow this", { _meta: { requested_scopes: ["read:file:/repo/secret.key"] } });
   const { frame } = await host(page, site, given({ ...TREE, "/repo/secret.key": { answer: asked } }));
   await frame.getByRole("treeitem", { name: "secret.key" }).click();
-  await expect(frame.getByText("Not open to this session")).toBeVisible();
+  await expect(frame.getByText("Not here, or not open to you")).toBeVisible();
   await expect(frame.getByText("read:file:/repo/secret.key")).toBeVisible();
 });
 

@@ -29,7 +29,7 @@ function content(shown: Doc): HTMLElement {
     const locked = isLocked(failure);
     return state(
       locked ? "lock" : "file",
-      locked ? "Not open to this session" : "It could not be read",
+      locked ? "Not here, or not open to you" : "It could not be read",
       quiet(oneLine(explained(failure), 600)),
       ...scopesOf(failure).map((scope) => h("p", {}, "Needs ", h("code", {}, visible(scope)))),
       button("Try again", () => void openDoc(path)),
@@ -107,7 +107,7 @@ export function fileView(): HTMLElement {
       content(open),
     ];
   }
-  return h("section.file", { "aria-label": "File", tabindex: -1 }, () => {
+  return h("section.main", { "aria-label": "File", tabindex: -1 }, () => {
     const open = doc();
     return open === undefined ? state("file", "Choose a file to see what it holds") : parts(open);
   });

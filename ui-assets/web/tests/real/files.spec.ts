@@ -65,7 +65,7 @@ test("a directory is browsed with the rights of the session", async ({ page, sit
   await expect(frame.locator(".foot")).not.toHaveText("7 shown");
   const denied = await call("open-path", { path: `${root}/.env` });
   expect(denied["isError"]).toBe(true);
-  await expect(frame.getByText("Not open to this session")).toBeVisible();
+  await expect(frame.getByText("Not here, or not open to you")).toBeVisible();
   await frame.getByRole("searchbox").fill("LIB");
   await frame.getByRole("searchbox").press("Enter");
   await expect(frame.getByRole("status")).toHaveText("1 found");
