@@ -2,7 +2,8 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, in its helpers too, and installs what it needs"
 )]
 
 #[path = "../../ui-assets/tests/support/chromium.rs"]

@@ -1,7 +1,6 @@
 //! The sources of the pages in, the committed pages out; and a real browser in, what people meet in it out.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking, in its helpers too"
 )]
