@@ -8,3 +8,15 @@ pub const REVIEW: &str = include_str!("../dist/review.html");
 
 /// Where in [`REVIEW`] the data of a call may be put, as the script element with the id `data`.
 pub const DATA: &str = "<!--data-->";
+
+/// The element `<mcp-view>`, an ES module: the host half of MCP Apps. Serve it as `text/javascript`.
+pub const MCP_VIEW: &str = include_str!("../dist/mcp-view.js");
+
+/// The page between a host and the pages that `<mcp-view>` shows, for its attribute `sandbox-url`.
+///
+/// Serve it as `text/html; charset=utf-8` with [`SANDBOX_POLICY`] as its `Content-Security-Policy`, and with no cookie.
+/// Without that header, whoever gets a person to open its address has a page with the origin of the host.
+pub const SANDBOX: &str = include_str!("../dist/sandbox.html");
+
+/// The `Content-Security-Policy` of [`SANDBOX`]: no origin, and no policy for scripts, which the shown pages would inherit.
+pub const SANDBOX_POLICY: &str = "sandbox allow-scripts allow-forms";

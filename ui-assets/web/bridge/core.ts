@@ -66,7 +66,7 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
 
   async function ask(method: string, params: object, options?: RequestOptions): Promise<Fields> {
     if (wire === undefined) throw new Error("not connected");
-    return wire.request(method, params as Fields, { timeout: ANSWER, ...options });
+    return wire.request(method, params as Fields, options?.timeout ?? ANSWER, options?.signal);
   }
   const done = async (method: string, params: object, options?: RequestOptions): Promise<boolean> =>
     (await ask(method, params, options)).isError !== true;
@@ -75,7 +75,7 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
   async function greet(): Promise<void> {
     const parent = window.parent;
     if (parent === window) throw new Error("this page is in no frame of an MCP Apps host");
-    const made = (wire = peer({ send: (message) => parent.postMessage(message, "*"), request, notification }));
+    const made = (wire = peer((message) => parent.postMessage(message, "*"), request, notification));
     const receive = ({ source, data }: MessageEvent): void => {
       const message = source === parent ? parsed(data) : undefined;
       if (message !== undefined) made.receive(message);

@@ -1,12 +1,13 @@
 // Messages of another window in, calls of handlers out; requests of this window out, their answers in.
 
 export type Fields = Readonly<Record<string, unknown>>;
+export type Id = string | number;
 
+/** A JSON-RPC message: a request, a notification (without `id`), a result or an error. */
 export type Message =
-  | { readonly kind: "request"; readonly id: string | number; readonly method: string; readonly params: Fields }
-  | { readonly kind: "notification"; readonly method: string; readonly params: Fields }
-  | { readonly kind: "result"; readonly id: string | number; readonly result: Fields }
-  | { readonly kind: "error"; readonly id: string | number; readonly error: RpcError };
+  | { readonly method: string; readonly params: Fields; readonly id?: Id | undefined }
+  | { readonly id: Id; readonly result: Fields }
+  | { readonly id: Id; readonly error: RpcError };
 
 export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
@@ -27,21 +28,16 @@ export function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+const isId = (id: unknown): id is Id => typeof id === "string" || typeof id === "number";
+
 /** What a message of a window says, or nothing if it is no JSON-RPC 2.0 message. */
 export function parsed(data: unknown): Message | undefined {
   if (!isFields(data) || data.jsonrpc !== "2.0") return undefined;
-  const { id, method, result, error } = data;
-  const params = isFields(data.params) ? data.params : {};
-  const known = typeof id === "string" || typeof id === "number";
-  if (typeof method === "string") {
-    if (known) return { kind: "request", id, method, params };
-    return id === undefined ? { kind: "notification", method, params } : undefined;
-  }
-  if (!known) return undefined;
-  if (isFields(result)) return { kind: "result", id, result };
-  if (!isFields(error) || typeof error.message !== "string") return undefined;
-  const code = typeof error.code === "number" ? error.code : INTERNAL;
-  return { kind: "error", id, error: new RpcError(code, error.message, error.data) };
+  const { id, method, params, result, error } = data;
+  if (typeof method === "string" && (isId(id) || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
+  if (!isId(id)) return undefined;
+  if (isFields(result)) return { id, result };
+  return isFields(error) ? { id, error: new RpcError(Number(error.code), String(error.message), error.data) } : undefined;
 }
 
 export interface RequestOptions {
@@ -52,94 +48,80 @@ export interface RequestOptions {
 
 /** What a handler of requests is told beside the parameters. */
 export interface Extra {
-  readonly requestId: string | number;
+  readonly requestId: Id;
   /** Aborted when the other side takes its request back, or the connection ends. */
   readonly signal: AbortSignal;
 }
 
 export interface Peer {
-  request(method: string, params: Fields, options: RequestOptions & { timeout: number }): Promise<Fields>;
+  request(method: string, params: Fields, timeout: number, signal?: AbortSignal): Promise<Fields>;
   notify(method: string, params: Fields): void;
   receive(message: Message): void;
   /** Fails what is under way, and everything asked later, with `reason`. */
   close(reason: string): void;
 }
 
-export interface Handlers {
-  /** Posts a message to the other side. */
-  send(message: Fields): void;
-  /** Answers a request of the other side; what it throws is the answer too. */
-  request(method: string, params: Fields, extra: Extra): Promise<Fields> | Fields;
-  notification(method: string, params: Fields): void;
-}
-
-export function peer(handlers: Handlers): Peer {
-  const asked = new Map<string | number, (answer: Fields | Error) => void>();
-  const serving = new Map<string | number, AbortController>();
+/** A connection that posts by `post`, answers requests by what `serve` gives or throws, and passes notifications on. */
+export function peer(
+  post: (message: Fields) => void,
+  serve: (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields,
+  noticed: (method: string, params: Fields) => void,
+): Peer {
+  const asked = new Map<Id, (error: Error | undefined, result?: Fields) => void>();
+  const serving = new Map<Id, AbortController>();
   let last = 0;
-  let ended: string | undefined;
+  let ended: Error | undefined;
   const send = (message: Fields): void => {
-    if (ended === undefined) handlers.send({ jsonrpc: "2.0", ...message });
+    if (!ended) post({ jsonrpc: "2.0", ...message });
   };
   const notify = (method: string, params: Fields): void => send({ method, params });
 
-  async function serve(id: string | number, method: string, params: Fields): Promise<void> {
+  async function answer(id: Id, method: string, params: Fields): Promise<void> {
     const abort = new AbortController();
     serving.set(id, abort);
-    try {
-      const result = await handlers.request(method, params, { requestId: id, signal: abort.signal });
-      if (!abort.signal.aborted) send({ id, result });
-    } catch (error) {
-      if (abort.signal.aborted) return;
-      const message = error instanceof Error ? error.message : String(error);
-      const code = error instanceof RpcError ? error.code : INTERNAL;
-      const data = error instanceof RpcError && error.data !== undefined ? { data: error.data } : {};
-      send({ id, error: { code, message, ...data } });
-    } finally {
-      if (serving.get(id) === abort) serving.delete(id);
-    }
+    const { signal } = abort;
+    const message: Fields = await (async () => serve(method, params, { requestId: id, signal }))().then(
+      (result) => ({ id, result }),
+      ({ code = INTERNAL, message, data }) => ({ id, error: { code, message: message ?? "failed", data } }),
+    );
+    if (!signal.aborted) send(message);
+    if (serving.get(id) === abort) serving.delete(id);
   }
 
   return {
     notify,
-    request: (method, params, { timeout, signal }) =>
+    request: (method, params, timeout, signal) =>
       new Promise((resolve, reject) => {
-        if (ended !== undefined) return reject(new Error(ended));
-        if (signal?.aborted) return reject(signal.reason);
+        if (ended) return reject(ended);
         const id = ++last;
-        const cancel = (reason: unknown): void => {
-          notify("notifications/cancelled", { requestId: id, reason: String(reason) });
-          settle(reason instanceof Error ? reason : new Error(String(reason)));
-        };
-        const aborted = (): void => cancel(signal?.reason);
-        const timer = setTimeout(
-          () => cancel(new Error(`\`${method}\` was not answered within ${timeout / 1000} s`)),
-          timeout,
-        );
-        const settle = (answer: Fields | Error): void => {
+        const settle = (error: Error | undefined, result: Fields = {}): void => {
           clearTimeout(timer);
-          signal?.removeEventListener("abort", aborted);
+          signal?.removeEventListener("abort", stop);
           asked.delete(id);
-          if (answer instanceof Error) reject(answer);
-          else resolve(answer);
+          if (error) reject(error);
+          else resolve(result);
         };
-        signal?.addEventListener("abort", aborted);
+        const cancel = (error: Error): void => {
+          notify("notifications/cancelled", { requestId: id, reason: error.message });
+          settle(error);
+        };
+        const stop = (): void => cancel(signal?.reason);
+        const timer = setTimeout(() => cancel(new Error(`no answer to \`${method}\` within ${timeout / 1000} s`)), timeout);
         asked.set(id, settle);
         send({ id, method, params });
+        signal?.addEventListener("abort", stop);
+        if (signal?.aborted) stop();
       }),
     receive(message) {
-      if (message.kind === "request") void serve(message.id, message.method, message.params);
-      else if (message.kind === "result") asked.get(message.id)?.(message.result);
-      else if (message.kind === "error") asked.get(message.id)?.(message.error);
-      else if (message.method === "notifications/cancelled") {
-        const id = message.params.requestId;
-        if (typeof id === "string" || typeof id === "number") serving.get(id)?.abort();
-      } else handlers.notification(message.method, message.params);
+      if (!("method" in message)) asked.get(message.id)?.("error" in message ? message.error : undefined, "result" in message ? message.result : {});
+      else if (message.id !== undefined) void answer(message.id, message.method, message.params);
+      else if (message.method === "notifications/cancelled") serving.get(message.params.requestId as Id)?.abort();
+      else noticed(message.method, message.params);
     },
     close(reason) {
-      ended = reason;
+      ended = new Error(reason);
       for (const abort of serving.values()) abort.abort();
-      for (const settle of [...asked.values()]) settle(new Error(reason));
+      for (const settle of [...asked.values()]) settle(ended);
     },
   };
 }
