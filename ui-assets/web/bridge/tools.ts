@@ -1,5 +1,5 @@
 // Tools that a page registers in, their list and answers to the host's calls out.
-import { INTERNAL, INVALID_PARAMS, RpcError, isFields } from "../lib/rpc.ts";
+import { INTERNAL, INVALID_PARAMS, isFields, rpcError } from "../lib/rpc.ts";
 import type { Extra, Fields } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import type { RegisteredTool, Schema, StandardSchema, ToolAnswer, ToolConfig } from "./types.ts";
@@ -45,7 +45,7 @@ async function checked(schema: Schema, value: unknown, code: number, says: strin
     ? await schema["~standard"].validate(value)
     : { value, issues: [problem(schema, value)].flatMap((message) => message ?? []).map((message) => ({ message })) };
   if (!found.issues?.length) return found.value;
-  throw new RpcError(code, `${says}: ${found.issues.map(({ message }) => message).join("; ")}`);
+  throw rpcError(code, `${says}: ${found.issues.map(({ message }) => message).join("; ")}`);
 }
 
 /** An answer in full, as the wire wants it. */
@@ -95,7 +95,7 @@ export function tools(changed: () => void): Tools {
     async call(params, extra) {
       const name = String(params.name);
       const tool = registered.get(name);
-      if (!tool?.enabled) throw new RpcError(INVALID_PARAMS, `tool \`${name}\` is ${tool ? "disabled" : "not registered"}`);
+      if (!tool?.enabled) throw rpcError(INVALID_PARAMS, `tool \`${name}\` is ${tool ? "disabled" : "not registered"}`);
       const { inputSchema, outputSchema } = tool.config;
       const input = params.arguments ?? {};
       const given = inputSchema && (await checked(inputSchema, input, INVALID_PARAMS, `wrong input for tool \`${name}\``));

@@ -35,7 +35,7 @@ for (const form of FORMS) {
     ]);
     expect(await page.evaluate(() => (window as any).view.sendCallTool({ name: "add", arguments: { n: 4 } }))).toMatchObject({ structuredContent: { sum: 5 } });
     const inside = await innermost(page).evaluate(async () => {
-      const b = (window as unknown as { b: unknown }).b;
+      const { b } = window as unknown as { b: { callTool(name: string, input: object): Promise<unknown> } };
       return [await b.callTool("read", { x: 1 }), await b.callTool("write", {}).catch(String), await b.callTool("other", {}).catch(String), self.origin];
     });
     expect(inside[0]).toMatchObject({ content: [{ text: 'read{"x":1}' }] });

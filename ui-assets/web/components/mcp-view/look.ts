@@ -1,22 +1,22 @@
 // An element in, the look that a page inside it should have out: the theme, and the variables that plain CSS sets on the element.
 
 const tones = "primary secondary tertiary inverse ghost info danger success warning disabled";
-const sizes = "xs sm md lg";
-const heads = `${sizes} xl 2xl 3xl`;
+const sizes = "xs sm md lg xl 2xl 3xl";
+const some = sizes.slice(0, 11);
 
 /** The 76 variables of MCP Apps. */
 export const VARIABLES = Object.entries({
   "color-background-*": tones,
   "color-text-*": tones,
   "color-border-*": tones,
-  "color-ring-*": "primary secondary inverse info danger success warning",
+  "color-ring-*": tones.replace(/ (tertiary|ghost|disabled)/g, ""),
   "font-*": "sans mono",
   "font-weight-*": "normal medium semibold bold",
-  "font-text-*-size": sizes,
-  "font-text-*-line-height": sizes,
-  "font-heading-*-size": heads,
-  "font-heading-*-line-height": heads,
-  "border-radius-*": `${sizes} xl full`,
+  "font-text-*-size": some,
+  "font-text-*-line-height": some,
+  "font-heading-*-size": sizes,
+  "font-heading-*-line-height": sizes,
+  "border-radius-*": `${some} xl full`,
   "border-width-*": "regular",
   "shadow-*": "hairline sm md lg",
 }).flatMap(([name, all]) => all.split(" ").map((one) => `--${name.replace("*", one)}`));
