@@ -3,6 +3,7 @@ import type { Frame, Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
 import { built, expect, test } from "./fixtures.ts";
+import { heard, hostPage, innermost } from "./hosts.ts";
 import { contents, embedded, hosted, large, samples } from "./reviews.ts";
 
 const rows = (of: Page | Frame) => of.getByRole("row");
@@ -271,6 +272,23 @@ test("it works in the official host", async ({ page, sites }) => {
   await expect.poll(() => page.evaluate(() => Number(document.body.dataset.height))).toBeGreaterThan(400);
   expect(await page.evaluate(() => Number(document.body.dataset.height))).toBeLessThanOrEqual(1000);
   expect(await page.evaluate(() => (window as unknown as { teardown(): Promise<unknown> }).teardown())).toEqual({});
+});
+
+test("it works in our own host, which may hand it a review and what is asked", async ({ page, sites }) => {
+  const site = await hostPage(sites, "same port", { "ui://review": await built("review.html") }, `
+    const review = ${JSON.stringify(samples.edit).replaceAll("<", "\\u003c")};
+    view.src = "ui://review";
+    view.data = { review, asked: true };
+    view.resolver = ((pages) => (uri) => uri.endsWith(".state") ? { uri, mimeType: "application/json", text: '{"changes":["changed"]}' } : pages(uri))(view.resolver);
+  `);
+  await page.goto(site.origin);
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
+  const frame = innermost(page);
+  await expect(frame.locator("#stale")).toBeVisible();
+  await frame.getByRole("checkbox").first().uncheck();
+  await expect.poll(async () => (await heard(page)).filter(({ message }) => message.method === "dev.bailiwick/notifications/left-out").map(({ message }) => message.params)).toEqual([
+    { left_out: [{ path: "/repo/src/parser.rs", hunks: [0] }] },
+  ]);
 });
 
 test("an embedded review is shown from a file, by nobody's help", async ({ page }, info) => {

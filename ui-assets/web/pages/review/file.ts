@@ -1,4 +1,5 @@
 // One change in, its section of the page out: what becomes of the file, and the table of its lines.
+import { visible } from "../../lib/visible.ts";
 import { rows } from "./data.ts";
 import type { Change, Row } from "./data.ts";
 import { isGap, layout, parts } from "./layout.ts";
@@ -130,7 +131,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     if (change.hidden || old === now) hash.remove();
   }
   counts(node, change);
-  table.ariaLabel = `Lines of ${change.path}`;
+  table.ariaLabel = visible(`Lines of ${change.path}`);
   if (says) {
     part(node, ".note").replaceWith(part(copy("says"), `.${says}`));
     table.remove();
