@@ -91,7 +91,8 @@ pub struct About {
     pub instructions: String,
 }
 
-/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, too.
+/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, `limit` and
+/// `known_hash`, too, and says of a file with that hash that it is `unchanged`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileTools {
     /// Reads a file.

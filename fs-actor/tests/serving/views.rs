@@ -74,7 +74,8 @@ impl Either {
         match &self.capabilities {
             None => self.client.ask(method, params).await,
             Some(capabilities) => {
-                let meta = json!({"io.modelcontextprotocol/clientCapabilities": capabilities});
+                let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
+                meta["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
                 self.client.modern(method, params, meta).await
             }
         }
@@ -338,6 +339,15 @@ async fn views_preview_and_read_reviews_by_tools_and_change_nothing() {
             json!({"changes": ["same"]})
         );
 
+        let narrowed = json!({
+            "name": "review_rows", "arguments": {"uri": format!("{uri}.rows")},
+            "_meta": {"policy": {"read_only": true}},
+        });
+        let narrowed = shows.ask("tools/call", narrowed).await;
+        assert_eq!(
+            narrowed["error"]["data"]["kind"], "policy_invalid",
+            "{narrowed}"
+        );
         refused_to_views(&mut shows, uri, &edit).await;
         assert_eq!(world.text("r/secret/key"), "hidden");
         let mut plain = Either::new(&world, era, json!({})).await;

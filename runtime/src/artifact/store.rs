@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::parts::{At, Parts};
-#[cfg(feature = "ui")]
+#[cfg(all(feature = "mcp", feature = "ui"))]
 use super::review::Review;
 use crate::effect::ArtifactRef;
 use crate::error::{CallError, Code};
@@ -475,5 +475,78 @@ mod tests {
         assert_eq!(refused.code(), Code::TooLarge);
         assert_eq!(refused.details().get("limit"), Some(&10.into()));
         assert!(store.get(&second, Reader::Host).is_ok());
+    }
+
+    #[cfg(feature = "ui")]
+    fn reviewed(store: &ArtifactStore, text: &'static str, old: &'static str) -> String {
+        use crate::artifact::{About, Review};
+        use crate::effect::{Change, Entry, FileDiff, Hunk, HunkLine, Op};
+        let line = HunkLine {
+            op: '+',
+            text: text.to_owned(),
+        };
+        let hunk = Hunk {
+            old_start: 1,
+            old_lines: 0,
+            new_start: 2,
+            new_lines: 1,
+            lines: vec![line],
+        };
+        let change = Change {
+            path: crate::path::VirtualPath::parse("/r/a", None).unwrap(),
+            op: Op::Modify,
+            to: None,
+            before: Entry::Absent,
+            after: Entry::Absent,
+            diff: FileDiff {
+                hunks: vec![hunk],
+                old: Some(Bytes::from_static(old.as_bytes())),
+                ..FileDiff::default()
+            },
+        };
+        let about = About {
+            tool: ToolName::new("edit_file"),
+            agent: "main".into(),
+            intent: String::new(),
+            preview: false,
+        };
+        let (review, around) = Review::new(about, vec![change]);
+        let parts = Parts {
+            kept: Vec::new(),
+            review: Some((Arc::new(review), around)),
+        };
+        let tool = ToolName::new("edit_file");
+        let mut refs = store.put(&tool, OWNER, [].into(), parts).unwrap();
+        refs.swap_remove(0).uri
+    }
+
+    /// Whether the lines around the change at `uri` are still kept, and the change itself.
+    #[cfg(feature = "ui")]
+    fn kept(store: &ArtifactStore, uri: &str) -> (bool, bool) {
+        let read = |query: &str| {
+            let uri = format!("{uri}.rows?change=0&{query}");
+            store.get(&uri, Reader::Host).is_ok()
+        };
+        (read("old=1"), read("from=0"))
+    }
+
+    #[cfg(feature = "ui")]
+    #[test]
+    fn old_texts_go_before_reviews_do_and_the_longest_unread_first() {
+        const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
+        let unlimited = ArtifactStore::new(0, 0);
+        reviewed(&unlimited, "x\n", "");
+        let bare = unlimited.shelf.lock().unwrap().size;
+        let store = ArtifactStore::new(0, 3 * bare + 2 * OLD.len());
+        let first = reviewed(&store, "1\n", OLD);
+        let second = reviewed(&store, "2\n", OLD);
+        assert_eq!(kept(&store, &second), (true, true));
+        assert_eq!(kept(&store, &first), (true, true));
+        let third = reviewed(&store, "3\n", OLD);
+        let all = [&first, &second, &third].map(|uri| kept(&store, uri));
+        assert_eq!(all, [(true, true), (false, true), (true, true)]);
+        // What is too large with its old text is kept without.
+        let small = ArtifactStore::new(0, bare + OLD.len() - 1);
+        assert_eq!(kept(&small, &reviewed(&small, "1\n", OLD)), (false, true));
     }
 }

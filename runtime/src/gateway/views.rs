@@ -81,6 +81,12 @@ impl Gateway {
             return None;
         }
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        // A policy narrows calls of the worker's tools; a review is read without one.
+        if name == READ
+            && let Err(refused) = extras.without_policy()
+        {
+            return Some(Err(refused));
+        }
         let answer = match name {
             READ => self.read_review(served, arguments).await,
             PREVIEW => previewed(served, arguments, extras).await,

@@ -3,13 +3,14 @@ import type { Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
 import { built, expect, test } from "./fixtures.ts";
-import { served } from "./files-host.ts";
+import { done, served } from "./files-host.ts";
 import { FORMS, hostPage, innermost } from "./hosts.ts";
 
 const TREE = { "/repo/src/lib.rs": { text: "pub mod a;\nsecond\n" }, "/repo/README.md": { text: "# Read me\n" } };
 
 async function answers(page: Page): Promise<void> {
-  const tools = served(TREE);
+  const changed_files = (): unknown => done({ changes: [{ path: "/repo/README.md", op: "modify", added: 1, removed: 0, calls: 1, review: "ui://edit_file/1" }] });
+  const tools = served(TREE, { changed_files });
   await page.exposeFunction("answer", (name: string, input: Readonly<Record<string, unknown>>) => tools[name]?.(input));
 }
 
@@ -47,14 +48,18 @@ for (const form of FORMS) {
     const site = await hostPage(sites, form, { "ui://bailiwick/files": await built("browser.html") }, `
       view.style.height = "600px";
       view.src = "ui://bailiwick/files";
-      view.tools = ["list_roots", "list_directory", "read_file", "stat", "authority"].map((name) => ({ name, inputSchema: { type: "object" } }));
+      view.tools = ["list_roots", "list_directory", "read_file", "stat", "authority", "changed_files"].map((name) => ({ name, inputSchema: { type: "object" } }));
       view.toolCaller = ({ name, arguments: input }) => window.answer(name, input ?? {});
+      view.hostContext = { "dev.bailiwick/open-resource": true };
+      view.onnotification = (method, params) => { document.body.dataset.told = method + " " + params.uri; };
     `);
     await page.goto(site.origin);
     await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
     const frame = innermost(page);
     await frame.getByRole("treeitem", { name: "README.md" }).click();
     await expect(frame.locator("#line-1")).toContainText("# Read me");
+    await frame.getByRole("button", { name: "Review" }).click();
+    await expect(page.locator("body")).toHaveAttribute("data-told", "dev.bailiwick/notifications/open-resource ui://edit_file/1");
     const shown = await page.evaluate(() => (window as unknown as { view: { sendCallTool(call: object): Promise<object> } }).view.sendCallTool({ name: "get-current-view", arguments: {} }));
     expect(shown).toMatchObject({ structuredContent: { root: "/repo", file: { path: "/repo/README.md", kind: "text" } } });
   });

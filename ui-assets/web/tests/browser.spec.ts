@@ -156,8 +156,8 @@ test("names are filtered as they are typed, and found in every folder on Enter",
 test("what calls changed is listed, with the change of each", async ({ page, site }) => {
   const changed_files = (): unknown => done({ changes: [{ path: "/repo/src/lib.rs", op: "modify", added: 2, removed: 1, calls: 1, review: "ui://edit_file/1", diff: "ui://edit_file/1.diff" }] });
   const resources = (uri: string): string | undefined => (uri === "ui://edit_file/1.diff" ? "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1,1 +1,2 @@\n-<b>old</b>\n+new\n" : undefined);
-  const capabilities = { experimental: { "dev.bailiwick/open-resource": {} } };
-  const { frame, sent } = await host(page, site, { tools: served(TREE, { changed_files }), resources, capabilities });
+  const context = { "dev.bailiwick/open-resource": true };
+  const { frame, sent } = await host(page, site, { tools: served(TREE, { changed_files }), resources, context });
   await expect(frame.getByRole("treeitem", { name: "src" }).getByLabel("holds changes")).toBeVisible();
   await frame.getByRole("button", { name: "Changed 1" }).click();
   await expect(frame.getByRole("treeitem", { name: /lib.rs.*\+2 −1/ })).toBeVisible();
@@ -167,7 +167,7 @@ test("what calls changed is listed, with the change of each", async ({ page, sit
   await frame.getByRole("button", { name: "Show the file" }).click();
   await expect(frame.getByRole("option").first()).toContainText("pub mod a;");
   await frame.getByRole("button", { name: "Review" }).click();
-  await expect.poll(() => sent.find((message) => message["method"] === "ui/open-link")?.["params"]).toEqual({ url: "ui://edit_file/1" });
+  await expect.poll(() => sent.find((message) => message["method"] === "dev.bailiwick/notifications/open-resource")?.["params"]).toEqual({ uri: "ui://edit_file/1" });
   await frame.getByRole("button", { name: "Changed 1" }).click();
   await expect.poll(() => names(page)).toContain("README.md");
 });

@@ -3,12 +3,12 @@ import { h } from "../../lib/live.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, onFile, openDiff, said, selection } from "./browser.ts";
 import { type Doc, check, doc, docVersion, openDoc, stale } from "./document.ts";
-import { able, ask } from "./host.ts";
+import { context, notify } from "./host.ts";
 import { icon } from "./icon.ts";
 import { badge, rightsOf } from "./rights.ts";
 import { textView } from "./textview.ts";
 import { size } from "./tree.ts";
-import { explained, fieldsOf, isLocked, scopesOf } from "./wire.ts";
+import { explained, isLocked, scopesOf } from "./wire.ts";
 
 export const button = (text: string, onclick: () => void): HTMLElement => h("button", { type: "button", onclick }, text);
 /** A button with a sign in place of a text. */
@@ -65,13 +65,6 @@ function facts(shown: Doc): readonly HTMLElement[] {
   return sign === "" ? words : [h("span", { class: `right ${tone}`, title: meaning }, sign), ...words];
 }
 
-/** Whether the host opens a page of the server beside this one. */
-const opensPages = (): boolean => fieldsOf(able()["experimental"])["dev.bailiwick/open-resource"] !== undefined;
-
-function review(url: string | undefined): void {
-  ask("ui/open-link", { url }).catch((why: unknown) => said(explained(why)));
-}
-
 async function look(): Promise<void> {
   try {
     said((await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "It had changed on disk; this is how it is now");
@@ -86,7 +79,10 @@ export function fileView(): HTMLElement {
     if (open.kind === "diff") return [button("Show the file", () => void openDoc(open.path))];
     return [
       change?.diff !== undefined && button("Show the change", () => void openDiff(change)),
-      change?.review !== undefined && opensPages() && button("Review", () => review(change.review)),
+      // A host says by this that it shows a page of the server beside this one.
+      change?.review !== undefined &&
+        context()["dev.bailiwick/open-resource"] === true &&
+        button("Review", () => notify("dev.bailiwick/notifications/open-resource", { uri: change.review })),
       signed("again", "Look whether it changed", () => void look()),
     ];
   }

@@ -1,16 +1,15 @@
 // An MCP Apps host in, a file browser in its frame out.
 import { app } from "./app.ts";
 import { failure, openPath, start } from "./browser.ts";
-import { able, answerWith, connect, host, on } from "./host.ts";
+import { answerWith, connect, on } from "./host.ts";
 import { tools } from "./tools.ts";
-import { type Fields, explained, fieldsOf, textOf } from "./wire.ts";
+import { type Fields, explained, textOf } from "./wire.ts";
 
 const [page, sight] = app();
 answerWith(tools(sight));
 document.body.append(page);
 connect().then(
   async () => {
-    able(fieldsOf(host()["hostCapabilities"]));
     await start();
     on("ui/notifications/tool-input", ({ path }: Fields) => path !== undefined && void openPath(textOf(path)));
   },

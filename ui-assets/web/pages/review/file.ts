@@ -1,4 +1,5 @@
 // One change in, its section of the page out: what becomes of the file, and the table of its lines.
+import { visible } from "../../lib/visible.ts";
 import { rows } from "./data.ts";
 import type { Change, Row } from "./data.ts";
 import { isGap, layout, parts } from "./layout.ts";
@@ -45,6 +46,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
   const asking = new Set<string>();
   const out = new Set<number>();
   let split = false;
+  let busy = false;
   let laid: ReturnType<typeof layout> = { lines: [], starts: [] };
   let drawn: Virtual | undefined;
 
@@ -58,6 +60,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     try {
       const page = await load(query);
       if (!keep((page as { rows?: unknown } | null)?.rows, at)) throw new Error("they are no longer kept");
+      busy = false;
       drawn?.redraw();
     } catch (error) {
       say(failed, `More lines could not be had: ${message(error)}`);
@@ -98,9 +101,11 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     const shown = laid.lines.slice(from, to);
     const away = shown.flatMap((line) => (isGap(line) ? [] : line)).filter((cell) => cell !== undefined).filter((cell) => !acts.row(cell));
     const least = (some: readonly Cell[], by: 1 | 3): Cell | undefined => some.toSorted((a, b) => (a[by] ?? 0) - (b[by] ?? 0))[0];
-    // Whole pages: what comes after is wanted soon.
+    // One page after the other, and whole ones: what comes after is wanted soon.
     for (const first of [least(away.filter((cell) => cell[3] !== undefined), 3), least(away.filter((cell) => cell[3] === undefined), 1)]) {
-      if (first) void fetch(first, "count=500");
+      if (!first || busy) continue;
+      busy = true;
+      void fetch(first, "count=500");
     }
     return shown.map((line, at) => rowOf(line, from + at + 1, split, acts));
   }
@@ -126,7 +131,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     if (change.hidden || old === now) hash.remove();
   }
   counts(node, change);
-  table.ariaLabel = `Lines of ${change.path}`;
+  table.ariaLabel = visible(`Lines of ${change.path}`);
   if (says) {
     part(node, ".note").replaceWith(part(copy("says"), `.${says}`));
     table.remove();

@@ -21,6 +21,10 @@ export function host(heard: (method: string, params: Fields) => void): Host {
   const send = (message: Fields): void => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
   const notify = (method: string, params: Fields = {}): void => send({ method, params });
 
+  const dress = (changes: Fields): void => {
+    look((context = { ...context, ...changes }));
+    heard("", changes);
+  };
   function ask(method: string, params: Fields): Promise<Fields> {
     return new Promise((resolve, reject) => {
       const id = asked.size + 1;
@@ -47,8 +51,8 @@ export function host(heard: (method: string, params: Fields) => void): Host {
     // Whatever else the host asks for there is not; to be taken away, this page needs no time.
     else if (id !== undefined) send(/ping|teardown/.test(method) ? { id, result: {} } : { id, error: { code: -32601, message: "not known here" } });
     else {
-      if (method.endsWith("host-context-changed")) look((context = { ...context, ...params }));
-      heard(method, params);
+      if (method.endsWith("host-context-changed")) dress(params);
+      else heard(method, params);
     }
   });
   const ready = (async () => {
@@ -59,9 +63,9 @@ export function host(heard: (method: string, params: Fields) => void): Host {
       appCapabilities: {},
       protocolVersion: "2026-01-26",
     });
-    if (isFields(hostContext)) look((context = hostContext));
     notify("ui/notifications/initialized");
     status.appStatus = "ready";
+    if (isFields(hostContext)) dress(hostContext);
     watchSize((size) => notify("ui/notifications/size-changed", size));
   })();
   // Whoever needs the host hears of it; else this page does without.

@@ -129,9 +129,10 @@ async function follow(address: Promise<unknown> | unknown, without: string): Pro
 
 /** Takes up what the host tells. */
 function heard(method: string, params: Record<string, unknown>): void {
-  if (method === "dev.bailiwick/notifications/review") {
-    const told = review(params.review);
-    if (typeof params.asked === "boolean") asked = params.asked;
+  const given = method === "dev.bailiwick/notifications/review" ? params : params["dev.bailiwick/data"];
+  if (isFields(given)) {
+    const told = review(given.review);
+    if (typeof given.asked === "boolean") asked = given.asked;
     if (told) {
       turn += 1;
       show(told);
