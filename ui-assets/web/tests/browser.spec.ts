@@ -459,3 +459,20 @@ test("a link is followed to the folder where it leads", async ({ page, site }) =
   await expect(frame.getByRole("treeitem", { name: "real" })).toHaveAttribute("aria-expanded", "true");
   await expect(frame.getByRole("treeitem", { name: "a.txt" })).toBeVisible();
 });
+
+test("a path is shown in its folder even while that is being listed", async ({ page, site }) => {
+  let go = (): void => {};
+  const asked = new Promise<void>((done) => (go = done));
+  const tools = served(TREE);
+  const list_directory = async (input: Readonly<Record<string, unknown>>): Promise<unknown> => {
+    if (input["path"] === "/repo/src") await asked;
+    return tools["list_directory"]?.(input);
+  };
+  const { frame, call } = await host(page, site, given(TREE, { list_directory }));
+  await frame.getByRole("treeitem", { name: "src" }).click();
+  await expect(frame.getByText("Loading…")).toBeVisible();
+  const opened = call("open-path", { path: "/repo/src/lib.rs" });
+  go();
+  await opened;
+  await expect(frame.getByRole("treeitem", { name: "lib.rs" })).toHaveAttribute("aria-selected", "true");
+});

@@ -53,16 +53,19 @@ async function fetch(at: Entry, folder: Folder): Promise<void> {
   said(`${total} found`);
 }
 
-/** Reads the next page of a folder. */
+/** Reads the next page of a folder, or waits for the one that is being read. */
 export async function load(at: Entry): Promise<void> {
   const { folder } = at;
-  if (folder === undefined || folder.state === "loading") return;
-  folder.state = "loading";
-  bump(version);
-  await fetch(at, folder).catch((why: unknown) => {
-    folder.state = "failed";
-    folder.failure = why;
-  });
+  if (folder === undefined) return;
+  if (folder.state !== "loading") {
+    folder.state = "loading";
+    bump(version);
+    folder.coming = fetch(at, folder).catch((why: unknown) => {
+      folder.state = "failed";
+      folder.failure = why;
+    });
+  }
+  await folder.coming;
   bump(version);
 }
 
@@ -71,7 +74,7 @@ export async function setOpen(at: Entry, open: boolean): Promise<void> {
   if (folder === undefined) return;
   folder.open = open;
   bump(version);
-  if (open && folder.state === "fresh") await load(at);
+  if (open && (folder.state === "fresh" || folder.state === "loading")) await load(at);
 }
 
 /** Back to the tree. */

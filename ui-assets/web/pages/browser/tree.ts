@@ -25,6 +25,8 @@ export interface Folder {
   total: number;
   next: string | undefined;
   failure: unknown;
+  /** Ends with the page that is being read. */
+  coming: Promise<void> | undefined;
   readonly note: Note;
 }
 
@@ -48,7 +50,7 @@ export function entry({ name, kind, bytes, odd = false }: Listed, path: string, 
   const at: Entry = { type: "entry", id: `row-${made}`, path, name, kind, bytes, odd, level, parent, position, folder: undefined };
   if (kind === "directory" && !odd) {
     const note: Note = { type: "note", id: `note-${made}`, parent: at, level: level + 1 };
-    at.folder = { open: level === 0, state: "fresh", entries: [], total: 0, next: undefined, failure: undefined, note };
+    at.folder = { open: level === 0, state: "fresh", entries: [], total: 0, next: undefined, failure: undefined, coming: undefined, note };
   }
   return at;
 }
