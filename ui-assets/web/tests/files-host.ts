@@ -177,3 +177,22 @@ export function served(tree: Readonly<Record<string, Told>>, more: Answers = {})
     ...more,
   };
 }
+
+type Tree = Readonly<Record<string, Told>>;
+
+/** A small tree with every kind of right in it. */
+export const TREE: Tree = {
+  "/repo/src/lib.rs": { text: "pub mod a;\n" },
+  "/repo/src/deep/inner.rs": { text: "fn inner() {}\n" },
+  "/repo/docs": { folder: true },
+  "/repo/frozen.toml": { text: "a = 1\n", write: "deny" },
+  "/repo/guarded.toml": { text: "b = 2\n", write: "ask" },
+  "/repo/secret.key": { text: "k", read: "deny", write: "deny" },
+  "/repo/asked": { folder: true, read: "ask", write: "ask" },
+  "/repo/README.md": { text: "# Read me\nsecond\nthird\n" },
+};
+
+export const given = (tree: Tree = TREE, more: Answers = {}): Given => ({ tools: served(tree, more) });
+/** What stands in the tree, top to bottom. */
+export const names = (page: Page): Promise<string[]> => page.frames()[1]?.locator(".row .name").allTextContents() ?? Promise.resolve([]);
+export const lines = (count: number): string => Array.from({ length: count }, (_, n) => `line ${n + 1}\n`).join("");

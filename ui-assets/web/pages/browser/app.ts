@@ -39,10 +39,14 @@ function toolbar(): HTMLElement {
   const toggle = (): HTMLElement =>
     h(
       "button",
-      { type: "button", "aria-pressed": () => String(changed()), onclick() {
-        box.value = "";
-        void (changed() ? leave() : showChanged());
-      } },
+      {
+        type: "button",
+        "aria-pressed": () => String(changed()),
+        onclick() {
+          box.value = "";
+          void (changed() ? leave() : showChanged());
+        },
+      },
       "Changed ",
       h("span.badge", {}, () => String(changes()?.size ?? 0)),
     );
