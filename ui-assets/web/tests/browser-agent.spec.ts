@@ -1,6 +1,6 @@
 // What an agent asks of the page in, what it is told and what people see out.
 import { expect, test } from "./fixtures.ts";
-import { TREE, done, given, host, lines } from "./files-host.ts";
+import { TREE, done, given, host } from "./files-host.ts";
 
 test("an agent looks and shows by tools of the page", async ({ page, site }) => {
   const grep = (input: Readonly<Record<string, unknown>>): unknown => done({ files: [{ path: "/repo/README.md", matches: 1 }], searched: 7 }, { type: "text", text: `/repo/README.md\n2:${String(input["pattern"])}\n` });

@@ -1,6 +1,6 @@
 // Keys, small windows, themes and contrasts in, a page that nobody is kept out of out.
 import { barriers, expect, test } from "./fixtures.ts";
-import { done, given, host } from "./files-host.ts";
+import { given, host } from "./files-host.ts";
 
 test("everything is done by keys alone", async ({ page, site }) => {
   const { frame } = await host(page, site, given());
