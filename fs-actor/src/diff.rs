@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bailiwick::{FileDiff, Hunk, HunkLine};
+use bytes::Bytes;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
 /// Lines of context around a change.
@@ -14,10 +15,19 @@ const MAX_FINE_LINES: usize = 20_000;
 const MAX_SHOWN_BYTES: usize = 4 << 20;
 const MAX_SHOWN_LINES: usize = 100_000;
 
-/// How `new` differs from `old`; content that is not UTF-8 or too large is only counted.
-pub(crate) fn of_bytes(old: &[u8], new: &[u8]) -> FileDiff {
+/// How `new` differs from `old`; content that is not UTF-8 or too large is only counted. What stands around the hunks
+/// goes along, as it is in memory anyway.
+pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
     match (std::str::from_utf8(old), std::str::from_utf8(new)) {
-        (Ok(old), Ok(new)) if !old.contains('\0') && !new.contains('\0') => of(old, new),
+        (Ok(before), Ok(after)) if !before.contains('\0') && !after.contains('\0') => {
+            let mut diff = of(before, after);
+            let shown: usize = diff.hunks.iter().map(|hunk| hunk.old_lines).sum();
+            let around = !diff.hunks.is_empty()
+                && old.len() <= MAX_SHOWN_BYTES
+                && shown < line_count(before);
+            diff.old = around.then(|| old.clone());
+            diff
+        }
         _ => FileDiff {
             binary: true,
             ..FileDiff::default()
@@ -301,9 +311,24 @@ mod tests {
 
     #[test]
     fn binary_content_has_no_hunks_and_text_has() {
-        assert!(of_bytes(b"a\0", b"b").binary);
-        assert!(of_bytes(b"\xff", b"b").binary);
-        assert_eq!(of_bytes(b"a", b"b").hunks.len(), 1);
+        let of = |old: &'static [u8], new| of_bytes(&Bytes::from_static(old), new);
+        assert!(of(b"a\0", b"b").binary);
+        assert!(of(b"\xff", b"b").binary);
+        assert_eq!(of(b"a", b"b").hunks.len(), 1);
+    }
+
+    #[test]
+    fn the_old_text_goes_along_where_the_hunks_do_not_hold_all_of_it() {
+        let old: Bytes = "1\n2\n3\n4\n5\n6\n7\n8\n9\n".into();
+        let edited = of_bytes(&old, &[b"x\n", old.as_ref()].concat());
+        assert_eq!(edited.old, Some(old.clone()));
+        assert_eq!(of_bytes(&old, &old).old, None);
+        assert_eq!(of_bytes(&old, b"").old, None);
+        assert_eq!(of_bytes(&Bytes::new(), &old).old, None);
+        assert_eq!(of_bytes(&old, b"\0").old, None);
+        let large: Bytes = "line\n".repeat(MAX_SHOWN_BYTES / 5 + 1).into();
+        let edited = of_bytes(&large, &[b"x\n", large.as_ref()].concat());
+        assert_eq!((edited.hunks.len(), edited.old), (1, None));
     }
 
     #[test]

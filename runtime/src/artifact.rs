@@ -1,8 +1,14 @@
 //! Changes in, by-products for people out, each behind a `ui://` address.
 
+mod parts;
 mod render;
+#[cfg(feature = "ui")]
+mod review;
 mod store;
 
+pub(crate) use parts::Parts;
 pub(crate) use render::{base, diff, json};
+#[cfg(feature = "ui")]
+pub(crate) use review::{About, Around, Review};
 pub use store::Artifact;
 pub(crate) use store::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT, Kind, Reader};

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -102,6 +103,10 @@ pub struct FileDiff {
     pub binary: bool,
     /// The worker may not read this file, so its former content is not shown to it.
     pub hidden: bool,
+    /// The whole former text, for people who look beyond the hunks: where these do not hold all of it, if it may be
+    /// shown and is not too large. It stands in no JSON and no token, which its hash stands in.
+    #[serde(skip)]
+    pub old: Option<Bytes>,
 }
 
 /// One thing that a call would do, as people and programs see it.

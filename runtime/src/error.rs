@@ -137,6 +137,15 @@ impl CallError {
         }))
     }
 
+    /// One answer for a tool that does not exist and one that this caller may not use.
+    pub(crate) fn unknown_tool(tool: &str) -> Self {
+        let tool = crate::escape::escape(tool);
+        Self::new(
+            Code::UnknownTool,
+            format!("there is no tool `{tool}` for this worker"),
+        )
+    }
+
     /// Adds a fact for programs, such as the line numbers of an ambiguous match.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {

@@ -3,7 +3,10 @@
 //! One [`Gateway`] serves every protocol revision from 2024-11-05 on: those with an `initialize` handshake, and the
 //! stateless 2026-07-28 with `server/discover`. It holds no permission state: grants come with the call they are for.
 
+mod apps;
 mod ask;
+#[cfg(feature = "ui")]
+mod browse;
 mod call;
 mod convert;
 mod decorate;
@@ -29,6 +32,8 @@ mod tasks;
 mod token;
 mod unique;
 mod uri;
+#[cfg(feature = "ui")]
+mod views;
 mod watch;
 
 use std::sync::Arc;
@@ -86,7 +91,8 @@ pub struct About {
     pub instructions: String,
 }
 
-/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, too.
+/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, `limit` and
+/// `known_hash`, too, and says of a file with that hash that it is `unchanged`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileTools {
     /// Reads a file.

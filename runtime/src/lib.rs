@@ -28,7 +28,7 @@
 //! | plan | what a call would do, computed from the present state; nothing has changed yet |
 //! | intent | one sentence for people on what a call is about, made from the tool's template and the arguments |
 //! | preview | a plan rendered for people and programs; apply is the plan carried out |
-//! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json` |
+//! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json`, a page to review it |
 //! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
 //!
 //! # Example

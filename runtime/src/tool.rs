@@ -58,6 +58,8 @@ pub struct ToolSpec {
     pub examples: &'static [Example],
     /// The codes that are its own, apart from those that any call may be answered with.
     pub failures: &'static [Failure],
+    /// It is for the views that people look at, and no model is offered it.
+    pub app_only: bool,
 }
 
 /// A tool as it is handed to a model.
@@ -94,6 +96,7 @@ impl ToolSpec {
             command_line: "",
             examples: &[],
             failures: &[],
+            app_only: false,
         }
     }
 
@@ -173,6 +176,25 @@ impl ToolSpec {
     pub const fn failures(mut self, failures: &'static [Failure]) -> Self {
         self.failures = failures;
         self
+    }
+
+    /// Offers it to views alone, and to no model. It must change nothing.
+    #[must_use]
+    pub const fn app_only(mut self) -> Self {
+        self.app_only = true;
+        self
+    }
+}
+
+impl ToolInfo {
+    /// Who may call it, as MCP Apps names them: `model`, `app` (a view), or both. What changes something is no view's.
+    #[must_use]
+    pub fn visibility(&self) -> &'static [&'static str] {
+        match (self.spec.app_only, self.mutates) {
+            (true, _) => &["app"],
+            (false, true) => &["model"],
+            (false, false) => &["model", "app"],
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod actor;
 mod asking;
+mod beneath;
 mod blocking;
 mod deadline;
 mod docket;
@@ -11,6 +12,7 @@ mod inbox;
 mod intake;
 mod jobs;
 mod locks;
+mod offered;
 mod pending;
 mod shared;
 mod turns;
@@ -33,7 +35,6 @@ use crate::policy::{Access, Explanation, Policy};
 #[cfg(feature = "mcp")]
 use crate::root::Root;
 use crate::supervisor::{Revoked, SpawnError};
-use crate::tool::ToolInfo;
 
 pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
@@ -235,26 +236,6 @@ impl Worker {
         self.shared.gate().closed().await;
     }
 
-    /// The tools that this worker's policy leaves, ready to hand to a model.
-    #[must_use]
-    pub fn tools(&self) -> Vec<ToolInfo> {
-        let entries = self.shared.core.tools.entries();
-        let allowed =
-            entries.filter(|entry| self.shared.authority.allows_tool(entry.name.as_str()));
-        allowed.map(crate::tool::Entry::info).collect()
-    }
-
-    /// Like [`Worker::tools`], for calls that come with a policy of their own.
-    ///
-    /// # Errors
-    /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
-    pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
-        let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
-        let mut tools = self.tools();
-        tools.retain(|tool| authority.allows_tool(tool.spec.name));
-        Ok(tools)
-    }
-
     /// How far its authority goes, in one word for descriptions: `read` if nothing can be changed, `full` if people may
     /// grant what lies outside every root, else `interact`. It decides nothing.
     #[must_use]
@@ -321,19 +302,11 @@ impl Worker {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
-    /// One of [`Worker::tools`].
-    pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
-        let entry = self.shared.core.tools.get(name)?;
-        self.shared
-            .authority
-            .allows_tool(name)
-            .then(|| entry.info())
-    }
-
-    /// Whether a tool of that name changes something.
-    pub(crate) fn mutates(&self, tool: &str) -> bool {
-        let entry = self.shared.core.tools.get(tool);
-        entry.is_some_and(|entry| entry.mutates)
+    /// The review that stands at `uri`, or beside it, if this worker may read it.
+    #[cfg(feature = "ui")]
+    pub(crate) fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {
+        let reader = Reader::Worker(self.shared.id);
+        self.shared.core.artifacts.review(uri, reader)
     }
 
     /// Audits that a call came with grants that count for nothing.

@@ -8,6 +8,8 @@ use bailiwick::{
 use super::state::Seen;
 use super::tree::{self, Item};
 use super::{Changer, State, Step, Temporaries, Work, see};
+use bytes::Bytes;
+
 use crate::diff;
 use crate::lens::Lens;
 use crate::replace::is_temporary;
@@ -23,7 +25,7 @@ const MAX_KEPT: u64 = 64 << 20;
 pub(crate) struct Old {
     pub(crate) state: State,
     /// Its bytes, unless there are too many.
-    pub(crate) bytes: Option<Vec<u8>>,
+    pub(crate) bytes: Option<Bytes>,
     pub(crate) meta: Meta,
 }
 
@@ -50,7 +52,7 @@ pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Ha
     let bytes = tree::bytes_of(&file.file, MAX_KEPT, path, &pause)?;
     Ok(Some(Old {
         state: State::of_file(&bytes),
-        bytes: Some(bytes),
+        bytes: Some(bytes.into()),
         meta: file.meta,
     }))
 }
@@ -315,7 +317,7 @@ pub(crate) fn replaced(
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
     let shown = permit.shows(to) && permit.shows(from);
-    let diff = match (kept.as_ref().and_then(|kept| kept.bytes.as_deref()), new) {
+    let diff = match (kept.as_ref().and_then(|kept| kept.bytes.as_ref()), new) {
         _ if !shown => diff::hidden(),
         (Some(kept), Some(new)) => diff::of_bytes(kept, &new),
         (None, _) | (_, None) => FileDiff {
@@ -341,7 +343,7 @@ pub(crate) fn put_back(path: &VirtualPath, kept: Option<Old>) -> Option<Vec<Step
     };
     Some(vec![Step::Write {
         path: path.clone(),
-        content: kept.bytes?.into(),
+        content: kept.bytes?,
         over: State::Absent,
         mode: Some(kept.meta.mode),
     }])

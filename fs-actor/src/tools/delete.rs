@@ -212,7 +212,7 @@ fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<St
     let old = target::old(permit, path).ok().flatten()?;
     Some(Step::Write {
         path: path.clone(),
-        content: old.bytes?.into(),
+        content: old.bytes?,
         over: State::Absent,
         mode: Some(meta.mode & 0o777),
     })

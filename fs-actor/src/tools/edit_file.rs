@@ -199,7 +199,7 @@ impl WriteTool for EditFile {
         let made = Making {
             path,
             before,
-            old: bytes.into(),
+            old: bytes,
             content: Bytes::from(edited.text),
             durability: job.durability,
         };
@@ -220,7 +220,7 @@ impl WriteTool for EditFile {
 }
 
 /// The file to edit: where it really is, its state and bytes, and how large it may become.
-fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Vec<u8>, u64), Halt> {
+fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Halt> {
     let old = target::old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
     target::free_name(&path)?;

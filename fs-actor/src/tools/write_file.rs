@@ -232,7 +232,7 @@ fn content(job: &Job, old: Option<&Old>, path: &VirtualPath) -> Result<Bytes, Ca
             Some(Old {
                 bytes: Some(bytes), ..
             }),
-        ) => Ok([bytes.as_slice(), &job.content].concat().into()),
+        ) => Ok([bytes.as_ref(), &job.content].concat().into()),
         (IfExists::Append, Some(Old { bytes: None, .. })) => Err(CallError::new(
             Code::TooLarge,
             format!("`{path}` is too large to be added to"),
@@ -264,7 +264,7 @@ fn difference(old: Option<&Old>, content: &Bytes, shown: bool) -> FileDiff {
         Some(Old {
             bytes: Some(old), ..
         }) => diff::of_bytes(old, content),
-        None => diff::of_bytes(b"", content),
+        None => diff::of_bytes(&Bytes::new(), content),
     }
 }
 
@@ -278,7 +278,7 @@ fn take_back(path: &VirtualPath, old: Option<Old>, after: &State) -> Option<Step
     };
     Some(Step::Write {
         path: path.clone(),
-        content: old.bytes?.into(),
+        content: old.bytes?,
         over: after.clone(),
         mode: None,
     })

@@ -9,6 +9,7 @@
 )]
 
 mod asking;
+mod browse;
 mod calls;
 mod clients;
 mod conformance;
@@ -25,4 +26,5 @@ mod python;
 mod replay;
 mod slow;
 mod support;
+mod views;
 mod watching;

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use super::parts::{At, Parts};
+#[cfg(all(feature = "mcp", feature = "ui"))]
+use super::review::Review;
 use crate::effect::ArtifactRef;
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
@@ -24,16 +27,27 @@ pub(crate) enum Kind {
     Diff,
     /// The changes for programs.
     Json,
+    /// What the page shows, without the page: its data, or, after a `?`, some of its rows.
+    #[cfg(feature = "ui")]
+    Rows,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Review, Self::Diff, Self::Json];
+    const ALL: &[Self] = &[
+        Self::Review,
+        Self::Diff,
+        Self::Json,
+        #[cfg(feature = "ui")]
+        Self::Rows,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Review => "review",
             Self::Diff => "diff",
             Self::Json => "json",
+            #[cfg(feature = "ui")]
+            Self::Rows => "rows",
         }
     }
 
@@ -42,6 +56,8 @@ impl Kind {
             Self::Review => "text/html;profile=mcp-app",
             Self::Diff => "text/x-diff",
             Self::Json => "application/json",
+            #[cfg(feature = "ui")]
+            Self::Rows => "application/json",
         }
     }
 
@@ -51,6 +67,8 @@ impl Kind {
             Self::Review => "",
             Self::Diff => ".diff",
             Self::Json => ".json",
+            #[cfg(feature = "ui")]
+            Self::Rows => ".rows",
         }
     }
 }
@@ -106,8 +124,10 @@ struct Set {
     owner: WorkerId,
     /// The owner's ancestors.
     lineage: Arc<[WorkerId]>,
-    parts: Vec<(Kind, Bytes)>,
+    parts: Parts,
     size: usize,
+    /// How much of that are old texts.
+    old: usize,
     touched: u64,
 }
 
@@ -116,6 +136,8 @@ struct Shelf {
     sets: HashMap<Id, Set>,
     /// From the least to the most recently used.
     order: BTreeMap<u64, Id>,
+    /// Those of them that hold old texts.
+    with_old: BTreeMap<u64, Id>,
     size: usize,
     clock: u64,
 }
@@ -152,9 +174,13 @@ impl ArtifactStore {
         tool: &ToolName,
         owner: WorkerId,
         lineage: Arc<[WorkerId]>,
-        parts: Vec<(Kind, Bytes)>,
+        mut parts: Parts,
     ) -> Result<Vec<ArtifactRef>, CallError> {
-        let size = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        let (mut size, mut old) = parts.size();
+        if size > self.bytes {
+            parts.forget_old_texts();
+            (size, old) = (size - old, 0);
+        }
         if size > self.bytes {
             return Err(CallError::new(
                 Code::TooLarge,
@@ -172,21 +198,22 @@ impl ArtifactStore {
                 "the diff is not kept: no random id can be made",
             )
         })?;
-        let refs = parts
-            .iter()
-            .map(|(kind, _)| address(tool, id, *kind))
-            .collect();
+        let refs = parts.kinds().map(|kind| address(tool, id, kind)).collect();
         self.with(|shelf| {
             shelf.make_room(self.count.saturating_sub(1), self.bytes - size);
             shelf.size += size;
             shelf.clock += 1;
             shelf.order.insert(shelf.clock, id);
+            if old > 0 {
+                shelf.with_old.insert(shelf.clock, id);
+            }
             let set = Set {
                 tool: tool.clone(),
                 owner,
                 lineage,
                 parts,
                 size,
+                old,
                 touched: shelf.clock,
             };
             shelf.sets.insert(id, set);
@@ -206,28 +233,42 @@ impl ArtifactStore {
                 "there is no such artifact; it may no longer be kept",
             )
         };
-        let (tool, id, kind) = parse(uri).ok_or_else(absent)?;
-        self.with(|shelf| {
-            let bytes = shelf.sets.get(&id)?.part(tool, kind, reader)?;
+        let (tool, id, kind, query) = parse(uri).ok_or_else(absent)?;
+        let part = self.with(|shelf| {
+            let set = shelf.sets.get(&id)?;
+            let part = set.is_for(tool, reader).then(|| set.parts.part(kind))?;
             shelf.touch(id);
-            Some(Artifact {
-                mime: kind.mime(),
-                bytes,
-            })
+            part
+        });
+        let at = At {
+            kind,
+            query,
+            page: format!("ui://{tool}/{id}"),
+        };
+        // What is made for its reader is made after the lock is let go.
+        let bytes = part.ok_or_else(absent)?.bytes(&at)?;
+        Ok(Artifact {
+            mime: kind.mime(),
+            bytes: bytes.ok_or_else(absent)?,
         })
-        .ok_or_else(absent)
+    }
+
+    /// What is kept of the review at `uri`, which is that of a page or of anything beside it.
+    #[cfg(all(feature = "mcp", feature = "ui"))]
+    pub(crate) fn review(&self, uri: &str, reader: Reader) -> Option<Arc<Review>> {
+        let (tool, id, ..) = parse(uri)?;
+        self.with(|shelf| {
+            let set = shelf.sets.get(&id).filter(|set| set.is_for(tool, reader))?;
+            Some(Arc::clone(&set.parts.review.as_ref()?.0))
+        })
     }
 
     /// What `reader` may read, the newest first.
     pub(crate) fn list(&self, reader: Reader) -> Vec<ArtifactRef> {
         self.with(|shelf| {
             let mine = shelf.order.values().rev().filter_map(|id| {
-                let set = shelf.sets.get(id).filter(|set| set.is_for(reader))?;
-                Some(
-                    set.parts
-                        .iter()
-                        .map(|(kind, _)| address(&set.tool, *id, *kind)),
-                )
+                let set = shelf.sets.get(id).filter(|set| set.is_of(reader))?;
+                Some(set.parts.kinds().map(|kind| address(&set.tool, *id, kind)))
             });
             mine.flatten().collect()
         })
@@ -248,16 +289,15 @@ impl fmt::Debug for ArtifactStore {
 }
 
 impl Set {
-    fn is_for(&self, reader: Reader) -> bool {
+    fn is_of(&self, reader: Reader) -> bool {
         match reader {
             Reader::Host => true,
             Reader::Worker(worker) => worker == self.owner || self.lineage.contains(&worker),
         }
     }
 
-    fn part(&self, tool: &str, kind: Kind, reader: Reader) -> Option<Bytes> {
-        let (_, bytes) = self.parts.iter().find(|(part, _)| *part == kind)?;
-        (self.is_for(reader) && self.tool.as_str() == tool).then(|| bytes.clone())
+    fn is_for(&self, tool: &str, reader: Reader) -> bool {
+        self.is_of(reader) && self.tool.as_str() == tool
     }
 }
 
@@ -267,6 +307,9 @@ impl Shelf {
             self.clock += 1;
             self.order.remove(&set.touched);
             self.order.insert(self.clock, id);
+            if self.with_old.remove(&set.touched).is_some() {
+                self.with_old.insert(self.clock, id);
+            }
             set.touched = self.clock;
         }
     }
@@ -274,11 +317,22 @@ impl Shelf {
     fn remove(&mut self, id: Id) {
         if let Some(set) = self.sets.remove(&id) {
             self.order.remove(&set.touched);
+            self.with_old.remove(&set.touched);
             self.size -= set.size;
         }
     }
 
+    /// Lets old texts go first: what changed can be told without them.
     fn make_room(&mut self, count: usize, bytes: usize) {
+        while self.size > bytes
+            && let Some((_, id)) = self.with_old.pop_first()
+        {
+            if let Some(set) = self.sets.get_mut(&id) {
+                set.parts.forget_old_texts();
+                set.size -= set.old;
+                self.size -= std::mem::take(&mut set.old);
+            }
+        }
         while self.sets.len() > count || self.size > bytes {
             let Some((_, oldest)) = self.order.first_key_value() else {
                 return;
@@ -296,11 +350,17 @@ fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
     }
 }
 
-fn parse(uri: &str) -> Option<(&str, Id, Kind)> {
+/// The tool, id, kind and query that an address names.
+fn parse(uri: &str) -> Option<(&str, Id, Kind, Option<&str>)> {
     let (tool, rest) = uri.strip_prefix("ui://")?.split_once('/')?;
     let (id, suffix) = rest.split_at_checked(32)?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.suffix() == suffix)?;
-    Some((tool, Id::parse(id)?, kind))
+    #[cfg(feature = "ui")]
+    if let Some(query) = suffix.strip_prefix(".rows?") {
+        return Some((tool, Id::parse(id)?, Kind::Rows, Some(query)));
+    }
+    let mut kinds = Kind::ALL.iter();
+    let kind = kinds.find(|kind| kind.suffix() == suffix)?;
+    Some((tool, Id::parse(id)?, *kind, None))
 }
 
 #[cfg(test)]
@@ -312,10 +372,14 @@ mod tests {
     const SIBLING: WorkerId = WorkerId(4);
 
     fn put(store: &ArtifactStore, text: &str) -> Vec<ArtifactRef> {
-        let parts = vec![
+        let kept = vec![
             (Kind::Diff, Bytes::copy_from_slice(text.as_bytes())),
             (Kind::Json, Bytes::from_static(b"{}")),
         ];
+        let parts = Parts {
+            kept,
+            ..Parts::default()
+        };
         let lineage = [PARENT, WorkerId(1)].into();
         store
             .put(&ToolName::new("edit_file"), OWNER, lineage, parts)
@@ -401,12 +465,88 @@ mod tests {
         let first = uri(&store, "12345678");
         let second = uri(&store, "1234567");
         assert!(store.get(&first, Reader::Host).is_err());
-        let parts = vec![(Kind::Diff, Bytes::from_static(b"12345678901"))];
+        let parts = Parts {
+            kept: vec![(Kind::Diff, Bytes::from_static(b"12345678901"))],
+            ..Parts::default()
+        };
         let refused = store
             .put(&ToolName::new("edit_file"), OWNER, [].into(), parts)
             .unwrap_err();
         assert_eq!(refused.code(), Code::TooLarge);
         assert_eq!(refused.details().get("limit"), Some(&10.into()));
         assert!(store.get(&second, Reader::Host).is_ok());
+    }
+
+    #[cfg(feature = "ui")]
+    fn reviewed(store: &ArtifactStore, text: &'static str, old: &'static str) -> String {
+        use crate::artifact::{About, Review};
+        use crate::effect::{Change, Entry, FileDiff, Hunk, HunkLine, Op};
+        let line = HunkLine {
+            op: '+',
+            text: text.to_owned(),
+        };
+        let hunk = Hunk {
+            old_start: 1,
+            old_lines: 0,
+            new_start: 2,
+            new_lines: 1,
+            lines: vec![line],
+        };
+        let change = Change {
+            path: crate::path::VirtualPath::parse("/r/a", None).unwrap(),
+            op: Op::Modify,
+            to: None,
+            before: Entry::Absent,
+            after: Entry::Absent,
+            diff: FileDiff {
+                hunks: vec![hunk],
+                old: Some(Bytes::from_static(old.as_bytes())),
+                ..FileDiff::default()
+            },
+        };
+        let about = About {
+            tool: ToolName::new("edit_file"),
+            agent: "main".into(),
+            intent: String::new(),
+            preview: false,
+        };
+        let (review, around) = Review::new(about, vec![change]);
+        let parts = Parts {
+            kept: Vec::new(),
+            review: Some((Arc::new(review), around)),
+        };
+        let tool = ToolName::new("edit_file");
+        let mut refs = store.put(&tool, OWNER, [].into(), parts).unwrap();
+        refs.swap_remove(0).uri
+    }
+
+    /// Whether the lines around the change at `uri` are still kept, and the change itself.
+    #[cfg(feature = "ui")]
+    fn kept(store: &ArtifactStore, uri: &str) -> (bool, bool) {
+        let read = |query: &str| {
+            let uri = format!("{uri}.rows?change=0&{query}");
+            store.get(&uri, Reader::Host).is_ok()
+        };
+        (read("old=1"), read("from=0"))
+    }
+
+    #[cfg(feature = "ui")]
+    #[test]
+    fn old_texts_go_before_reviews_do_and_the_longest_unread_first() {
+        const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
+        let unlimited = ArtifactStore::new(0, 0);
+        reviewed(&unlimited, "x\n", "");
+        let bare = unlimited.shelf.lock().unwrap().size;
+        let store = ArtifactStore::new(0, 3 * bare + 2 * OLD.len());
+        let first = reviewed(&store, "1\n", OLD);
+        let second = reviewed(&store, "2\n", OLD);
+        assert_eq!(kept(&store, &second), (true, true));
+        assert_eq!(kept(&store, &first), (true, true));
+        let third = reviewed(&store, "3\n", OLD);
+        let all = [&first, &second, &third].map(|uri| kept(&store, uri));
+        assert_eq!(all, [(true, true), (false, true), (true, true)]);
+        // What is too large with its old text is kept without.
+        let small = ArtifactStore::new(0, bare + OLD.len() - 1);
+        assert_eq!(kept(&small, &reviewed(&small, "1\n", OLD)), (false, true));
     }
 }

@@ -16,8 +16,8 @@ use super::convert;
 use super::door::Served;
 use super::meta::Extras;
 use super::tasks::Underway;
-use super::{Asking, Gateway};
-use crate::call::{Asks, Call, CallMeta, Progress};
+use super::{Asking, Gateway, apps};
+use crate::call::{Asks, Call, CallMeta, Origin, Progress};
 use crate::error::{CallError, Code};
 use crate::permission::{Answer, GrantAuthority, Question};
 use crate::pipeline::Mode;
@@ -52,9 +52,23 @@ impl Gateway {
                 CallError::new(Code::RateLimited, "calls come too fast; wait and try again");
             return convert::failure(&error.with("retry_after_ms", ms)).map(Into::into);
         }
+        let mut extras = Extras::read(&context.meta, self.desk.trust)?;
+        let served = self.served().await?;
+        let views = apps::shown_by(context.client_capabilities().as_ref());
+        #[cfg(feature = "ui")]
+        if views && let Some(answer) = self.viewed(&request, &served, &extras).await {
+            return answer.map(Into::into);
+        }
+        if served.worker().is_app_only(&request.name) {
+            if !views {
+                return convert::failure(&CallError::unknown_tool(&request.name)).map(Into::into);
+            }
+            // Whether a view or its model wrote the call only the client can tell: it promised to keep models from it.
+            extras.origin = Origin::View;
+        }
         let errand = Errand {
-            extras: Extras::read(&context.meta, self.desk.trust)?,
-            served: self.served().await?,
+            extras,
+            served,
             tool: request.name.into_owned(),
             arguments: Value::Object(request.arguments.unwrap_or_default()),
             links: shows_links(&context),

@@ -27,6 +27,36 @@ fn failure_schema() -> Value {
     })
 }
 
+/// A tool as clients that show views list it.
+pub(super) fn marked(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+    let mut tool = tool(info, offered);
+    super::apps::mark(&mut tool, info);
+    tool
+}
+
+/// A tool that the gateway itself offers to views.
+#[cfg(feature = "ui")]
+pub(super) fn for_views(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    input: JsonObject,
+) -> Tool {
+    let mut tool = Tool::new(name, description, input);
+    tool.title = Some(title.to_owned());
+    let (reads, destroys, repeats, reaches_out) =
+        (Some(true), Some(false), Some(true), Some(false));
+    let title = Some(title.to_owned());
+    tool.annotations = Some(ToolAnnotations::from_raw(
+        title,
+        reads,
+        destroys,
+        repeats,
+        reaches_out,
+    ));
+    tool.with_meta(MetaObject(object(json!({"ui": {"visibility": ["app"]}}))))
+}
+
 /// A tool as clients list it, beside those that are `offered`.
 pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let spec = &info.spec;

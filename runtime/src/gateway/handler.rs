@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::call::is_stateless;
 use super::meta::{Extras, PREFIX};
 use super::pages::listed;
-use super::{Gateway, convert, describe, prompts};
+use super::{Gateway, apps, convert, describe, prompts};
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
 const METHODS: &[&str] = &[
@@ -122,14 +122,35 @@ impl ServerHandler for Gateway {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
         let served = self.served().await?;
         let worker = served.worker();
-        let tools = match extras.policy {
+        let views = apps::shown_by(context.client_capabilities().as_ref());
+        let tools = match &extras.policy {
             None => worker.tools(),
             Some(policy) => worker
-                .tools_under(&policy, extras.origin)
+                .tools_under(policy, extras.origin)
                 .map_err(|error| convert::request_error(&error))?,
         };
-        let shown = tools.iter().map(|tool| convert::tool(tool, &tools));
-        Ok(listed!(ListToolsResult, shown.collect(), request.as_ref()))
+        let show = if views {
+            convert::marked
+        } else {
+            convert::tool
+        };
+        let mut shown: Vec<Tool> = tools.iter().map(|tool| show(tool, &tools)).collect();
+        if views {
+            let for_views = match &extras.policy {
+                None => worker.app_tools(),
+                Some(policy) => worker
+                    .app_tools_under(policy, extras.origin)
+                    .map_err(|error| convert::request_error(&error))?,
+            };
+            shown.extend(for_views.iter().map(|tool| convert::marked(tool, &tools)));
+            // A policy that names tools names none of these.
+            #[cfg(feature = "ui")]
+            if extras.policy.is_none() {
+                let own = super::views::tools().into_iter().chain(self.browsers());
+                shown.extend(own.filter(|tool| !served.worker().has_tool(&tool.name)));
+            }
+        }
+        Ok(listed!(ListToolsResult, shown, request.as_ref()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -155,7 +176,8 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
-        self.resources(request).await
+        let views = apps::shown_by(context.client_capabilities().as_ref());
+        self.resources(request, views).await
     }
 
     async fn list_resource_templates(

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::meta::Extras;
 use super::pages::listed;
-use super::{Gateway, convert, describe, uri};
+use super::{Gateway, apps, convert, describe, uri};
 use crate::call::{Call, CallMeta};
 use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
@@ -23,10 +23,11 @@ pub(super) const DIRECTORY: &str = "inode/directory";
 const MOST_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// The artifacts of this connection's worker, and the directories it was given.
+    /// The artifacts of this connection's worker, the directories it was given, and the pages for a client of `views`.
     pub(super) async fn resources(
         &self,
         request: Option<PaginatedRequestParams>,
+        views: bool,
     ) -> Result<ListResourcesResult, ErrorData> {
         let served = self.served().await?;
         let worker = served.worker();
@@ -40,6 +41,9 @@ impl Gateway {
                     .with_mime_type(DIRECTORY)
                     .with_meta(describe::of_resource("directory", true))
             }));
+        }
+        if views {
+            resources.extend(apps::pages(self.desk.files.is_some()));
         }
         resources.extend(worker.artifacts().iter().map(convert::artifact));
         Ok(listed!(ListResourcesResult, resources, request.as_ref()))
@@ -73,21 +77,26 @@ impl Gateway {
         }
         let contents = if uri == describe::HELP {
             self.help().await?
+        } else if let Some(page) = apps::page(uri, self.desk.files.is_some()) {
+            page
         } else if uri.starts_with("ui://") {
             let served = self.served().await?;
+            #[cfg(feature = "ui")]
+            if let Some(state) = self.review_state(&served, uri).await {
+                let contents = ResourceContents::text(state.to_string(), uri);
+                return Ok(fresh(contents.with_mime_type("application/json")));
+            }
             let worker = served.worker();
             let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
-            match String::from_utf8(artifact.bytes.to_vec()) {
+            let contents = match String::from_utf8(artifact.bytes.to_vec()) {
                 Ok(text) => ResourceContents::text(text, uri),
                 Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri),
-            }
-            .with_mime_type(artifact.mime)
+            };
+            apps::of_artifact(contents.with_mime_type(artifact.mime), artifact.mime)
         } else {
             self.file(uri, extras).await?
         };
-        Ok(ReadResourceResult::new(vec![contents])
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private))
+        Ok(fresh(contents))
     }
 
     pub(super) async fn file(
@@ -111,7 +120,7 @@ impl Gateway {
     }
 
     /// Calls a reading tool for the client.
-    async fn look(
+    pub(super) async fn look(
         &self,
         tool: &str,
         arguments: Value,
@@ -193,6 +202,13 @@ impl Gateway {
             .filter(|path| path.starts_with(typed))
             .collect()
     }
+}
+
+/// What was read, which is the client's own and stale at once.
+fn fresh(contents: ResourceContents) -> ReadResourceResult {
+    ReadResourceResult::new(vec![contents])
+        .with_ttl_ms(0)
+        .with_cache_scope(CacheScope::Private)
 }
 
 /// The template's `path` follows a slash, so what is typed lacks its first one.

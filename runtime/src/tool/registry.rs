@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool};
+use crate::call::Origin;
 use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
 use crate::effect::{LeftOut, Plan, Reply};
@@ -75,6 +76,16 @@ impl Entry {
         (self.prepare)(arguments, names)
     }
 
+    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing,
+    /// though it may look at what would be changed.
+    pub(crate) fn is_for(&self, origin: Origin, previews: bool) -> bool {
+        match origin {
+            Origin::Human => true,
+            Origin::Model => !self.spec.app_only,
+            Origin::View => previews || !self.mutates,
+        }
+    }
+
     /// The tool as it is handed to a model.
     pub(crate) fn info(&self) -> ToolInfo {
         ToolInfo {
@@ -104,6 +115,9 @@ pub enum RegistryError {
     /// The name is not `[a-z0-9_]{1,64}`.
     #[error("`{0}` is no tool name; use [a-z0-9_]{{1,64}}")]
     Name(String),
+    /// A tool that changes something is for views alone, and no view may change anything.
+    #[error("`{0}` changes something, so it cannot be for views alone")]
+    AppOnly(String),
     /// The sentence for people is no template.
     #[error("the intent of `{tool}` is no template: {source}")]
     Intent {
@@ -236,6 +250,9 @@ impl ToolSet {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if name.is_empty() || name.len() > 64 || !plain {
             self.faults.push(RegistryError::Name(name.to_owned()));
+        }
+        if entry.spec.app_only && entry.mutates {
+            self.faults.push(RegistryError::AppOnly(name.to_owned()));
         }
         if !entry.spec.intent.is_empty() {
             match IntentTemplate::parse(entry.spec.intent) {

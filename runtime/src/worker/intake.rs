@@ -10,7 +10,7 @@ use super::jobs::guarded;
 use crate::call::{Call, Origin};
 use crate::capability::Spent;
 use crate::error::{CallError, Code};
-use crate::pipeline::{Facts, Parsed, Step};
+use crate::pipeline::{Facts, Mode, Parsed, Step};
 use crate::policy::{Authority, Explanation, Policy};
 use crate::scope::ScopePattern;
 use crate::tool::Arguments;
@@ -45,8 +45,11 @@ impl Request {
             .core
             .tools
             .get(tool)
-            .filter(|_| authority.allows_tool(tool))
-            .ok_or_else(|| unknown(tool))?;
+            .filter(|entry| {
+                authority.allows_tool(tool)
+                    && entry.is_for(facts.origin, facts.mode == Mode::Preview)
+            })
+            .ok_or_else(|| CallError::unknown_tool(tool))?;
         let most = authority.limits().budget.calls;
         let spent = Spent {
             what: "calls",
@@ -88,8 +91,8 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
         .core
         .tools
         .get(tool)
-        .filter(|_| authority.allows_tool(tool))
-        .ok_or_else(|| unknown(tool))?;
+        .filter(|entry| authority.allows_tool(tool) && entry.is_for(call.meta.origin, false))
+        .ok_or_else(|| CallError::unknown_tool(tool))?;
     let prepared = || Ok(entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?);
     let (needs, _) = guarded(prepared)?;
     Ok(needs
@@ -107,12 +110,4 @@ pub(super) fn narrowed(
     layer
         .map(|layer| authority.overlay(&layer))
         .map_err(CallError::from)
-}
-
-/// One answer for a tool that does not exist and one that this worker may not use.
-fn unknown(tool: &str) -> CallError {
-    CallError::new(
-        Code::UnknownTool,
-        format!("there is no tool `{}` for this worker", crate::escape(tool)),
-    )
 }

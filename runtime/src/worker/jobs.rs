@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::inbox::Done;
-use crate::artifact::{self, Kind};
+use crate::artifact::{self, Kind, Parts};
+#[cfg(feature = "ui")]
+use crate::artifact::{Around, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::capability::{Halt, ReadPermit, Spent};
 use crate::effect::{ArtifactRef, LeftOut, Outcome, Preview, PreviewToken, Reply};
@@ -137,7 +139,7 @@ fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
 }
 
 fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) -> Preview {
-    let artifacts = artifacts(shared, facts, plan);
+    let artifacts = artifacts(shared, facts, plan, Mode::Preview);
     Preview {
         intent: shared.intent(facts, &[]),
         base: shared.base(&plan.changes),
@@ -168,7 +170,7 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     guarded(|| Ok(job.apply(steps, permit)?)).map_err(CallError::from)?;
     // The effect is done and the log named it: a log that fails now must not make it look undone.
     let _ = shared.audit_commit(facts, AuditStep::Applied { token });
-    let artifacts = artifacts(shared, facts, &plan);
+    let artifacts = artifacts(shared, facts, &plan, Mode::Apply);
     Ok(Outcome {
         reply: plan.reply,
         changes: plan.changes,
@@ -177,16 +179,22 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
 }
 
 /// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
-fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan) -> Vec<ArtifactRef> {
+fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() {
         return Vec::new();
     }
+    #[cfg(not(feature = "ui"))]
+    let _ = mode;
     let diff = (
         Kind::Diff,
         artifact::diff(&plan.changes, &shared.base(&plan.changes)).into(),
     );
     let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
-    let parts = std::iter::once(diff).chain(json).collect();
+    let parts = Parts {
+        kept: std::iter::once(diff).chain(json).collect(),
+        #[cfg(feature = "ui")]
+        review: Some(review(shared, facts, plan, mode)),
+    };
     let kept =
         shared
             .core
@@ -215,4 +223,17 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan) -> Vec<ArtifactRef>
         let _ = shared.audit(facts, step);
     }
     refs
+}
+
+/// What a person will review; the page is made once somebody reads it.
+#[cfg(feature = "ui")]
+fn review(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, Around) {
+    let about = artifact::About {
+        tool: facts.tool.clone(),
+        agent: Arc::clone(&shared.agent),
+        intent: shared.intent(facts, &[]),
+        preview: mode == Mode::Preview,
+    };
+    let (review, around) = Review::new(about, plan.changes.clone());
+    (Arc::new(review), around)
 }

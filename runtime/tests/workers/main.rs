@@ -7,16 +7,18 @@
 
 mod asking;
 mod authority;
+mod beneath;
 mod chat;
 mod faults;
 mod kept;
 mod life;
 mod people;
 mod tools;
+mod views;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
-use tools::{Board, Door, Echo, Hangs, Panics, Post, Strays};
+use tools::{Board, Door, Echo, Hangs, Panics, Peek, Post, Strays};
 
 /// A runtime over one empty root `/r`, its board, its hanging door and its audit.
 struct Stage {
@@ -41,6 +43,7 @@ async fn stage_with(
     let tools = ToolSet::new()
         .reader(Echo)
         .reader(Panics)
+        .reader(Peek)
         .reader(Hangs(door.clone()))
         .writer(Post(board.clone()))
         .writer(Strays(board.clone()));

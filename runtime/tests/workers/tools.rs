@@ -64,6 +64,27 @@ impl ReadTool for Echo {
     }
 }
 
+/// Answers views, and no model.
+pub(crate) struct Peek;
+
+impl ReadTool for Peek {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("peek", "Peek", "Says the path to a view.").app_only()
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        reading(&args, names)
+    }
+
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(said(job))
+    }
+}
+
 /// Panics on the worker's task or on a pool thread, as the path says.
 pub(crate) struct Panics;
 

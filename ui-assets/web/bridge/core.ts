@@ -12,19 +12,25 @@ const ANSWER = 300_000;
 /** What the host may ask of a page: answered, or `undefined` if the method is not known. */
 export type Serve = (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields | undefined;
 
-export interface Core extends View {
+/** The connection alone, for a page that has no room for a name for each method. */
+export interface Link extends Pick<View, "connect" | "close" | "context" | "host"> {
   readonly declared: () => Capabilities;
   /** Before `connect()` alone. */
   readonly declare: (more: Capabilities) => void;
   readonly notify: (method: string, params?: Fields) => void;
+  /** Hears of a notification, or of the end of the page. */
+  readonly on: <T>(method: string, cb: (value: T) => unknown) => () => void;
+  readonly ask: (method: string, params: object, options?: RequestOptions) => Promise<Fields>;
 }
+
+export interface Core extends View, Omit<Link, "on" | "ask"> {}
 
 function toolResult(result: Fields): ToolResult {
   // Hosts check results; what a page cannot do without is the list.
   return { ...result, content: Array.isArray(result.content) ? (result.content as Content[]) : [] };
 }
 
-export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo, serve: Serve): Core {
+export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo, serve: Serve): Link {
   const listeners = new Map<string, Set<(value: never) => unknown>>();
   const came = new Map<string, unknown>();
   const ends: (() => void)[] = [];
@@ -68,8 +74,6 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     if (wire === undefined) throw new Error("not connected");
     return wire.request(method, params as Fields, options?.timeout ?? ANSWER);
   }
-  const done = async (method: string, params: object, options?: RequestOptions): Promise<boolean> =>
-    (await ask(method, params, options)).isError !== true;
   const notify = (method: string, params: Fields = {}): void => wire?.notify(method, params);
 
   async function greet(): Promise<void> {
@@ -122,6 +126,19 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     },
     context: () => context,
     host: () => host,
+    on,
+    ask,
+  };
+}
+
+/** The connection, with a name for everything that a page may ask of its host or hear from it. */
+export function core(info: AppInfo, serve: Serve): Core {
+  const made = link(info, serve);
+  const { on, ask } = made;
+  const done = async (method: string, params: object, options?: RequestOptions): Promise<boolean> =>
+    (await ask(method, params, options)).isError !== true;
+  return {
+    ...made,
     onContext: (cb) => on("ui/notifications/host-context-changed", cb),
     onToolInput: (cb) => on("ui/notifications/tool-input", cb),
     onToolInputPartial: (cb) => on("ui/notifications/tool-input-partial", cb),
@@ -144,7 +161,7 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     openLink: (url) => done("ui/open-link", { url }),
     downloadFile: (contents) => done("ui/download-file", { contents }),
     requestDisplayMode: async (mode) => (await ask("ui/request-display-mode", { mode })).mode as DisplayMode,
-    requestTeardown: () => notify("ui/notifications/request-teardown"),
-    log: (level, data) => notify("notifications/message", { level, logger: appInfo.name, data }),
+    requestTeardown: () => made.notify("ui/notifications/request-teardown"),
+    log: (level, data) => made.notify("notifications/message", { level, logger: info.name, data }),
   };
 }

@@ -1,8 +1,192 @@
-import { barriers, built, expect, test } from "./fixtures.ts";
-test("a page", async ({ page, site }) => {
-  site.put("/", await built("browser.html"));
-  await page.goto(site.origin);
-  await page.getByRole("button").click();
-  await expect(page.getByRole("button")).toHaveText("Pressed 1 times");
-  expect(await barriers(page)).toEqual([]);
+// The file browser in a host that speaks the wire in, what people find in its tree out.
+import { expect, test } from "./fixtures.ts";
+import { type Given, type Told, TREE, done, given, host, names, refused, served } from "./files-host.ts";
+
+test("the tree shows folders before files, and opens them by the server's own tools", async ({ page, site }) => {
+  const { frame, calls } = await host(page, site, given());
+  await expect.poll(() => names(page)).toEqual(["asked", "docs", "src", "frozen.toml", "guarded.toml", "README.md", "secret.key"]);
+  await frame.getByRole("treeitem", { name: "src" }).click();
+  await expect.poll(() => names(page)).toEqual(["asked", "docs", "src", "deep", "lib.rs", "frozen.toml", "guarded.toml", "README.md", "secret.key"]);
+  await frame.getByRole("treeitem", { name: "docs" }).click();
+  await expect(frame.getByText("Empty folder")).toBeVisible();
+  await frame.getByRole("treeitem", { name: "README.md" }).click();
+  await expect(frame.getByRole("option").first()).toContainText("# Read me");
+  expect(new Set(calls.map((call) => call.name))).toEqual(new Set(["list_roots", "list_directory", "changed_files", "authority", "read_file", "stat"]));
+  // The page itself reaches no network.
+  expect(site.requests.filter((one) => one !== "GET /favicon.ico")).toEqual(["GET /", "GET /browser.html"]);
+});
+
+test("rows say what the worker may do, and denied ones are locked", async ({ page, site }) => {
+  const { frame } = await host(page, site, given());
+  const badge = (name: string): Promise<string | null> => frame.getByRole("treeitem", { name }).locator(".right").textContent();
+  await expect.poll(() => badge("README.md")).toBe("rw");
+  expect([await badge("frozen.toml"), await badge("guarded.toml"), await badge("secret.key"), await badge("asked")]).toEqual(["r", "r · asks", "denied", "asks"]);
+  await expect(frame.getByRole("treeitem", { name: /secret.key.*may not be read/ })).toHaveClass(/locked/);
+  await expect(frame.getByRole("treeitem", { name: /guarded.toml.*writing would ask a person/ })).not.toHaveClass(/locked/);
+});
+
+test("what is denied is told as locked, with what a person would have to allow", async ({ page, site }) => {
+  const asked = refused("SCOPE_REQUIRED", "a person must allow this", { _meta: { requested_scopes: ["read:file:/repo/secret.key"] } });
+  const { frame } = await host(page, site, given({ ...TREE, "/repo/secret.key": { answer: asked } }));
+  await frame.getByRole("treeitem", { name: "secret.key" }).click();
+  await expect(frame.getByText("Not here, or not open to you")).toBeVisible();
+  await expect(frame.getByText("read:file:/repo/secret.key")).toBeVisible();
+});
+
+test("another worker's eyes are one choice away", async ({ page, site }) => {
+  const authority = ({ paths, worker = "main" }: Readonly<Record<string, unknown>>): unknown =>
+    done({ worker, workers: ["main", "main/tests"], paths: (paths as string[]).map((path) => ({ path, read: "allow", write: worker === "main" ? "allow" : "deny" })) });
+  const { frame } = await host(page, site, given(TREE, { authority }));
+  const badge = frame.getByRole("treeitem", { name: "README.md" }).locator(".right");
+  await expect(badge).toHaveText("rw");
+  await frame.getByLabel("Show what this worker may do").selectOption("main/tests");
+  await expect(badge).toHaveText("r");
+});
+
+test("a folder of 100,000 entries is windowed, and goes on by its cursor", async ({ page, site }) => {
+  test.slow();
+  const all = Array.from({ length: 100_000 }, (_, n) => ({ name: `file-${String(n).padStart(6, "0")}.txt`, kind: "file", bytes: n }));
+  const list_directory = ({ limit, cursor = "0" }: Readonly<Record<string, unknown>>): unknown => {
+    const [from, to] = [Number(cursor), Math.min(Number(cursor) + Number(limit) * 10, all.length)];
+    return done({ path: "/repo", entries: all.slice(from, to), total: all.length, ...(to < all.length ? { next_cursor: String(to) } : {}) });
+  };
+  const { frame, calls } = await host(page, site, given(TREE, { list_directory }));
+  const tree = frame.getByRole("tree");
+  const listed = (): number => calls.filter((call) => call.name === "list_directory").length;
+  await expect(frame.getByRole("treeitem", { name: "file-000000.txt" })).toHaveAttribute("aria-setsize", "100000");
+  expect(listed()).toBe(1);
+  await tree.focus();
+  for (let pages = 1; pages <= 10; pages += 1) {
+    await page.keyboard.press("End");
+    expect(await frame.getByRole("treeitem").count()).toBeLessThan(60);
+    await expect(frame.locator(".foot")).toHaveText(`${(Math.min(pages + 1, 10) * 10_000).toLocaleString()} shown`);
+  }
+  expect(listed()).toBe(10);
+  await page.keyboard.press("End");
+  await expect(frame.getByRole("treeitem", { name: "file-099999.txt" })).toHaveAttribute("aria-selected", "true");
+  await expect(frame.getByRole("treeitem", { name: "file-099999.txt" })).toHaveAttribute("aria-posinset", "100000");
+  expect(await frame.getByRole("treeitem").count()).toBeLessThan(60);
+  // From one end to the other within a few frames each.
+  const slowest = await frame.evaluate(async () => {
+    const tree = document.querySelector('[role="tree"]');
+    if (tree === null) return Infinity;
+    let slowest = 0;
+    for (let at = 0; at <= 20; at += 1) {
+      tree.scrollTop = (tree.scrollHeight * at) / 20;
+      const before = performance.now();
+      await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+      slowest = Math.max(slowest, performance.now() - before);
+    }
+    return slowest;
+  });
+  expect(slowest).toBeLessThan(1000);
+});
+
+test("a listing that fails says why and is tried again", async ({ page, site }) => {
+  let fails = true;
+  const tools = served(TREE);
+  const list_directory = (input: Readonly<Record<string, unknown>>): unknown =>
+    fails && input["path"] === "/repo/src" ? refused("IO", "the disk did not answer") : tools["list_directory"]?.(input);
+  const { frame } = await host(page, site, given(TREE, { list_directory }));
+  await frame.getByRole("treeitem", { name: "src" }).click();
+  const note = frame.getByRole("treeitem", { name: "the disk did not answer" });
+  await expect(note).toBeVisible();
+  fails = false;
+  await note.click();
+  await expect(frame.getByRole("treeitem", { name: "lib.rs" })).toBeVisible();
+});
+
+test("a server without files says so, and can be tried again", async ({ page, site }) => {
+  const { frame } = await host(page, site, { tools: {} });
+  await expect(frame.getByRole("alert")).toContainText("there is no tool `list_roots`");
+  await expect(frame.getByRole("button", { name: "Try again" })).toBeVisible();
+});
+
+test("a server without authority or changes is browsed without badges", async ({ page, site }) => {
+  const { list_roots, list_directory, read_file } = served(TREE);
+  const { frame } = await host(page, site, { tools: { list_roots, list_directory, read_file } as Given["tools"] });
+  await frame.getByRole("treeitem", { name: "README.md" }).click();
+  await expect(frame.getByRole("option").first()).toContainText("# Read me");
+  await expect(frame.locator(".right")).toHaveCount(0);
+  await expect(frame.getByRole("button", { name: /^Changed/ })).toHaveCount(0);
+});
+
+test("names are filtered as they are typed, and found in every folder on Enter", async ({ page, site }) => {
+  const found = [...Array(700).keys()].map((n) => `/repo/src/x${n}.rs`);
+  const find = ({ cursor = "0" }: Readonly<Record<string, unknown>>): unknown => {
+    const paths = found.slice(Number(cursor), Number(cursor) + 500);
+    return done({ paths, total: found.length, ...(Number(cursor) === 0 ? { next_cursor: "500" } : {}) });
+  };
+  const { frame, calls } = await host(page, site, given(TREE, { find }));
+  await frame.getByRole("treeitem", { name: "src" }).click();
+  await frame.getByRole("searchbox").fill("LIB");
+  await expect.poll(() => names(page)).toEqual(["src", "lib.rs"]);
+  await frame.getByRole("searchbox").press("Enter");
+  await expect(frame.getByRole("status")).toHaveText("700 found");
+  expect(calls.find((call) => call.name === "find")?.input).toEqual({ pattern: "*[lL][iI][bB]*", path: "/repo", limit: 500 });
+  await frame.getByRole("tree").focus();
+  await page.keyboard.press("End");
+  await expect.poll(() => calls.filter((call) => call.name === "find").length).toBe(2);
+  await page.keyboard.press("Home");
+  await page.keyboard.press("Enter");
+  await expect(frame.getByRole("heading", { name: "/repo/src/x0.rs" })).toBeVisible();
+  await frame.getByRole("searchbox").press("Escape");
+  await expect.poll(() => names(page)).toContain("README.md");
+});
+
+test("what calls changed is listed, with the change of each", async ({ page, site }) => {
+  const changed_files = (): unknown => done({ changes: [{ path: "/repo/src/lib.rs", op: "modify", added: 2, removed: 1, calls: 1, review: "ui://edit_file/1", diff: "ui://edit_file/1.diff" }] });
+  const resources = (uri: string): string | undefined => (uri === "ui://edit_file/1.diff" ? "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1,1 +1,2 @@\n-<b>old</b>\n+new\n" : undefined);
+  const context = { "dev.bailiwick/open-resource": true };
+  const { frame, sent } = await host(page, site, { tools: served(TREE, { changed_files }), resources, context });
+  await expect(frame.getByRole("treeitem", { name: "src" }).getByLabel("holds changes")).toBeVisible();
+  await frame.getByRole("button", { name: "Changed 1" }).click();
+  await expect(frame.getByRole("treeitem", { name: /lib.rs.*\+2 −1/ })).toBeVisible();
+  await expect(frame.getByRole("treeitem")).toHaveCount(1);
+  await frame.getByRole("treeitem").click();
+  await expect(frame.getByRole("option", { name: "-<b>old</b>" })).toHaveClass(/removed/);
+  await frame.getByRole("button", { name: "Show the file" }).click();
+  await expect(frame.getByRole("option").first()).toContainText("pub mod a;");
+  await frame.getByRole("button", { name: "Review" }).click();
+  await expect.poll(() => sent.find((message) => message["method"] === "dev.bailiwick/notifications/open-resource")?.["params"]).toEqual({ uri: "ui://edit_file/1" });
+  await frame.getByRole("button", { name: "Changed 1" }).click();
+  await expect.poll(() => names(page)).toContain("README.md");
+});
+
+test("the roots are switched between", async ({ page, site }) => {
+  const tree = { "/repo/a.txt": { text: "a\n" }, "/docs/b.txt": { text: "b\n" } };
+  const list_roots = (): unknown => done({ roots: ["/repo", "/docs"], default_root: "/docs" });
+  const { frame, call } = await host(page, site, given(tree, { list_roots }));
+  await expect.poll(() => names(page)).toEqual(["b.txt"]);
+  await frame.getByLabel("Root").selectOption("/repo");
+  await expect.poll(() => names(page)).toEqual(["a.txt"]);
+  await call("open-path", { path: "/docs/b.txt" });
+  await expect.poll(() => names(page)).toEqual(["b.txt"]);
+  await expect(frame.getByLabel("Root")).toHaveValue("/docs");
+});
+
+test("a link is followed to the folder where it leads", async ({ page, site }) => {
+  const tree: Readonly<Record<string, Told>> = { "/repo/real/a.txt": { text: "a\n" }, "/repo/link": { link: true } };
+  const stat = ({ path }: Readonly<Record<string, unknown>>): unknown => done({ path: path === "/repo/link" ? "/repo/real" : path, kind: path === "/repo/link" ? "directory" : "file", bytes: 2 });
+  const { frame } = await host(page, site, given(tree, { stat }));
+  await frame.getByRole("treeitem", { name: /link/ }).click();
+  await expect(frame.getByRole("treeitem", { name: "real" })).toHaveAttribute("aria-expanded", "true");
+  await expect(frame.getByRole("treeitem", { name: "a.txt" })).toBeVisible();
+});
+
+test("a path is shown in its folder even while that is being listed", async ({ page, site }) => {
+  let go = (): void => {};
+  const asked = new Promise<void>((done) => (go = done));
+  const tools = served(TREE);
+  const list_directory = async (input: Readonly<Record<string, unknown>>): Promise<unknown> => {
+    if (input["path"] === "/repo/src") await asked;
+    return tools["list_directory"]?.(input);
+  };
+  const { frame, call } = await host(page, site, given(TREE, { list_directory }));
+  await frame.getByRole("treeitem", { name: "src" }).click();
+  await expect(frame.getByText("Loading…")).toBeVisible();
+  const opened = call("open-path", { path: "/repo/src/lib.rs" });
+  go();
+  await opened;
+  await expect(frame.getByRole("treeitem", { name: "lib.rs" })).toHaveAttribute("aria-selected", "true");
 });

@@ -1,0 +1,191 @@
+//! Views that browse files in, what they are told of a worker's rights and changes out.
+
+use bailiwick::{About, FileTools, Gateway, Policy, Trust, WorkerSpec};
+use serde_json::{Value, json};
+
+use crate::support::{Client, World};
+use crate::views::showing;
+
+async fn shows(world: &World) -> Client {
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", showing()).await;
+    client
+}
+
+async fn told(client: &mut Client, tool: &str, arguments: Value) -> Value {
+    let answer = client.call(tool, arguments, json!({})).await;
+    answer["result"]["structuredContent"].clone()
+}
+
+#[tokio::test]
+async fn rights_are_those_of_the_policies_whether_anything_is_there_or_not() {
+    let world = World::new();
+    let mut client = shows(&world).await;
+    let paths = [
+        "/r/a.txt",
+        "/r/absent",
+        "/r/secret/key",
+        "/r/secret/absent",
+        "/r",
+        "/outside/f",
+        "no path",
+        "/r/../r/a.txt",
+    ];
+    let answer = told(&mut client, "authority", json!({"paths": paths})).await;
+    assert_eq!(answer["workers"], json!([answer["worker"]]));
+    let rights: Vec<(&str, &str, &str)> = answer["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|path| {
+            let text = |key: &str| path[key].as_str().unwrap();
+            (text("path"), text("read"), text("write"))
+        })
+        .collect();
+    let expected = [
+        ("/r/a.txt", "allow", "allow"),
+        ("/r/absent", "allow", "allow"),
+        ("/r/secret/key", "deny", "deny"),
+        ("/r/secret/absent", "deny", "deny"),
+        ("/r", "allow", "allow"),
+        ("/outside/f", "ask", "ask"),
+        ("no path", "deny", "deny"),
+        ("/r/../r/a.txt", "allow", "allow"),
+    ];
+    assert_eq!(rights, expected);
+}
+
+#[tokio::test]
+async fn rights_are_told_of_workers_beneath_and_of_no_others() {
+    let world = World::new();
+    let (runtime, worker) = world.worker().await;
+    let narrow = Policy::new().allow("read:file:/r/src");
+    let child = WorkerSpec::new("reader").policy(narrow);
+    let child = worker.spawn(child).await.unwrap();
+    let stranger = WorkerSpec::new("stranger").policy(Policy::new());
+    runtime.spawn(stranger).await.unwrap();
+    let about = About {
+        name: "test".into(),
+        title: "Test".into(),
+        version: "0".into(),
+        instructions: String::new(),
+    };
+    let files = FileTools {
+        read: "read_file",
+        list: "list_directory",
+    };
+    let gateway = Gateway::worker(&worker, about).files(files).build();
+    let mut client = Client::of(&gateway);
+    client.greet("2025-11-25", showing()).await;
+    let paths = json!(["/r/src/lib.rs", "/r/a.txt"]);
+    let own = told(&mut client, "authority", json!({"paths": paths})).await;
+    assert_eq!(own["workers"], json!(["agent", "agent/reader"]));
+    let asked = json!({"paths": paths, "worker": "agent/reader"});
+    let as_child = told(&mut client, "authority", asked.clone()).await;
+    assert_eq!(
+        as_child["paths"],
+        json!([
+            {"path": "/r/src/lib.rs", "read": "allow", "write": "deny"},
+            {"path": "/r/a.txt", "read": "deny", "write": "deny"},
+        ])
+    );
+    let stranger = json!({"paths": paths, "worker": "stranger"});
+    assert_eq!(
+        told(&mut client, "authority", stranger).await["code"],
+        "NOT_FOUND"
+    );
+    child.revoke().await;
+    assert_eq!(
+        told(&mut client, "authority", asked).await["code"],
+        "NOT_FOUND"
+    );
+}
+
+#[tokio::test]
+async fn what_browses_is_offered_to_clients_that_show_views_alone() {
+    let world = World::new();
+    let mut plain = world.client(Trust::Host);
+    plain.greet("2025-11-25", json!({})).await;
+    let mut client = shows(&world).await;
+    for name in ["authority", "changed_files"] {
+        let listed = plain.ask("tools/list", json!({})).await.to_string();
+        assert!(!listed.contains(&format!(r#""name":"{name}""#)), "{listed}");
+        let refused = plain.call(name, json!({"paths": []}), json!({})).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let offered = client.ask("tools/list", json!({})).await;
+        let mut tools = offered["result"]["tools"].as_array().unwrap().iter();
+        let tool = tools.find(|tool| tool["name"] == name).unwrap();
+        assert_eq!(tool["_meta"]["ui"], json!({"visibility": ["app"]}));
+        assert_eq!(tool["annotations"]["readOnlyHint"], true);
+    }
+    let policy = json!({"policy": {"read_only": true}});
+    let narrowed = client.call("authority", json!({"paths": []}), policy).await;
+    assert_eq!(narrowed["error"]["code"], -32602, "{narrowed}");
+    let many = json!({"paths": vec!["/r/a.txt"; 1001]});
+    for wrong in [
+        json!({}),
+        json!({"paths": "x"}),
+        json!({"paths": [], "more": 1}),
+        many,
+    ] {
+        let refused = told(&mut client, "authority", wrong).await;
+        assert_eq!(refused["code"], "INVALID_ARGUMENTS");
+    }
+}
+
+#[tokio::test]
+async fn what_calls_changed_is_told_and_what_they_would_change_is_not() {
+    let world = World::new();
+    let mut client = shows(&world).await;
+    let none = told(&mut client, "changed_files", json!({})).await;
+    assert_eq!(none, json!({"changes": []}));
+    let edit = |old: &str, new: &str| json!({"path": "a.txt", "edits": [{"old_text": old, "new_text": new}]});
+    let preview = json!({"preview": true});
+    client.call("edit_file", edit("one", "ONE"), preview).await;
+    let made = json!({"path": "src/new.rs", "content": "a\nb\n"});
+    client.call("write_file", made, json!({})).await;
+    client
+        .call("edit_file", edit("two", "TWO\nand more"), json!({}))
+        .await;
+    client
+        .call("edit_file", edit("three", "THREE"), json!({}))
+        .await;
+    client
+        .call("make_directory", json!({"path": "empty"}), json!({}))
+        .await;
+    let changed = told(&mut client, "changed_files", json!({})).await;
+    let changes = changed["changes"].as_array().unwrap();
+    let counts: Vec<Value> = changes
+        .iter()
+        .map(|one| {
+            json!([
+                one["path"],
+                one["op"],
+                one["added"],
+                one["removed"],
+                one["calls"]
+            ])
+        })
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            json!(["/r/a.txt", "modify", 3, 2, 2]),
+            json!(["/r/src/new.rs", "create", 2, 0, 1]),
+        ]
+    );
+    for one in changes {
+        let diff = client
+            .ask("resources/read", json!({"uri": one["diff"]}))
+            .await;
+        let text = diff["result"]["contents"][0]["text"].as_str().unwrap();
+        assert!(text.contains("diff --git"), "{text}");
+        let review = client
+            .ask("resources/read", json!({"uri": one["review"]}))
+            .await;
+        assert_eq!(
+            review["result"]["contents"][0]["mimeType"],
+            "text/html;profile=mcp-app"
+        );
+    }
+}

@@ -1,0 +1,385 @@
+//! Clients that show views and clients that do not in, what each of them is told of views out.
+
+use bailiwick::{
+    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::support::{Client, World};
+
+const MIME: &str = "text/html;profile=mcp-app";
+
+/// What a client says of itself that shows views.
+pub(crate) fn showing() -> Value {
+    json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": [MIME]}}})
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Peeked {}
+
+/// A tool for views.
+struct Peek;
+
+impl ReadTool for Peek {
+    type Args = Nothing;
+    type Output = Peeked;
+    type Job = ();
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("peek", "Peek", "Answers a view.").app_only()
+    }
+
+    fn prepare(&self, _: Nothing, _: &Namespace) -> Result<Prepared<()>, CallError> {
+        let (needs, job) = (Vec::new(), ());
+        Ok(Prepared { needs, job })
+    }
+
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(Reply::text("peeked", Peeked {}))
+    }
+}
+
+fn tools() -> ToolSet {
+    bailiwick_fs::tools().reader(Peek)
+}
+
+/// A client of either era that says `capabilities` of itself.
+struct Either {
+    client: Client,
+    /// What it says with each request, if it had no handshake.
+    capabilities: Option<Value>,
+}
+
+impl Either {
+    async fn new(world: &World, era: &str, capabilities: Value) -> Self {
+        let mut client = world.client(Trust::Host);
+        let stateless = era == "stateless";
+        if !stateless {
+            client.greet("2025-11-25", capabilities.clone()).await;
+        }
+        let capabilities = stateless.then_some(capabilities);
+        Self {
+            client,
+            capabilities,
+        }
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        match &self.capabilities {
+            None => self.client.ask(method, params).await,
+            Some(capabilities) => {
+                let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
+                meta["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
+                self.client.modern(method, params, meta).await
+            }
+        }
+    }
+}
+
+fn named<'a>(answer: &'a Value, list: &str, key: &str, name: &str) -> Option<&'a Value> {
+    let mut items = answer["result"][list].as_array().unwrap().iter();
+    items.find(|item| item[key] == name)
+}
+
+#[tokio::test]
+async fn tools_speak_of_views_to_clients_that_show_them_alone() {
+    let world = World::with(tools);
+    for era in ["handshake", "stateless"] {
+        let mut plain = Either::new(&world, era, json!({})).await;
+        let told = plain.ask("tools/list", json!({})).await;
+        assert!(!told.to_string().contains(r#""ui""#), "{told}");
+        assert!(named(&told, "tools", "name", "peek").is_none());
+        let refused = plain.ask("tools/call", json!({"name": "peek"})).await;
+        let unknown = plain.ask("tools/call", json!({"name": "poke"})).await;
+        assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+        assert_eq!(
+            refused["error"].to_string().replace("peek", "poke"),
+            unknown["error"].to_string()
+        );
+
+        let mut shows = Either::new(&world, era, showing()).await;
+        let marked = shows.ask("tools/list", json!({})).await;
+        let ui = |name| &named(&marked, "tools", "name", name).unwrap()["_meta"]["ui"];
+        assert_eq!(
+            *ui("edit_file"),
+            json!({"visibility": ["model"], "resourceUri": "ui://bailiwick/review"})
+        );
+        assert_eq!(*ui("read_file"), json!({"visibility": ["model", "app"]}));
+        assert_eq!(*ui("peek"), json!({"visibility": ["app"]}));
+        let peeked = shows.ask("tools/call", json!({"name": "peek"})).await;
+        assert_eq!(peeked["result"]["content"][0]["text"], "peeked", "{peeked}");
+        let policy = json!({"_meta": {"policy": {"tools": ["read_file"]}}});
+        let mut narrowed = Either::new(&world, "handshake", showing()).await;
+        let left = narrowed.ask("tools/list", policy).await;
+        assert_eq!(left["result"]["tools"].as_array().unwrap().len(), 1);
+        // But for what it says of views, each tool is the same.
+        for tool in told["result"]["tools"].as_array().unwrap() {
+            let mut other = named(&marked, "tools", "name", tool["name"].as_str().unwrap())
+                .unwrap()
+                .clone();
+            other["_meta"].as_object_mut().unwrap().remove("ui");
+            assert_eq!(other, *tool);
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_are_listed_for_clients_that_show_views_and_name_no_origin() {
+    let world = World::new();
+    let mut plain = Either::new(&world, "handshake", json!({})).await;
+    let told = plain.ask("resources/list", json!({})).await;
+    assert!(!told.to_string().contains("ui://"), "{told}");
+    let mut shows = Either::new(&world, "handshake", showing()).await;
+    let listed = shows.ask("resources/list", json!({})).await;
+    for (uri, kind) in [
+        ("ui://bailiwick/review", Value::Null),
+        ("ui://bailiwick/files", "application".into()),
+    ] {
+        let page = named(&listed, "resources", "uri", uri).unwrap();
+        assert_eq!(page["mimeType"], MIME);
+        assert_eq!(page["annotations"]["type"], kind);
+        assert_eq!(page["annotations"]["audience"], json!(["user"]));
+        assert_eq!(page["_meta"]["ui"], json!({"prefersBorder": true}));
+        let read = shows.ask("resources/read", json!({"uri": uri})).await;
+        let contents = &read["result"]["contents"][0];
+        assert_eq!(
+            (&contents["uri"], &contents["mimeType"]),
+            (&uri.into(), &MIME.into())
+        );
+        assert!(
+            contents["text"]
+                .as_str()
+                .unwrap()
+                .starts_with("<!doctype html>")
+        );
+        assert_eq!(contents["_meta"]["ui"], json!({"prefersBorder": true}));
+    }
+}
+
+const EDIT: &str =
+    r#"{"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2 </script><img src=x>"}]}"#;
+
+/// The addresses of an answer's links, as `name: address`.
+fn links(answer: &Value) -> Vec<(String, String)> {
+    let blocks = answer["result"]["content"].as_array().unwrap().iter();
+    let links = blocks.filter(|block| block["type"] == "resource_link");
+    links
+        .map(|link| {
+            assert_eq!(link["annotations"]["audience"], json!(["user"]));
+            let text = |key: &str| link[key].as_str().unwrap().to_owned();
+            (text("name"), text("uri"))
+        })
+        .collect()
+}
+
+async fn read(client: &mut Either, uri: &str) -> Value {
+    let answer = client.ask("resources/read", json!({"uri": uri})).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    let text = answer["result"]["contents"][0]["text"].as_str().unwrap();
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+#[tokio::test]
+async fn every_call_that_changes_something_links_its_review_first() {
+    let world = World::new();
+    for (capabilities, meta) in [
+        (json!({}), json!({"preview": true})),
+        (showing(), json!({"preview": true})),
+        (showing(), json!({})),
+    ] {
+        let mut client = Either::new(&world, "handshake", capabilities).await;
+        let edit: Value = serde_json::from_str(EDIT).unwrap();
+        let call = json!({"name": "edit_file", "arguments": edit, "_meta": meta});
+        let answer = client.ask("tools/call", call).await;
+        let links = links(&answer);
+        assert_eq!(
+            links
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect::<Vec<_>>(),
+            ["review", "diff", "json"]
+        );
+        let uri = &links[0].1;
+        let answer = client.ask("resources/read", json!({"uri": uri})).await;
+        let contents = &answer["result"]["contents"][0];
+        assert_eq!(contents["mimeType"], MIME);
+        assert_eq!(contents["_meta"]["ui"], json!({"prefersBorder": true}));
+        let page = contents["text"].as_str().unwrap();
+        assert!(
+            page.starts_with("<!doctype html>") && !page.contains("<img"),
+            "{page}"
+        );
+        let data = read(&mut client, &format!("{uri}.rows")).await;
+        assert_eq!(data["uri"], *uri);
+        assert_eq!(data["preview"], meta["preview"] == true);
+        let rows = read(&mut client, &format!("{uri}.rows?change=0&from=2")).await;
+        assert_eq!(rows["rows"][0], data["changes"][0]["rows"][2]);
+        let bad = json!({"uri": format!("{uri}.rows?change=7&from=0")});
+        let refused = client.ask("resources/read", bad).await;
+        assert!(refused["error"].is_object(), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_review_says_whether_its_files_are_still_those_it_shows() {
+    let world = World::new();
+    let mut client = Either::new(&world, "handshake", showing()).await;
+    let edit: Value = serde_json::from_str(EDIT).unwrap();
+    let mut make = async |tool: &str, arguments: &Value, preview: bool| {
+        let meta = if preview {
+            json!({"preview": true})
+        } else {
+            json!({})
+        };
+        let call = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        let answer = client.ask("tools/call", call).await;
+        links(&answer)[0].1.clone()
+    };
+    let create = json!({"path": "/r/new", "content": "x"});
+    let previewed = make("edit_file", &edit, true).await;
+    let created = make("write_file", &create, true).await;
+    let state = async |client: &mut Either, uri: &str| {
+        read(client, &format!("{uri}.state")).await["changes"].clone()
+    };
+    assert_eq!(state(&mut client, &previewed).await, json!(["same"]));
+    assert_eq!(state(&mut client, &created).await, json!(["same"]));
+    std::fs::write(world.host("r/a.txt"), "another\n").unwrap();
+    std::fs::write(world.host("r/new"), "y").unwrap();
+    assert_eq!(state(&mut client, &previewed).await, json!(["changed"]));
+    assert_eq!(state(&mut client, &created).await, json!(["changed"]));
+    std::fs::write(world.host("r/a.txt"), "one\ntwo\nthree\n").unwrap();
+    let mut make = async |tool: &str, arguments: &Value| {
+        let call = json!({"name": tool, "arguments": arguments});
+        links(&client.ask("tools/call", call).await)[0].1.clone()
+    };
+    let done = make("edit_file", &edit).await;
+    let moved = make("move", &json!({"from": "/r/a.txt", "to": "/r/b.txt"})).await;
+    assert_eq!(state(&mut client, &moved).await, json!(["same"]));
+    assert_eq!(state(&mut client, &done).await, json!(["changed"]));
+    let directory = json!({"name": "make_directory", "arguments": {"path": "/r/dir"}, "_meta": {"preview": true}});
+    let made = links(&client.ask("tools/call", directory).await)[0]
+        .1
+        .clone();
+    assert_eq!(state(&mut client, &made).await, json!(["same"]));
+    let mut other = Either::new(&world, "handshake", showing()).await;
+    let stolen = json!({"uri": format!("{previewed}.state")});
+    assert!(other.ask("resources/read", stolen).await["error"].is_object());
+}
+
+async fn tool(client: &mut Either, name: &str, arguments: Value) -> Value {
+    let call = json!({"name": name, "arguments": arguments});
+    client.ask("tools/call", call).await
+}
+
+/// Neither of the tools for views reads or runs anything else.
+async fn refused_to_views(client: &mut Either, uri: &str, edit: &Value) {
+    for (name, arguments, code) in [
+        (
+            "review_rows",
+            json!({"uri": "file:///r/a.txt"}),
+            "NOT_FOUND",
+        ),
+        ("review_rows", json!({"uri": uri}), "NOT_FOUND"),
+        ("review_rows", json!({}), "INVALID_ARGUMENTS"),
+        (
+            "preview_call",
+            json!({"tool": "read_file", "arguments": {"path": "/r/a.txt"}}),
+            "INVALID_ARGUMENTS",
+        ),
+        (
+            "preview_call",
+            json!({"tool": "edit_file", "arguments": edit, "preview": false}),
+            "INVALID_ARGUMENTS",
+        ),
+        (
+            "preview_call",
+            json!({"tool": "write_file", "arguments": {"path": "/r/secret/key", "content": "x"}}),
+            "PERMISSION_DENIED",
+        ),
+    ] {
+        let refused = tool(client, name, arguments.clone()).await;
+        let found = &refused["result"]["structuredContent"]["code"];
+        assert_eq!(found, code, "{name} {arguments}: {refused}");
+    }
+    let unknown = tool(client, "preview_call", json!({"tool": "nothing"})).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+}
+
+#[tokio::test]
+async fn views_preview_and_read_reviews_by_tools_and_change_nothing() {
+    let world = World::new();
+    for era in ["handshake", "stateless"] {
+        let mut shows = Either::new(&world, era, showing()).await;
+        let listed = shows.ask("tools/list", json!({})).await;
+        for name in ["review_rows", "preview_call"] {
+            let told = named(&listed, "tools", "name", name).unwrap();
+            assert_eq!(told["_meta"]["ui"], json!({"visibility": ["app"]}));
+            assert_eq!(told["annotations"]["readOnlyHint"], true);
+        }
+        let edit: Value = serde_json::from_str(EDIT).unwrap();
+        let call = json!({"tool": "edit_file", "arguments": edit});
+        let answer = tool(&mut shows, "preview_call", call.clone()).await;
+        let review = &answer["result"]["structuredContent"]["review"];
+        let uri = review.as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+        let rows = json!({"uri": format!("{uri}.rows")});
+        let data = tool(&mut shows, "review_rows", rows).await;
+        let data = &data["result"]["structuredContent"];
+        assert_eq!((&data["uri"], &data["preview"]), (review, &json!(true)));
+        let state = json!({"uri": format!("{uri}.state")});
+        let state = tool(&mut shows, "review_rows", state).await;
+        assert_eq!(
+            state["result"]["structuredContent"],
+            json!({"changes": ["same"]})
+        );
+
+        let narrowed = json!({
+            "name": "review_rows", "arguments": {"uri": format!("{uri}.rows")},
+            "_meta": {"policy": {"read_only": true}},
+        });
+        let narrowed = shows.ask("tools/call", narrowed).await;
+        assert_eq!(
+            narrowed["error"]["data"]["kind"], "policy_invalid",
+            "{narrowed}"
+        );
+        refused_to_views(&mut shows, uri, &edit).await;
+        assert_eq!(world.text("r/secret/key"), "hidden");
+        let mut plain = Either::new(&world, era, json!({})).await;
+        let told = plain.ask("tools/list", json!({})).await;
+        assert!(named(&told, "tools", "name", "review_rows").is_none());
+        let refused = tool(&mut plain, "preview_call", call).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_sees_is_as_long_for_a_line_as_for_thousands() {
+    let world = World::new();
+    let text = "before\n".repeat(5_000);
+    std::fs::write(world.host("r/long"), &text).unwrap();
+    let mut client = Either::new(&world, "handshake", showing()).await;
+    let mut shown = async |path: &str, content: &str| {
+        let write = json!({"path": path, "content": content, "mode": "overwrite"});
+        let answer = tool(&mut client, "write_file", write).await;
+        assert_ne!(answer["result"]["isError"], true, "{answer}");
+        let blocks = answer["result"]["content"].as_array().unwrap().clone();
+        assert!(!answer.to_string().contains("before"), "{answer}");
+        let texts: Vec<Value> = blocks
+            .into_iter()
+            .filter(|block| block["type"] == "text")
+            .collect();
+        json!([texts, answer["result"]["structuredContent"]])
+            .to_string()
+            .len()
+    };
+    let one = shown("/r/a.txt", "one\n2\nthree\n").await;
+    let many = shown("/r/long", &"after!\n".repeat(5_000)).await;
+    // Numbers may have more digits.
+    assert!(many.abs_diff(one) < 40, "{one} {many}");
+}

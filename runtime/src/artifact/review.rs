@@ -1,0 +1,387 @@
+//! A call and what it changes in, what a person reviews out: a page with its first rows in it, and the other rows by page.
+
+mod marks;
+mod rows;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use self::rows::{Look, Row, of_hunk};
+use crate::effect::{Change, Entry, Hunk, Op};
+use crate::id::ToolName;
+use crate::path::VirtualPath;
+
+/// How many rows one page has at most.
+const PAGE_ROWS: usize = 500;
+/// And how many bytes of text, though at least one row.
+const PAGE_BYTES: usize = 256 << 10;
+/// How many rows stand in the page itself.
+const FIRST_ROWS: usize = 400;
+const FIRST_BYTES: usize = 128 << 10;
+/// Files whose lines are, all together, no longer than this stand in the page as a whole.
+const WHOLE_BYTES: usize = 64 << 10;
+
+/// What a page says of its call, apart from the changes.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) tool: ToolName,
+    /// The names from the outermost worker down.
+    pub(crate) agent: Arc<str>,
+    pub(crate) intent: String,
+    /// Nothing was done yet.
+    pub(crate) preview: bool,
+}
+
+/// One call as people review it.
+#[derive(Debug)]
+pub(crate) struct Review {
+    about: About,
+    /// Without their old texts, which are kept apart so that they can go first.
+    changes: Vec<Change>,
+}
+
+/// The old texts of the changes, in their order.
+pub(crate) type Around = Arc<[Option<Bytes>]>;
+
+/// Which rows of a call's changes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Which change.
+    change: usize,
+    first: First,
+    count: usize,
+    /// One row, with the whole of its line.
+    whole: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    /// A row, counted from 0 over all hunks of the change.
+    Row(usize),
+    /// A line of the old file, counted from 1, between the hunks.
+    Old(usize),
+}
+
+impl Wanted {
+    /// Reads `change=0&from=120` or `change=0&old=57`, with `count` or `whole=1`, in any order.
+    pub(crate) fn parse(query: &str) -> Option<Self> {
+        let (mut change, mut from, mut old, mut count, mut whole) = (None, None, None, None, None);
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=')?;
+            let place = match key {
+                "change" => &mut change,
+                "from" => &mut from,
+                "old" => &mut old,
+                "count" => &mut count,
+                "whole" => &mut whole,
+                _ => return None,
+            };
+            let plain = value.len() <= 9 && value.bytes().all(|digit| digit.is_ascii_digit());
+            let number = value.parse().ok().filter(|_| plain && place.is_none())?;
+            *place = Some(number);
+        }
+        Self::new(
+            change?,
+            from,
+            old,
+            count,
+            whole.map(|whole: usize| whole == 1),
+        )
+    }
+
+    pub(crate) fn new(
+        change: usize,
+        from: Option<usize>,
+        old: Option<usize>,
+        count: Option<usize>,
+        whole: Option<bool>,
+    ) -> Option<Self> {
+        let first = match (from, old) {
+            (Some(from), None) => First::Row(from),
+            (None, Some(old)) if old > 0 => First::Old(old),
+            _ => return None,
+        };
+        let whole = whole.unwrap_or_default();
+        let count = if whole { 1 } else { count.unwrap_or(PAGE_ROWS) };
+        Some(Self {
+            change,
+            first,
+            count: count.clamp(1, PAGE_ROWS),
+            whole,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Data<'r> {
+    version: u8,
+    /// Where the call's artifacts stand; `.rows` of it has the rows that are not here.
+    uri: &'r str,
+    tool: &'r str,
+    agent: &'r str,
+    intent: &'r str,
+    preview: bool,
+    added: usize,
+    removed: usize,
+    changes: Vec<Item<'r>>,
+}
+
+#[derive(Serialize)]
+struct Item<'r> {
+    path: &'r VirtualPath,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'r VirtualPath>,
+    op: Op,
+    before: Entry,
+    after: Entry,
+    added: usize,
+    removed: usize,
+    binary: bool,
+    /// It is text, and more than is compared.
+    large: bool,
+    hidden: bool,
+    /// Of each hunk `[old_start, old_lines, new_start, new_lines]`, and then again and again how many lines are kept,
+    /// removed and added, until its end.
+    hunks: Vec<Vec<usize>>,
+    /// How many lines the old file has, if those between the hunks can be had; else 0.
+    old_lines: usize,
+    /// The first rows.
+    rows: Vec<Row>,
+    /// Every line of the old file, if there are few.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    around: Option<Vec<Row>>,
+}
+
+#[derive(Serialize)]
+struct Page {
+    change: usize,
+    rows: Vec<Row>,
+    /// Where to go on, if there is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<usize>,
+}
+
+impl Review {
+    /// The review of a call, and the old texts of its changes.
+    pub(crate) fn new(about: About, mut changes: Vec<Change>) -> (Self, Around) {
+        let around = changes.iter_mut().map(|change| change.diff.old.take());
+        let around = around.collect();
+        (Self { about, changes }, around)
+    }
+
+    /// About how many bytes it holds, without the old texts.
+    pub(crate) fn size(&self) -> usize {
+        let hunks = self.changes.iter().flat_map(|change| &change.diff.hunks);
+        let lines = hunks.flat_map(|hunk| &hunk.lines);
+        let lines: usize = lines.map(|line| line.text.len() + size_of_val(line)).sum();
+        lines + self.changes.len() * size_of::<Change>() + self.about.intent.len()
+    }
+
+    /// The page that shows it, for any frame: its data stands in it.
+    pub(crate) fn page(&self, uri: &str, around: &Around) -> Result<Bytes, serde_json::Error> {
+        let data = harmless(&self.data(uri, around)?);
+        let (before, after) = bailiwick_ui::REVIEW
+            .split_once(bailiwick_ui::DATA)
+            .unwrap_or((bailiwick_ui::REVIEW, ""));
+        let script = r#"<script type="application/json" id="data">"#;
+        Ok(format!("{before}{script}{data}</script>{after}").into())
+    }
+
+    /// What the page says, as JSON.
+    pub(crate) fn data(&self, uri: &str, around: &Around) -> Result<String, serde_json::Error> {
+        let (mut rows, mut bytes) = (FIRST_ROWS, FIRST_BYTES);
+        let held = around.iter().flatten().map(Bytes::len).sum::<usize>() <= WHOLE_BYTES;
+        let texts = around.iter().map(Some).chain(std::iter::repeat(None));
+        let items = self.changes.iter().zip(texts).map(|(change, old)| {
+            let first = self.rows_from(change, 0, rows, bytes, false);
+            rows -= first.len();
+            let shown: usize = first.iter().map(|row| row.text.len()).sum();
+            bytes = bytes.saturating_sub(shown);
+            item(change, first, old.and_then(Option::as_ref), held)
+        });
+        let changes: Vec<Item<'_>> = items.collect();
+        serde_json::to_string(&Data {
+            version: 1,
+            uri,
+            tool: self.about.tool.as_str(),
+            agent: &self.about.agent,
+            intent: &self.about.intent,
+            preview: self.about.preview,
+            added: changes.iter().map(|item| item.added).sum(),
+            removed: changes.iter().map(|item| item.removed).sum(),
+            changes,
+        })
+    }
+
+    /// The wanted rows as JSON; none if there is no such change, or no row there, or its old text is no longer kept.
+    pub(crate) fn rows(
+        &self,
+        wanted: Wanted,
+        around: &Around,
+    ) -> Option<Result<String, serde_json::Error>> {
+        let change = self.changes.get(wanted.change)?;
+        let (rows, next) = match wanted.first {
+            First::Row(from) => {
+                let rows = self.rows_from(change, from, wanted.count, PAGE_BYTES, wanted.whole);
+                let next = from + rows.len();
+                (rows, (next < count(&change.diff.hunks)).then_some(next))
+            }
+            First::Old(from) => {
+                let old = around.get(wanted.change)?.as_ref()?;
+                let rows = between(change, old, from, wanted.count, wanted.whole)?;
+                let next = from + rows.len();
+                (rows, (next <= line_count(old)).then_some(next))
+            }
+        };
+        if rows.is_empty() {
+            return None;
+        }
+        let page = Page {
+            change: wanted.change,
+            rows,
+            next,
+        };
+        Some(serde_json::to_string(&page))
+    }
+
+    /// At most `count` rows and about `bytes` of text from the row `from` on.
+    fn rows_from(
+        &self,
+        change: &Change,
+        from: usize,
+        count: usize,
+        bytes: usize,
+        whole: bool,
+    ) -> Vec<Row> {
+        let look = Look::of(&change.diff, whole);
+        let end = from.saturating_add(if bytes == 0 { 0 } else { count });
+        let (mut rows, mut start) = (Vec::new(), 0);
+        for hunk in &change.diff.hunks {
+            let length = hunk.lines.len();
+            if start + length > from && start < end {
+                let (first, last) = (from.saturating_sub(start), (end - start).min(length));
+                rows.extend(of_hunk(hunk, first, last, look));
+            }
+            start += length;
+        }
+        within(rows, bytes)
+    }
+
+    /// Whether it was made before the call was carried out.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn is_preview(&self) -> bool {
+        self.about.preview
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+}
+
+fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool) -> Item<'r> {
+    let diff = &change.diff;
+    let old_lines = old.map_or(0, |old| line_count(old));
+    let around = old.filter(|_| held);
+    Item {
+        path: &change.path,
+        to: change.to.as_ref(),
+        op: change.op,
+        before: change.before,
+        after: change.after,
+        added: diff.added,
+        removed: diff.removed,
+        binary: diff.binary && diff.added + diff.removed == 0,
+        large: diff.binary && diff.added + diff.removed > 0,
+        hidden: diff.hidden,
+        hunks: diff.hunks.iter().map(shape).collect(),
+        old_lines,
+        rows,
+        around: around.and_then(|old| between(change, old, 1, old_lines, false)),
+    }
+}
+
+/// Where a hunk stands, and its runs of kept, removed and added lines.
+fn shape(hunk: &Hunk) -> Vec<usize> {
+    let mut shape = vec![
+        hunk.old_start,
+        hunk.old_lines,
+        hunk.new_start,
+        hunk.new_lines,
+    ];
+    let mut lines = hunk.lines.iter().map(|line| line.op).peekable();
+    while lines.peek().is_some() {
+        shape
+            .extend([' ', '-', '+'].map(|op| std::iter::from_fn(|| lines.next_if_eq(&op)).count()));
+    }
+    shape
+}
+
+fn count(hunks: &[Hunk]) -> usize {
+    hunks.iter().map(|hunk| hunk.lines.len()).sum()
+}
+
+fn line_count(text: &[u8]) -> usize {
+    let ends = text.iter().filter(|byte| **byte == b'\n').count();
+    ends + usize::from(text.last().is_some_and(|byte| *byte != b'\n'))
+}
+
+/// The rows as far as their text has no more than `bytes`, at least one.
+fn within(mut rows: Vec<Row>, bytes: usize) -> Vec<Row> {
+    let mut held = 0;
+    let over = rows.iter().position(|row| {
+        held += row.text.len();
+        held > bytes
+    });
+    if let Some(over) = over {
+        rows.truncate(over.max(1));
+    }
+    rows
+}
+
+/// Lines of the old file from `from` on, with their numbers in both files; those in hunks are numbered as if kept.
+fn between(
+    change: &Change,
+    old: &Bytes,
+    from: usize,
+    count: usize,
+    whole: bool,
+) -> Option<Vec<Row>> {
+    let text = std::str::from_utf8(old).ok()?;
+    let look = Look::of(&change.diff, whole);
+    let mut hunks = change.diff.hunks.iter().peekable();
+    let (mut passed, mut made) = (0, 0);
+    let lines = text.split_inclusive('\n').zip(1..);
+    let lines = lines.skip(from.saturating_sub(1)).take(count);
+    let rows = lines.map(|(line, number)| {
+        let ends =
+            |hunk: &&Hunk| hunk.old_start + usize::from(hunk.old_lines == 0) + hunk.old_lines;
+        while let Some(hunk) = hunks.next_if(|hunk| ends(hunk) <= number) {
+            passed += hunk.old_lines;
+            made += hunk.new_lines;
+        }
+        look.row(' ', (number, (number + made).saturating_sub(passed)), line)
+    });
+    Some(within(rows.collect(), PAGE_BYTES))
+}
+
+/// JSON that ends no script element and begins no comment in one, and means the same.
+fn harmless(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + json.len() / 16);
+    for c in json.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

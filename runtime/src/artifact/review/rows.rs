@@ -1,0 +1,211 @@
+//! The hunks of one change in, rows of a table out, as many as were asked for.
+
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+
+use super::marks::{Mark, marks};
+use crate::effect::{FileDiff, Hunk, HunkLine};
+use crate::escape::escape_lines;
+
+/// The most UTF-16 units of a line that are shown before someone asks for all of it.
+pub(super) const MAX_UNITS: usize = 2_000;
+/// The most that are shown then.
+const MAX_WHOLE: usize = 1_000_000;
+/// The most lines of a block of unlike sides that are compared word by word.
+const MAX_BLOCK: usize = 200;
+
+/// One line as people see it: what deceives in it is written out, and its line end is not in it.
+///
+/// As JSON it is `[kind, old, new, text, marks, cut, end]`. What is 0 or empty at the end is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// ` ` kept, `-` removed, `+` added.
+    pub(super) kind: char,
+    /// The number of the line in the old file; 0 if it is not in it.
+    pub(super) old: usize,
+    /// The number of the line in the new file; 0 if it is not in it.
+    pub(super) new: usize,
+    pub(super) text: String,
+    pub(super) marks: Vec<Mark>,
+    /// How many units the whole line has, if it was cut; else 0.
+    pub(super) cut: usize,
+    /// The file ends here, without a line end.
+    pub(super) open: bool,
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(None)?;
+        seq.serialize_element(&self.kind)?;
+        seq.serialize_element(&self.old)?;
+        seq.serialize_element(&self.new)?;
+        seq.serialize_element(&self.text)?;
+        if !self.marks.is_empty() || self.cut > 0 || self.open {
+            seq.serialize_element(&self.marks)?;
+        }
+        if self.cut > 0 || self.open {
+            seq.serialize_element(&self.cut)?;
+        }
+        if self.open {
+            seq.serialize_element(&1)?;
+        }
+        seq.end()
+    }
+}
+
+/// How lines are shown.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// Line ends of both kinds stand in changed lines, so they are shown there.
+    ends: bool,
+    most: usize,
+}
+
+impl Look {
+    pub(super) fn of(diff: &FileDiff, whole: bool) -> Self {
+        let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
+        let mut changed = lines.filter(|line| line.op != ' ').peekable();
+        let is_crlf = |line: &HunkLine| line.text.ends_with("\r\n");
+        let first = changed.peek().is_some_and(|line| is_crlf(line));
+        Self {
+            ends: changed.any(|line| line.text.ends_with('\n') && is_crlf(line) != first),
+            most: if whole { MAX_WHOLE } else { MAX_UNITS },
+        }
+    }
+
+    /// A line as it is shown, and how many units the whole of it has if it was cut.
+    fn text(self, kind: char, raw: &str) -> (String, usize) {
+        let line = raw.strip_suffix('\n').unwrap_or(raw);
+        let line = match line.strip_suffix('\r') {
+            Some(line) if raw.ends_with('\n') && (kind == ' ' || !self.ends) => line,
+            _ => line,
+        };
+        let shown = escape_lines(line);
+        let units = shown.encode_utf16().count();
+        if units <= self.most {
+            return (shown.into_owned(), 0);
+        }
+        let mut left = self.most;
+        let kept = shown.chars().take_while(|c| {
+            let fits = c.len_utf16() <= left;
+            left = left.saturating_sub(c.len_utf16());
+            fits
+        });
+        (kept.collect(), units)
+    }
+
+    pub(super) fn row(self, kind: char, (old, new): (usize, usize), raw: &str) -> Row {
+        let (text, cut) = self.text(kind, raw);
+        Row {
+            kind,
+            old,
+            new,
+            text,
+            marks: Vec::new(),
+            cut,
+            open: !raw.ends_with('\n'),
+        }
+    }
+}
+
+/// The rows `from..to` of one hunk.
+pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: Look) -> Vec<Row> {
+    // A side without lines is named by the line before it.
+    let mut old = hunk.old_start + usize::from(hunk.old_lines == 0);
+    let mut new = hunk.new_start + usize::from(hunk.new_lines == 0);
+    let mut rows = Vec::new();
+    let mut at = 0;
+    while let Some(line) = hunk.lines.get(at).filter(|_| at < to) {
+        if line.op == ' ' {
+            if at >= from {
+                rows.push(look.row(' ', (old, new), &line.text));
+            }
+            (old, new, at) = (old + 1, new + 1, at + 1);
+            continue;
+        }
+        let removed = run(hunk, at, '-');
+        let added = run(hunk, at + removed.len(), '+');
+        let block = Block {
+            removed,
+            added,
+            old,
+            new,
+        };
+        let end = at + block.len();
+        if end > from {
+            let skipped = from.saturating_sub(at);
+            rows.extend(block.rows(skipped, to.min(end) - at, look));
+        }
+        (old, new, at) = (old + removed.len(), new + added.len(), end);
+    }
+    rows
+}
+
+/// The lines of `op` from `at` on.
+fn run(hunk: &Hunk, at: usize, op: char) -> &[HunkLine] {
+    let rest = hunk.lines.get(at..).unwrap_or_default();
+    let end = rest.iter().position(|line| line.op != op);
+    rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
+}
+
+/// Lines that go, and those that come in their place.
+struct Block<'h> {
+    removed: &'h [HunkLine],
+    added: &'h [HunkLine],
+    old: usize,
+    new: usize,
+}
+
+impl Block<'_> {
+    fn len(&self) -> usize {
+        self.removed.len() + self.added.len()
+    }
+
+    fn row(&self, at: usize, look: Look) -> Option<Row> {
+        let is_removed = at < self.removed.len();
+        let (kind, line, numbers) = if is_removed {
+            ('-', self.removed.get(at)?, (self.old + at, 0))
+        } else {
+            let at = at - self.removed.len();
+            ('+', self.added.get(at)?, (0, self.new + at))
+        };
+        Some(look.row(kind, numbers, &line.text))
+    }
+
+    /// The rows `from..to`, with the words marked in which they differ.
+    fn rows(&self, from: usize, to: usize, look: Look) -> Vec<Row> {
+        let (removed, added) = (self.removed.len(), self.added.len());
+        let mut rows: Vec<Row> = (from..to).filter_map(|at| self.row(at, look)).collect();
+        if removed == added {
+            for (at, row) in (from..to).zip(&mut rows) {
+                let twin = if at < removed {
+                    at + removed
+                } else {
+                    at - removed
+                };
+                let Some(twin) = self.row(twin, look) else {
+                    continue;
+                };
+                let (old, new) = if at < removed {
+                    (&row.text, &twin.text)
+                } else {
+                    (&twin.text, &row.text)
+                };
+                let (mut old, mut new) = marks(&[old], &[new]);
+                let side = if at < removed { &mut old } else { &mut new };
+                row.marks = side.pop().unwrap_or_default();
+            }
+        } else if removed > 0 && added > 0 && self.len() <= MAX_BLOCK {
+            let all: Vec<Row> = (0..self.len())
+                .filter_map(|at| self.row(at, look))
+                .collect();
+            let texts: Vec<&str> = all.iter().map(|row| row.text.as_str()).collect();
+            if let Some((old, new)) = texts.split_at_checked(removed) {
+                let (old, new) = marks(old, new);
+                for (row, marks) in rows.iter_mut().zip(old.into_iter().chain(new).skip(from)) {
+                    row.marks = marks;
+                }
+            }
+        }
+        rows
+    }
+}

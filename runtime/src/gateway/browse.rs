@@ -1,0 +1,194 @@
+//! What a browser of files asks in, what a worker may do by its policies and what its calls changed out.
+
+use std::collections::HashMap;
+
+use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::meta::Extras;
+use super::{Gateway, convert};
+use crate::effect::Op;
+use crate::error::{CallError, Code};
+use crate::path::VirtualPath;
+use crate::policy::Verdict;
+use crate::scope::Verb;
+use crate::worker::Worker;
+
+const AUTHORITY: &str = "authority";
+const CHANGED: &str = "changed_files";
+/// Of how many paths is told at once, and of how many changes at all.
+const MOST: usize = 1000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    paths: Vec<String>,
+    #[serde(default)]
+    worker: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn tools() -> [Tool; 2] {
+    let authority = json!({
+        "type": "object",
+        "properties": {
+            "paths": {"type": "array", "items": {"type": "string"}, "maxItems": MOST},
+            "worker": {"type": "string", "description": "One of the workers that an answer named; this one if left out"},
+        },
+        "required": ["paths"],
+        "additionalProperties": false,
+    });
+    let changed = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    [
+        (
+            AUTHORITY,
+            "Authority",
+            "Says of each path whether a worker's policies let it be read and written, ask a person, or deny it. It is told of policies, not of files.",
+            authority,
+        ),
+        (
+            CHANGED,
+            "Changed files",
+            "Lists what the calls of this worker, and of those beneath it, changed, as far as their reviews are kept.",
+            changed,
+        ),
+    ]
+    .map(|(name, title, description, schema)| {
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            _ => JsonObject::new(),
+        };
+        convert::for_views(name, title, description, schema)
+    })
+}
+
+impl Gateway {
+    /// The tools for such a browser: none where no files are served.
+    pub(super) fn browsers(&self) -> Vec<Tool> {
+        let files = self.desk.files.as_ref();
+        files.map_or_else(Vec::new, |_| tools().into())
+    }
+
+    /// Answers a view that calls one of [`Gateway::browsers`]; none if it calls another.
+    pub(super) fn browsed(
+        &self,
+        worker: &Worker,
+        name: &str,
+        arguments: &Value,
+        extras: &Extras,
+    ) -> Option<Result<Value, CallError>> {
+        self.desk.files.as_ref()?;
+        let answer = match name {
+            AUTHORITY => understood(arguments).and_then(|asked| authority(worker, &asked)),
+            CHANGED => understood(arguments).map(|Nothing {}| changed(worker)),
+            _ => return None,
+        };
+        if extras.policy.is_some() {
+            let message = "this tells what a worker's own policies say; send the call without one";
+            return Some(Err(CallError::new(Code::PolicyInvalid, message)));
+        }
+        Some(answer)
+    }
+}
+
+fn authority(worker: &Worker, asked: &Asked) -> Result<Value, CallError> {
+    if asked.paths.len() > MOST {
+        let message = "too many paths at once; ask for at most 1000";
+        return Err(CallError::new(Code::InvalidArguments, message));
+    }
+    let mut workers = vec![worker.clone()];
+    workers.extend(worker.beneath());
+    let chosen = match &asked.worker {
+        None => Some(worker),
+        Some(name) => workers.iter().find(|one| one.agent() == name),
+    };
+    let chosen = chosen.ok_or_else(|| {
+        let message = "there is no such worker; it may have ended";
+        CallError::new(Code::NotFound, message)
+    })?;
+    let paths: Vec<Value> = asked
+        .paths
+        .iter()
+        .map(|path| rights(chosen, path))
+        .collect();
+    let names: Vec<&str> = workers.iter().map(Worker::agent).collect();
+    Ok(json!({"worker": chosen.agent(), "workers": names, "paths": paths}))
+}
+
+fn rights(worker: &Worker, text: &str) -> Value {
+    let path = VirtualPath::parse(text, None);
+    let judge = |verb| {
+        let judged = path.as_ref().map(|path| worker.judge(verb, path));
+        judged.unwrap_or_default().as_str()
+    };
+    json!({"path": text, "read": judge(Verb::Read), "write": judge(Verb::Write)})
+}
+
+/// What calls did to one file.
+struct Changed {
+    op: Op,
+    added: usize,
+    removed: usize,
+    calls: u64,
+    review: String,
+}
+
+/// What calls changed, the latest first; nothing of what the worker may not read.
+fn changed(worker: &Worker) -> Value {
+    let mut order = Vec::new();
+    let mut found: HashMap<VirtualPath, Changed> = HashMap::new();
+    let artifacts = worker.artifacts();
+    for made in artifacts.iter().filter(|made| made.name == "review") {
+        let Some(review) = worker.review(&made.uri) else {
+            continue;
+        };
+        if review.is_preview() {
+            continue;
+        }
+        for change in review.changes() {
+            let path = change.to.as_ref().unwrap_or(&change.path);
+            let told = !change.diff.hidden && worker.judge(Verb::Read, path) == Verdict::Allow;
+            if !told || change.op == Op::MakeDirectory {
+                continue;
+            }
+            if let Some(known) = found.get_mut(path) {
+                known.added += change.diff.added;
+                known.removed += change.diff.removed;
+                known.calls += 1;
+            } else if order.len() < MOST {
+                order.push(path.clone());
+                let first = Changed {
+                    op: change.op,
+                    added: change.diff.added,
+                    removed: change.diff.removed,
+                    calls: 1,
+                    review: made.uri.clone(),
+                };
+                found.insert(path.clone(), first);
+            }
+        }
+    }
+    let told = order.iter().filter_map(|path| {
+        let Changed {
+            op,
+            added,
+            removed,
+            calls,
+            review,
+        } = found.get(path)?;
+        let diff = format!("{review}.diff");
+        Some(json!({
+            "path": path, "op": op, "added": added, "removed": removed, "calls": calls, "review": review, "diff": diff,
+        }))
+    });
+    json!({"changes": told.collect::<Vec<_>>()})
+}
+
+fn understood<T: for<'de> Deserialize<'de>>(arguments: &Value) -> Result<T, CallError> {
+    T::deserialize(arguments)
+        .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+}

@@ -1,0 +1,220 @@
+//! What a view wants to see of a call in, a client's answer to it out; nothing is changed by any of this.
+
+use std::borrow::Cow;
+
+use rmcp::ErrorData;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::door::Served;
+use super::meta::Extras;
+use super::{Gateway, convert};
+use crate::call::{Asks, Call, CallMeta, Origin};
+use crate::effect::{Change, Entry, Op};
+use crate::error::{CallError, Code};
+use crate::path::VirtualPath;
+use crate::policy::Verdict;
+
+const READ: &str = "review_rows";
+const PREVIEW: &str = "preview_call";
+/// What stands behind the address of a review whose files are to be looked at anew.
+const STATE: &str = ".state";
+/// Of how many files of one call is said whether they changed.
+const MOST_FILES: usize = 32;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Preview {
+    tool: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+/// The tools that the gateway itself offers to views.
+pub(super) fn tools() -> [Tool; 2] {
+    let read = json!({
+        "type": "object",
+        "properties": {"uri": {"type": "string", "description": "Such an address"}},
+        "required": ["uri"],
+        "additionalProperties": false,
+    });
+    let preview = json!({
+        "type": "object",
+        "properties": {
+            "tool": {"type": "string", "description": "The tool that would be called"},
+            "arguments": {"type": "object", "description": "With these arguments"},
+        },
+        "required": ["tool"],
+        "additionalProperties": false,
+    });
+    [
+        (READ, "Read a review", "Reads `ui://TOOL/ID.rows` or `ui://TOOL/ID.state`, for views whose host offers them no resources.", read),
+        (PREVIEW, "Preview a call", "Says what a call would change, and changes nothing.", preview),
+    ]
+    .map(|(name, title, description, schema)| {
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            _ => JsonObject::new(),
+        };
+        convert::for_views(name, title, description, schema)
+    })
+}
+
+impl Gateway {
+    /// Answers a view that calls one of [`tools`]; none if it calls another.
+    pub(super) async fn viewed(
+        &self,
+        request: &CallToolRequestParams,
+        served: &Served,
+        extras: &Extras,
+    ) -> Option<Result<CallToolResult, ErrorData>> {
+        let worker = served.worker();
+        let name: &str = &request.name;
+        if worker.has_tool(name) {
+            return None;
+        }
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        // A policy narrows calls of the worker's tools; a review is read without one.
+        if name == READ
+            && let Err(refused) = extras.without_policy()
+        {
+            return Some(Err(refused));
+        }
+        let answer = match name {
+            READ => self.read_review(served, arguments).await,
+            PREVIEW => previewed(served, arguments, extras).await,
+            _ => self.browsed(worker, name, &arguments, extras)?,
+        };
+        let result = answer.map(|value| {
+            let mut result = CallToolResult::success(vec![ContentBlock::text(name)]);
+            result.structured_content = Some(value);
+            result
+        });
+        Some(result.or_else(|error| convert::failure(&error)))
+    }
+
+    async fn read_review(&self, served: &Served, arguments: Value) -> Result<Value, CallError> {
+        let Read { uri } = understood(arguments)?;
+        if let Some(state) = self.review_state(served, &uri).await {
+            return Ok(state);
+        }
+        let rows = uri.contains(".rows");
+        let artifact = served.worker().artifact(&uri).ok().filter(|_| rows);
+        let read = artifact.and_then(|artifact| serde_json::from_slice(&artifact.bytes).ok());
+        read.ok_or_else(|| {
+            CallError::new(
+                Code::NotFound,
+                "there is no such review; it may no longer be kept",
+            )
+        })
+    }
+
+    /// Whether the files of a call are as its review shows them: as they were before it for a preview, else as it left
+    /// them. None if `uri` asks for no such thing.
+    ///
+    /// The worker's own reading tool looks at them, so it says no more than the worker may know, and `unknown` of the
+    /// rest.
+    pub(super) async fn review_state(&self, served: &Served, uri: &str) -> Option<Value> {
+        let review = served.worker().review(uri.strip_suffix(STATE)?)?;
+        let mut states = Vec::new();
+        for change in review.changes() {
+            states.push(if states.len() < MOST_FILES {
+                self.state(served, change, review.is_preview()).await
+            } else {
+                "unknown"
+            });
+        }
+        Some(json!({ "changes": states }))
+    }
+
+    async fn state(&self, served: &Served, change: &Change, preview: bool) -> &'static str {
+        let (path, expected) = match (preview, change.op, &change.to) {
+            (true, ..) => (&change.path, change.before),
+            (false, Op::Move | Op::Copy, Some(to)) => (to, change.after),
+            (false, ..) => (&change.path, change.after),
+        };
+        if change.diff.hidden || !self.reads(served, path) {
+            return "unknown";
+        }
+        match expected {
+            Entry::File { hash, .. } => match self.has_hash(path, &hash.to_string()).await {
+                Ok(true) => "same",
+                Ok(false) => "changed",
+                Err(error) if error.code() == Code::NotFound => "changed",
+                Err(_) => "unknown",
+            },
+            Entry::Absent => match self.has_hash(path, "").await {
+                Err(error) if error.code() == Code::NotFound => "same",
+                Ok(_) => "changed",
+                Err(error) if error.code() == Code::NotRegular => "changed",
+                Err(_) => "unknown",
+            },
+            Entry::Directory { .. } => "unknown",
+        }
+    }
+
+    /// Whether the worker may read there, so that what is not found is not there.
+    fn reads(&self, served: &Served, path: &VirtualPath) -> bool {
+        let Some(files) = &self.desk.files else {
+            return false;
+        };
+        let call = Call::new(files.read, json!({"path": path.as_str()}));
+        let explained = served.worker().explain(&call);
+        explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
+    }
+
+    /// Whether the file there has that hash; an empty one is none's.
+    async fn has_hash(&self, path: &VirtualPath, hash: &str) -> Result<bool, CallError> {
+        let files = self.desk.files.as_ref();
+        let read = files.ok_or_else(|| CallError::new(Code::Internal, "no files are served"))?;
+        let mut arguments = json!({"path": path.as_str(), "limit": 1});
+        if let (false, Value::Object(arguments)) = (hash.is_empty(), &mut arguments) {
+            arguments.insert("known_hash".into(), hash.into());
+        }
+        let read = self.look(read.read, arguments, &Extras::default()).await?;
+        let output = read.structured()?;
+        Ok(output.pointer("/files/0/unchanged") == Some(&Value::Bool(true)))
+    }
+}
+
+/// The review of a call that is not made.
+async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result<Value, CallError> {
+    let Preview { tool, arguments } = understood(arguments)?;
+    let worker = served.worker();
+    if worker.tool(&tool).is_none() {
+        return Err(CallError::unknown_tool(&tool));
+    }
+    if !worker.mutates(&tool) {
+        let message = "this tool changes nothing, so there is nothing to preview";
+        return Err(CallError::new(Code::InvalidArguments, message));
+    }
+    let call = Call::new(&tool, arguments).meta(CallMeta {
+        origin: Origin::View,
+        policy: extras.policy.clone(),
+        preview_token: None,
+        deadline: None,
+        progress: None,
+        asks: Asks::Refuse,
+    });
+    let preview = worker.submit_preview(call).await?;
+    if !preview.artifacts.is_empty() {
+        served.made_artifacts();
+    }
+    let mut artifacts = preview.artifacts.iter();
+    let uri = artifacts
+        .find(|made| made.name == "review")
+        .map(|made| &made.uri);
+    Ok(json!({"intent": preview.intent, "review": uri}))
+}
+
+fn understood<T: for<'de> Deserialize<'de>>(arguments: Value) -> Result<T, CallError> {
+    let read = serde_json::from_value(arguments);
+    read.map_err(|error| CallError::new(Code::InvalidArguments, Cow::from(error.to_string())))
+}

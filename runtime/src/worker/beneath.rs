@@ -1,0 +1,31 @@
+//! A worker in, what it may do by its policies alone and who works beneath it out.
+
+use super::Worker;
+use crate::path::VirtualPath;
+use crate::policy::Verdict;
+use crate::scope::{Scope, Verb};
+
+impl Worker {
+    /// The verdict on doing `verb` to `path`. Nothing is looked at: it is the same whether something stands there or
+    /// not, links are not followed, and what people granted is not counted.
+    #[must_use]
+    pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
+        if self.shared.gate().is_closed() {
+            return Verdict::Deny;
+        }
+        let need = Scope::file(verb, path.clone());
+        self.shared.authority.judge(&need, &[])
+    }
+
+    /// The workers that live beneath this one, in the order in which they were started.
+    #[must_use]
+    pub fn beneath(&self) -> Vec<Self> {
+        let registry = self.shared.core.registry.iter();
+        let mut found: Vec<Self> = registry
+            .filter(|entry| entry.lineage.contains(&self.shared.id))
+            .map(|entry| Self::new(entry.value().clone()))
+            .collect();
+        found.sort_by_key(Self::id);
+        found
+    }
+}

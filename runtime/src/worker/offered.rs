@@ -1,0 +1,89 @@
+//! A worker and a policy in, the tools that are left out: for its model, and for the views that people look at.
+
+use serde_json::Value;
+
+use super::{Worker, intake};
+use crate::call::Origin;
+use crate::error::CallError;
+use crate::tool::{Entry, ToolInfo};
+
+impl Worker {
+    /// The tools that this worker's policy leaves, ready to hand to a model.
+    #[must_use]
+    pub fn tools(&self) -> Vec<ToolInfo> {
+        self.allowed(false)
+    }
+
+    /// The tools that this worker's policy leaves to views alone ([`ToolSpec::app_only`](crate::ToolSpec::app_only)).
+    /// They answer calls of [`Origin::View`] and [`Origin::Human`]; hand them to no model.
+    #[must_use]
+    pub fn app_tools(&self) -> Vec<ToolInfo> {
+        self.allowed(true)
+    }
+
+    /// Like [`Worker::tools`], for calls that come with a policy of their own.
+    ///
+    /// # Errors
+    /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
+    pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
+        self.left_by(policy, origin, self.tools())
+    }
+
+    fn allowed(&self, app_only: bool) -> Vec<ToolInfo> {
+        let entries = self.shared.core.tools.entries();
+        let allowed = entries.filter(|entry| {
+            entry.spec.app_only == app_only
+                && self.shared.authority.allows_tool(entry.name.as_str())
+        });
+        allowed.map(Entry::info).collect()
+    }
+
+    /// Those of `tools` that a policy for one call leaves.
+    fn left_by(
+        &self,
+        policy: &Value,
+        origin: Origin,
+        mut tools: Vec<ToolInfo>,
+    ) -> Result<Vec<ToolInfo>, CallError> {
+        let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
+        tools.retain(|tool| authority.allows_tool(tool.spec.name));
+        Ok(tools)
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl Worker {
+    /// Like [`Worker::tools_under`], of [`Worker::app_tools`].
+    pub(crate) fn app_tools_under(
+        &self,
+        policy: &Value,
+        origin: Origin,
+    ) -> Result<Vec<ToolInfo>, CallError> {
+        self.left_by(policy, origin, self.app_tools())
+    }
+
+    /// One of [`Worker::tools`].
+    pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
+        let entry = self.shared.core.tools.get(name)?;
+        let offered = self.shared.authority.allows_tool(name) && !entry.spec.app_only;
+        offered.then(|| entry.info())
+    }
+
+    /// Whether there is a tool of that name, for whomever.
+    #[cfg(feature = "ui")]
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.shared.core.tools.get(name).is_some()
+    }
+
+    /// Whether a tool of that name is for views alone.
+    pub(crate) fn is_app_only(&self, tool: &str) -> bool {
+        let entry = self.shared.core.tools.get(tool);
+        entry.is_some_and(|entry| entry.spec.app_only)
+    }
+
+    /// Whether a tool of that name changes something.
+    pub(crate) fn mutates(&self, tool: &str) -> bool {
+        let entry = self.shared.core.tools.get(tool);
+        entry.is_some_and(|entry| entry.mutates)
+    }
+}

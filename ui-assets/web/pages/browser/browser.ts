@@ -1,0 +1,189 @@
+// What a person or an app tool wants to see in, the state of the file browser out.
+import { bump, effect, memo, signal } from "../../lib/live.ts";
+import { openDoc, showDiff } from "./document.ts";
+import { lookAs, wantRights, worker } from "./rights.ts";
+import { type Change, changesMade, find as findPaths, list, rootsGiven, stat, text } from "./server.ts";
+import { type Entry, type Folder, type Row, entry, filled, filtered, flatten, take, way } from "./tree.ts";
+import { explained } from "./wire.ts";
+
+/** A directory that nothing holds. */
+const top = (path: string): Entry => entry({ name: path, kind: "directory" }, path);
+
+export const roots = signal<readonly string[]>([]);
+export const root = signal<Entry>(top(""));
+/** What was found, or changed: a flat listing in place of the tree. */
+const results = signal<Entry | undefined>(undefined);
+export const mode = signal<"tree" | "found" | "changed">("tree");
+export const filter = signal("");
+export const active = signal<Row | undefined>(undefined);
+export const changes = signal<ReadonlyMap<string, Change> | undefined>(undefined);
+export const selection = signal<{ readonly from: number; readonly to: number } | undefined>(undefined);
+export const said = signal("");
+export const failure = signal("");
+/** Where there is room for one pane, it is the file's. */
+export const onFile = signal(false);
+/** Counts what happened to folders. */
+export const version = signal(0);
+let searched = "";
+
+export const rows = memo<readonly Row[]>(() => {
+  version();
+  const { folder } = results() ?? root();
+  if (folder === undefined) return [];
+  return results() === undefined && filter() !== "" ? filtered(folder, filter().toLowerCase()) : flatten(folder);
+});
+// The row that keys act on is always one that is shown.
+effect(() => {
+  const now = active();
+  if (now === undefined || !rows().includes(now)) active(rows()[0]);
+});
+
+function flat(at: Entry, folder: Folder, paths: readonly string[]): void {
+  for (const path of paths) {
+    const name = way(root().path, path)?.join("/") ?? path;
+    folder.entries.push(entry({ name, kind: "file" }, path, at));
+  }
+}
+
+async function fetch(at: Entry, folder: Folder): Promise<void> {
+  if (at !== results()) return take(at, folder, await list(at.path, folder.next));
+  const { items, total, next } = await findPaths(searched, root().path, folder.next);
+  flat(at, folder, items);
+  filled(folder, total, next);
+  said(`${total} found`);
+}
+
+/** Reads the next page of a folder, or waits for the one that is being read. */
+export async function load(at: Entry): Promise<void> {
+  const { folder } = at;
+  if (folder === undefined) return;
+  if (folder.state !== "loading") {
+    folder.state = "loading";
+    bump(version);
+    folder.coming = fetch(at, folder).catch((why: unknown) => {
+      folder.state = "failed";
+      folder.failure = why;
+    });
+  }
+  await folder.coming;
+  bump(version);
+}
+
+export async function setOpen(at: Entry, open: boolean): Promise<void> {
+  const { folder } = at;
+  if (folder === undefined) return;
+  folder.open = open;
+  bump(version);
+  if (open && (folder.state === "fresh" || folder.state === "loading")) await load(at);
+}
+
+/** Back to the tree. */
+export function leave(): void {
+  results(undefined);
+  mode("tree");
+  filter("");
+}
+
+export function enter(path: string): Promise<void> {
+  leave();
+  root(top(path));
+  return load(root());
+}
+
+export async function openFile(path: string, line?: number): Promise<void> {
+  selection(line === undefined ? undefined : { from: line, to: line });
+  onFile(true);
+  wantRights([path]);
+  await openDoc(path, line);
+}
+
+/** Opens the folders on the way to `path`; answers its row, if listings name it. */
+export async function reveal(path: string): Promise<Entry | undefined> {
+  const home = roots().find((one) => way(one, path) !== undefined);
+  if (home === undefined) return undefined;
+  if (root().path !== home) await enter(home);
+  leave();
+  let at: Entry | undefined = root();
+  for (const name of way(home, path) ?? []) {
+    const folder: Folder | undefined = at?.folder;
+    if (at === undefined || folder === undefined) return undefined;
+    await setOpen(at, true);
+    const named = (one: Entry): boolean => one.name === name && !one.odd;
+    while (!folder.entries.some(named) && folder.state === "ready" && folder.next !== undefined) await load(at);
+    at = folder.entries.find(named);
+  }
+  if (at !== undefined && at !== root()) active(at);
+  if (at !== undefined) await setOpen(at, true);
+  return at;
+}
+
+/** Shows what stands at `path`, whatever it is. */
+export async function openPath(path: string, line?: number): Promise<Entry | undefined> {
+  const at = await reveal(path);
+  if (at?.folder === undefined) await openFile(path, line);
+  return at;
+}
+
+export async function open(at: Entry): Promise<void> {
+  const change = mode() === "changed" ? changes()?.get(at.path) : undefined;
+  if (change !== undefined) return openDiff(change);
+  if (at.folder !== undefined) return setOpen(at, !at.folder.open);
+  if (at.odd) return said("No tool can open it by this name");
+  if (at.kind === "link") {
+    const led = await stat(at.path).catch(() => undefined);
+    if (led?.kind === "directory") return void (await reveal(led.path));
+  }
+  await openFile(at.path);
+}
+
+export async function find(text: string): Promise<void> {
+  searched = text.trim();
+  if (searched === "") return leave();
+  results(top(root().path));
+  mode("found");
+  await load(results() ?? root());
+}
+
+/** Notes what was changed; a server without the tool has no such list. */
+const look = async (): Promise<void> => {
+  const made = await changesMade().catch(() => undefined);
+  changes(made && new Map(made.map((change) => [change.path, change])));
+};
+
+export async function showChanged(): Promise<void> {
+  await look();
+  const at = top(root().path);
+  const paths = [...(changes()?.keys() ?? [])];
+  if (at.folder !== undefined) {
+    flat(at, at.folder, paths);
+    filled(at.folder, paths.length);
+  }
+  results(at);
+  mode("changed");
+}
+
+export async function start(): Promise<void> {
+  failure("");
+  try {
+    const { roots: all, first = all[0] } = await rootsGiven();
+    roots(all);
+    if (first === undefined) return failure("No whole directory is open to this session.");
+    await Promise.all([enter(first), look()]);
+  } catch (why) {
+    failure(explained(why));
+  }
+}
+
+/** Shows what was changed in a file. */
+export function openDiff({ path, diff = "" }: Change): Promise<void> {
+  selection(undefined);
+  onFile(true);
+  return showDiff(path, text(diff));
+}
+
+/** Everything anew. */
+export async function reload(): Promise<void> {
+  lookAs(worker());
+  await Promise.all([enter(root().path), look()]);
+  said("Listed again");
+}

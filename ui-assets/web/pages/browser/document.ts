@@ -1,0 +1,125 @@
+// A path in, what its file holds out, a range of lines at a time.
+import { bump, signal } from "../../lib/live.ts";
+import { type Facts, read, stat } from "./server.ts";
+import { refusal, textOf } from "./wire.ts";
+
+/** How many lines are asked for at once. */
+const RANGE = 500;
+
+/** What is open, and what is known of it. */
+export interface Doc {
+  readonly path: string;
+  readonly kind: "text" | "image" | "audio" | "binary" | "diff" | "failed";
+  readonly facts?: Facts | undefined;
+  readonly modified?: string | undefined;
+  /** Of a picture or sound. */
+  readonly address?: string;
+  /** What a binary file seems to be. */
+  readonly guess?: string;
+  readonly failure?: unknown;
+  /** The lines that were read, by their numbers from 1. */
+  readonly lines: Map<number, string>;
+  /** How many there are; at least so many, if more may follow. */
+  total: number;
+  open: boolean;
+  /** The longest so far. */
+  longest: number;
+  crlf: boolean;
+}
+
+function made(path: string, kind: Doc["kind"], more: Partial<Doc> = {}): Doc {
+  return { path, kind, lines: new Map(), total: 0, open: false, longest: 0, crlf: false, ...more };
+}
+
+function fill(to: Doc, text: string, first: number): void {
+  const lines = text.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  lines.forEach((line, n) => {
+    to.crlf ||= line.endsWith("\r");
+    to.lines.set(first + n, line.replace(/\r$/, ""));
+    to.longest = Math.max(to.longest, line.length);
+  });
+  to.total = Math.max(to.total, first + lines.length - 1);
+}
+
+function take(to: Doc, text: string, { first = 1, lines, more = false }: Facts): void {
+  fill(to, text, first);
+  to.total = lines ?? to.total;
+  to.open = lines === undefined && more;
+}
+
+/** What is open, if anything is. */
+export const doc = signal<Doc | undefined>(undefined);
+/** Counts what was read, so that who shows lines hears of new ones. */
+export const docVersion = signal(0);
+/** What was read later is not of the file that was opened. */
+export const stale = signal(false);
+let turn = 0;
+let busy = false;
+
+async function look(path: string, offset: number): Promise<Doc> {
+  const about = stat(path).catch(() => undefined);
+  try {
+    const { facts, block } = await read({ path, offset, limit: RANGE });
+    const modified = (await about)?.modified;
+    if (block?.type === "image" || block?.type === "audio") return made(path, block.type, { facts, modified, address: block.address });
+    const text = made(path, "text", { facts, modified });
+    take(text, block?.type === "text" ? block.text : "", facts);
+    return text;
+  } catch (failure) {
+    const { code, guess } = refusal(failure);
+    if (code !== "NOT_TEXT") return made(path, "failed", { failure });
+    const whole = await read({ path, binary: true }).catch(() => undefined);
+    const { bytes, modified } = (await about) ?? {};
+    return made(path, "binary", { facts: whole?.facts ?? { bytes }, modified, guess: textOf(guess) });
+  }
+}
+
+async function show(coming: Promise<Doc>): Promise<void> {
+  turn += 1;
+  const mine = turn;
+  const shown = await coming;
+  if (mine !== turn) return;
+  stale(false);
+  doc(shown);
+  bump(docVersion);
+}
+
+export const openDoc = (path: string, line = 1): Promise<void> => show(look(path, Math.max(1, line - 100)));
+
+/** Shows a diff in place of a file. */
+export function showDiff(path: string, coming: Promise<string>): Promise<void> {
+  const diff = coming.then((text) => {
+    const shown = made(path, "diff");
+    fill(shown, text, 1);
+    return shown;
+  });
+  return show(diff.catch((failure: unknown) => made(path, "failed", { failure })));
+}
+
+/** Reads what is missing of the lines from `first` to `last`. */
+export async function need(first: number, last: number): Promise<void> {
+  const of = doc();
+  if (busy || of?.kind !== "text") return;
+  const end = of.open ? last : Math.min(last, of.total);
+  let offset = first;
+  while (offset <= end && of.lines.has(offset)) offset += 1;
+  if (offset > end) return;
+  busy = true;
+  const got = await read({ path: of.path, offset, limit: RANGE }).catch(() => undefined);
+  busy = false;
+  if (of !== doc()) return;
+  if (got?.block?.type !== "text" || got.facts.hash !== of.facts?.hash) return stale(true);
+  take(of, got.block.text, got.facts);
+  bump(docVersion);
+}
+
+/** Reads the file anew if it is not what was read; answers whether it is. */
+export async function check(): Promise<boolean> {
+  const of = doc();
+  const known_hash = of?.facts?.hash;
+  if (of === undefined) return true;
+  if (known_hash !== undefined && !stale() && (await read({ path: of.path, known_hash, limit: 1 })).facts.unchanged) return true;
+  await openDoc(of.path);
+  return false;
+}

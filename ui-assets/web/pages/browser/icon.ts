@@ -1,0 +1,6 @@
+// The name of a sign in, the element that the style draws it on out.
+import { h } from "../../lib/live.ts";
+
+export type Sign = "directory" | "file" | "link" | "special" | "lock" | "back" | "again" | "find";
+
+export const icon = (name: Sign): HTMLElement => h(`i.icon ${name}`);

@@ -1,0 +1,106 @@
+// An open text in, its lines with numbers out; lines come as they are scrolled to, and can be selected.
+import { effect, h, memo, set, signal, untracked } from "../../lib/live.ts";
+import { visible } from "../../lib/visible.ts";
+import { selection } from "./browser.ts";
+import { type Doc, docVersion, need } from "./document.ts";
+import { isOther, stepped } from "./tree.ts";
+import { windowed } from "./window.ts";
+
+const HEIGHT = 20;
+/** How much of a line is shown at first. */
+const LINE = 2000;
+// Taller boxes than this are not drawn by every browser.
+const MOST_LINES = 1_500_000;
+
+function tone(line: string): string {
+  if (/^(---|\+\+\+|diff |@@)/.test(line)) return "head";
+  return line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+}
+
+export function textView(shown: Doc): HTMLElement {
+  const at = signal(0);
+  const whole = signal<ReadonlySet<number>>(new Set());
+  const count = memo(() => (docVersion(), Math.min(MOST_LINES, shown.total + Number(shown.open))));
+  const digits = memo(() => String(count()).length);
+  const longest = memo(() => (docVersion(), shown.longest));
+
+  function choose(line: number, extend: boolean): void {
+    const now = selection();
+    const far = extend && now ? (now.from === at() ? now.to : now.from) : line;
+    at(line);
+    selection({ from: Math.min(far, line), to: Math.max(far, line) });
+  }
+
+  function key(event: KeyboardEvent): void {
+    if (isOther(event)) return;
+    const next = stepped(event.key, at() - 1, count(), sight.page());
+    if (next !== undefined) {
+      choose(next + 1, event.shiftKey);
+      sight.reveal(next);
+    } else if (event.key === "Escape") selection(undefined);
+    else return;
+    event.preventDefault();
+  }
+
+  function content(number: number): readonly (Node | string)[] {
+    docVersion();
+    const line = shown.lines.get(number);
+    if (line === undefined) return ["…"];
+    const rest = whole().has(number) ? 0 : line.length - LINE;
+    if (rest <= 0) return [visible(line)];
+    const more = (): void => whole(new Set([...whole(), number]));
+    return [visible(line.slice(0, LINE)), h("span.rest", { onclick: more }, `… ${rest.toLocaleString()} more characters`)];
+  }
+
+  const list = h("div.text", {
+    role: "listbox",
+    "aria-multiselectable": "true",
+    tabindex: 0,
+    "aria-label": "Lines; arrows move, Shift selects more",
+    onkeydown: key,
+  });
+  const sight = windowed<number>(list, {
+    height: HEIGHT,
+    count,
+    at: (n) => n + 1,
+    width: () => Math.min(longest(), whole().size > 0 ? Infinity : LINE + 30) + digits() + 4,
+    row: (number) =>
+      h(
+        "div",
+        {
+          role: "option",
+          id: `line-${number}`,
+          "aria-posinset": number,
+          "aria-setsize": count,
+          "aria-selected": () => {
+            const now = selection();
+            return String(now !== undefined && number >= now.from && number <= now.to);
+          },
+          class: () => `line ${shown.kind === "diff" ? tone(shown.lines.get(number) ?? "") : ""} ${at() === number ? "here" : ""}`,
+        },
+        h("span.number", { style: () => `width:${digits() + 2}ch`, onclick: (event: MouseEvent) => choose(number, event.shiftKey) },
+          String(number),
+        ),
+        h("bdi", {}, () => content(number)),
+      ),
+  });
+  effect(() => set(list, "aria-activedescendant", at() > sight.first() && at() <= sight.last() ? `line-${at()}` : undefined));
+  effect(() => {
+    docVersion();
+    const [first, last] = [sight.first() + 1, sight.last()];
+    untracked(() => void need(first, last));
+  });
+  // What is selected from elsewhere comes into sight.
+  effect(() => {
+    const now = selection();
+    const here = untracked<number>(at);
+    if (now === undefined || (here >= now.from && here <= now.to)) return;
+    at(now.from);
+    // It is as tall as it will be once it is in the page.
+    requestAnimationFrame(() => {
+      sight.reveal(Math.min(count(), now.from + 8) - 1);
+      sight.reveal(Math.max(0, now.from - 4));
+    });
+  });
+  return list;
+}

@@ -1,0 +1,112 @@
+// The browser in, tools with which an agent looks at what a person has open, and shows them something, out.
+import type { Fields } from "../../bridge/plain.ts";
+import { active, filter, mode, openPath, root, rows, selection } from "./browser.ts";
+import { doc } from "./document.ts";
+import { rightsOf, worker } from "./rights.ts";
+import { grep } from "./server.ts";
+import type { Sight } from "./window.ts";
+import { explained, fieldsOf, maybeCount, textOf } from "./wire.ts";
+
+interface Tool {
+  readonly description: string;
+  readonly input: Fields;
+  readonly output: Fields;
+  readonly act: (input: Fields) => Promise<Fields> | Fields;
+}
+
+const object = (properties: Fields, required: readonly string[] = []): Fields => ({ type: "object", properties, required });
+const list = (properties: Fields): Fields => ({ type: "array", items: object(properties) });
+const text = { type: "string" };
+const flag = { type: "boolean" };
+const count = { type: "integer", minimum: 0 };
+const line = { type: "integer", minimum: 1 };
+const entry = { path: text, kind: text };
+const file = object({ ...entry, bytes: count, lines: count, hash: text, from: line, to: line });
+/** The most that one answer holds of a search. */
+const MATCHES = 100;
+const MOST_TEXT = 20_000;
+// What a person sees changes, no file does.
+const annotations = { readOnlyHint: true, openWorldHint: false };
+
+/** The tools as the host lists and calls them. */
+export function tools(sight: Sight): (method: string, params: Fields) => Promise<Fields> | Fields | undefined {
+  function opened(): Fields {
+    const { path, kind, facts, total } = doc() ?? {};
+    return { path, kind, bytes: facts?.bytes, lines: kind === "text" ? total : undefined, hash: facts?.hash, ...selection() };
+  }
+
+  const all: Readonly<Record<string, Tool>> = {
+    "get-current-view": {
+      description: "Tells which folder, file and lines the person sees.",
+      input: object({}),
+      output: object({ root: text, showing: text, filter: text, worker: text, active: text, file }, ["root", "showing", "file"]),
+      act() {
+        return { root: root().path, showing: mode(), filter: filter(), worker: worker(), active: active()?.path, file: opened() };
+      },
+    },
+    "open-path": {
+      description: "Shows the person a folder or file, at a line if one is given.",
+      input: object({ path: text, line }, ["path"]),
+      output: file,
+      async act({ path, line }) {
+        const at = await openPath(textOf(path), maybeCount(line));
+        const failure = at?.folder ? at.folder.failure : doc()?.failure;
+        if (failure !== undefined) throw failure;
+        return at?.folder ? { path: at.path, kind: at.kind } : opened();
+      },
+    },
+    "select-lines": {
+      description: "Selects lines of the open text, and shows them.",
+      input: object({ from: line, to: line }, ["from"]),
+      output: file,
+      act(input) {
+        const open = doc();
+        const from = maybeCount(input["from"]) ?? 0;
+        const to = Math.max(from, maybeCount(input["to"]) ?? 0);
+        if (from === 0 || open?.kind !== "text" || (!open.open && to > open.total)) throw new Error(`There are ${open?.total ?? 0} lines of text open.`);
+        selection({ from, to });
+        return opened();
+      },
+    },
+    "search-text": {
+      description: "Searches files for text, in the folder that is shown or in `path`.",
+      input: object({ query: text, path: text }, ["query"]),
+      output: object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
+      async act({ query, path = root().path }) {
+        const { files, text, more } = await grep(textOf(query), textOf(path), MATCHES);
+        return { files, lines: text.slice(0, MOST_TEXT), more: more || text.length > MOST_TEXT };
+      },
+    },
+    "get-visible-nodes": {
+      description: "Tells the rows that the person sees, and what the worker may do to each.",
+      input: object({}),
+      output: object({ total: count, nodes: list({ ...entry, level: count, open: flag, active: flag, read: text, write: text }) }),
+      act: () => ({
+        total: rows().length,
+        nodes: rows()
+          .slice(sight.first(), sight.last())
+          .filter((row) => row.type === "entry")
+          .map((row) => ({ path: row.path, kind: row.kind, level: row.level, open: row.folder?.open, active: row === active(), ...rightsOf(row.path) })),
+      }),
+    },
+  };
+
+  async function call({ name, arguments: input }: Fields): Promise<Fields> {
+    try {
+      const tool = all[textOf(name)];
+      if (tool === undefined) throw new Error("There is no such tool.");
+      // What is not known is left out, as JSON does.
+      const made = JSON.stringify(await tool.act(fieldsOf(input)));
+      return { content: [{ type: "text", text: made }], structuredContent: JSON.parse(made) as unknown };
+    } catch (why) {
+      return { content: [{ type: "text", text: explained(why) }], isError: true };
+    }
+  }
+
+  return (method, params) => {
+    if (method === "tools/call") return call(params);
+    if (method !== "tools/list") return undefined;
+    const told = Object.entries(all).map(([name, { description, input, output }]) => ({ name, description, inputSchema: input, outputSchema: output, annotations }));
+    return { tools: told };
+  };
+}

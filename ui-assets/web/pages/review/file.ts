@@ -1,0 +1,156 @@
+// One change in, its section of the page out: what becomes of the file, and the table of its lines.
+import { visible } from "../../lib/visible.ts";
+import { rows } from "./data.ts";
+import type { Change, Row } from "./data.ts";
+import { isGap, layout, parts } from "./layout.ts";
+import type { Cell } from "./layout.ts";
+import { copy, counts, message, part, say } from "./part.ts";
+import { rowOf } from "./rows.ts";
+import type { Table } from "./rows.ts";
+import { virtual } from "./virtual.ts";
+import type { Virtual } from "./virtual.ts";
+
+const SAYS: Readonly<Record<string, string>> = { create: "New", modify: "Changed", delete: "Deleted", move: "Moved", copy: "Copied", make_directory: "New directory" };
+
+export interface File {
+  readonly node: HTMLElement;
+  readonly change: Change;
+  /** The hunks that a person leaves out. */
+  readonly out: ReadonlySet<number>;
+  /** How many places changed. */
+  places(): number;
+  /** The element of one of them. */
+  place(at: number): Element | undefined;
+  look(split: boolean, asked: boolean): void;
+}
+
+/** Which of the page's sentences says why there are no lines to look at. */
+function note({ op, before, hidden, large, binary, hunks }: Change): string {
+  if (op === "make_directory") return op;
+  if (before.kind === "directory" && op === "delete") return "goes";
+  if (hidden) return "hidden";
+  if (large) return "large";
+  if (binary) return "binary";
+  if (hunks.length > 0) return "";
+  return op === "create" || op === "delete" ? "empty" : "same";
+}
+
+export function file(change: Change, load: (query: string) => Promise<unknown>, left: () => void): File {
+  const node = part(copy("file"), "details") as HTMLDetailsElement;
+  const table = part(node, ".rows");
+  const failed = part(node, ".notice");
+  const { hunks, gaps } = parts(change);
+  // The rows of the hunks by their place, and the old file's lines by their number, as far as they are here.
+  const held = new Map<number, Row>();
+  const lines = new Map<number, Row>();
+  const asking = new Set<string>();
+  const out = new Set<number>();
+  let split = false;
+  let busy = false;
+  let laid: ReturnType<typeof layout> = { lines: [], starts: [] };
+  let drawn: Virtual | undefined;
+
+  const keep = (values: unknown, from?: number): number => rows(values).map((row, at) => (from === undefined ? lines.set(row[1], row) : held.set(from + at, row))).length;
+
+  /** Has rows from a place or line on; what was asked for once is not asked for again. */
+  async function fetch([, old, , at]: Cell, rest: string): Promise<void> {
+    const query = `${at === undefined ? `old=${old}` : `from=${at}`}&${rest}`;
+    if (asking.has(query)) return;
+    asking.add(query);
+    try {
+      const page = await load(query);
+      if (!keep((page as { rows?: unknown } | null)?.rows, at)) throw new Error("they are no longer kept");
+      busy = false;
+      drawn?.redraw();
+    } catch (error) {
+      say(failed, `More lines could not be had: ${message(error)}`);
+      failed.hidden = false;
+    }
+  }
+
+  const lay = (): void => {
+    drawn?.stop();
+    laid = layout({ hunks, gaps }, split, acts.asks);
+    table.setAttribute("aria-rowcount", String(laid.lines.length));
+    drawn = virtual(table, laid.lines.length, draw);
+  };
+  const acts: Table & { asks: boolean } = {
+    row: ([, old, , at]) => (at === undefined ? lines.get(old) : held.get(at)),
+    whole: (cell) => void fetch(cell, "whole=1"),
+    opens: change.old_lines > 0,
+    hunks: hunks.length,
+    asks: false,
+    out,
+    more(gap, where) {
+      if (where === 0) gap.from += 20;
+      else if (where === 1) gap.to -= 20;
+      else gap.from = gap.to + 1;
+      const top = scrollY;
+      table.focus();
+      lay();
+      scrollTo(0, top);
+    },
+    leave(hunk, leave) {
+      if (leave) out.add(hunk);
+      else out.delete(hunk);
+      left();
+    },
+  };
+
+  function draw(from: number, to: number): HTMLElement[] {
+    const shown = laid.lines.slice(from, to);
+    const away = shown.flatMap((line) => (isGap(line) ? [] : line)).filter((cell) => cell !== undefined).filter((cell) => !acts.row(cell));
+    const least = (some: readonly Cell[], by: 1 | 3): Cell | undefined => some.toSorted((a, b) => (a[by] ?? 0) - (b[by] ?? 0))[0];
+    // One page after the other, and whole ones: what comes after is wanted soon.
+    for (const first of [least(away.filter((cell) => cell[3] !== undefined), 3), least(away.filter((cell) => cell[3] === undefined), 1)]) {
+      if (!first || busy) continue;
+      busy = true;
+      void fetch(first, "count=500");
+    }
+    return shown.map((line, at) => rowOf(line, from + at + 1, split, acts));
+  }
+
+  keep(change.rows, 0);
+  keep(change.around);
+  const [badge, title, to, hash] = [".badge", "bdi", ".to", ".hashes"].map((one) => part(node, one));
+  const says = note(change);
+  if (badge && title && to && hash) {
+    badge.classList.add(change.op);
+    say(badge, SAYS[change.op] ?? change.op);
+    say(title, change.path);
+    if (change.to) say(part(to, "bdi"), change.to);
+    else to.remove();
+    const { before, after } = change;
+    const [old, now] = [before, after].map((entry) => entry.hash.slice(0, 12) || "nothing");
+    hash.title = `${before.hash} → ${after.hash}`;
+    const [first, second] = hash.querySelectorAll("code");
+    if (first && second && old && now) {
+      say(first, old);
+      say(second, now);
+    }
+    if (change.hidden || old === now) hash.remove();
+  }
+  counts(node, change);
+  table.ariaLabel = visible(`Lines of ${change.path}`);
+  if (says) {
+    part(node, ".note").replaceWith(part(copy("says"), `.${says}`));
+    table.remove();
+  } else part(node, ".note").remove();
+
+  return {
+    node,
+    change,
+    out,
+    places: () => laid.starts.length,
+    place(at) {
+      node.open = true;
+      const line = laid.starts[at];
+      return line === undefined ? undefined : drawn?.reveal(line);
+    },
+    look(beSplit, asked) {
+      split = beSplit;
+      acts.asks = asked && change.op === "modify";
+      if (!says) lay();
+    },
+  };
+}

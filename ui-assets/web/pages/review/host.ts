@@ -1,0 +1,93 @@
+// The host that embeds this page in, what it tells of a call and what it answers out: MCP Apps by the few messages that are needed here.
+import { look, watchSize } from "../../bridge/look.ts";
+import type { HostContext } from "../../bridge/types.ts";
+import { isFields } from "../../lib/rpc.ts";
+import type { Fields } from "../../lib/rpc.ts";
+
+export interface Host {
+  context(): HostContext;
+  /** Reads what stands at an address. */
+  load(uri: string): Promise<unknown>;
+  call(tool: string, input: Fields): Promise<Fields>;
+  notify(method: string, params: Fields): void;
+}
+
+/** Speaks to the host; `heard` gets what it tells, in order. */
+export function host(heard: (method: string, params: Fields) => void): Host {
+  const parent = window.parent;
+  const status = document.documentElement.dataset;
+  const asked = new Map<unknown, (answer: Fields) => void>();
+  let context: HostContext = {};
+  const send = (message: Fields): void => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
+  const notify = (method: string, params: Fields = {}): void => send({ method, params });
+
+  const dress = (changes: Fields): void => {
+    look((context = { ...context, ...changes }));
+    heard("", changes);
+  };
+  function ask(method: string, params: Fields): Promise<Fields> {
+    return new Promise((resolve, reject) => {
+      const id = asked.size + 1;
+      const late = setTimeout(() => reject(new Error("the host does not answer")), 60_000);
+      asked.set(id, ({ result, error }) => {
+        clearTimeout(late);
+        if (isFields(result)) resolve(result);
+        else reject(new Error(isFields(error) ? String(error.message) : "the host gave no answer"));
+      });
+      send({ id, method, params });
+    });
+  }
+  const call = async (name: string, input: Fields): Promise<Fields> => {
+    const { isError, structuredContent, content } = await ask("tools/call", { name, arguments: input });
+    if (isError || !isFields(structuredContent)) throw new Error(said(content) || "the tool gave nothing");
+    return structuredContent;
+  };
+
+  addEventListener("message", ({ source, data }: MessageEvent) => {
+    if (source !== parent || source === window || !isFields(data)) return;
+    const { id, method } = data;
+    const params = isFields(data.params) ? data.params : {};
+    if (typeof method !== "string") asked.get(id)?.(data);
+    // Whatever else the host asks for there is not; to be taken away, this page needs no time.
+    else if (id !== undefined) send(/ping|teardown/.test(method) ? { id, result: {} } : { id, error: { code: -32601, message: "not known here" } });
+    else {
+      if (method.endsWith("host-context-changed")) dress(params);
+      else heard(method, params);
+    }
+  });
+  const ready = (async () => {
+    if (parent === window) throw new Error("this page is not connected to its server");
+    status.appStatus = "connecting";
+    const { hostContext } = await ask("ui/initialize", {
+      appInfo: { name: "bailiwick-review", title: "Review", version: "1" },
+      appCapabilities: {},
+      protocolVersion: "2026-01-26",
+    });
+    notify("ui/notifications/initialized");
+    status.appStatus = "ready";
+    if (isFields(hostContext)) dress(hostContext);
+    watchSize((size) => notify("ui/notifications/size-changed", size));
+  })();
+  // Whoever needs the host hears of it; else this page does without.
+  ready.catch(() => undefined);
+
+  return {
+    context: () => context,
+    call: (tool, input) => ready.then(() => call(tool, input)),
+    notify,
+    async load(uri) {
+      await ready;
+      try {
+        const { contents } = await ask("resources/read", { uri });
+        return JSON.parse(String((contents as Fields[])[0]?.text));
+      } catch {
+        // A host need not offer resources to views.
+        return call("review_rows", { uri });
+      }
+    },
+  };
+}
+
+/** The text of a tool's answer. */
+export const said = (content: unknown): string =>
+  (Array.isArray(content) ? content : []).map((block) => (isFields(block) && typeof block.text === "string" ? block.text : "")).join(" ").trim();

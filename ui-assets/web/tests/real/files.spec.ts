@@ -1,0 +1,87 @@
+// The file browser as the real server serves it, over a real directory in, what people see of both out.
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { expect, test as base } from "../fixtures.ts";
+import { host } from "../files-host.ts";
+import { type Server, server } from "./server.ts";
+
+const test = base.extend<{ root: string; started: Server }>({
+  root: async ({}, use) => {
+    const root = await mkdtemp(join(tmpdir(), "bailiwick-"));
+    const lines = Array.from({ length: 300_000 }, (_, n) => `${n + 1}: ${"x".repeat(30)}`).join("\n");
+    const files = { "src/lib.rs": "fn one() {}\nfn two() {}\n", ".env": "KEY=1\n", "Cargo.lock": "locked\n", "a\u202eb.txt": "odd\n", "big.log": lines, "data.bin": "a\0b" };
+    await mkdir(join(root, "src"));
+    await mkdir(join(root, "many"));
+    for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
+    for (let n = 0; n < 2_500; n += 1) await writeFile(join(root, "many", `file-${n}`), "");
+    await use(root);
+    await rm(root, { recursive: true });
+  },
+  started: async ({ root }, use) => {
+    const started = await server("--deny", "**/.env", "--immutable", "**/*.lock", root);
+    await use(started);
+    await started.close();
+  },
+});
+
+async function given(started: Server) {
+  const read = async (uri: string): Promise<string | undefined> => {
+    const { contents } = await started.ask("resources/read", { uri });
+    return (contents as { text?: string }[])[0]?.text;
+  };
+  const { tools } = (await started.ask("tools/list")) as { tools: { name: string; _meta: { ui: { visibility: string[] } } }[] };
+  const shown = new Set(tools.filter((tool) => tool._meta.ui.visibility.includes("app")).map((tool) => tool.name));
+  // As a host must: a view calls what is for views.
+  const other = (name: string, input: Readonly<Record<string, unknown>>): unknown => {
+    if (!shown.has(name)) throw new Error(`${name} is for models`);
+    return started.call(name, input);
+  };
+  const html = (await read("ui://bailiwick/files")) ?? "";
+  return { tools: {}, other, resources: read, html };
+}
+
+test("a directory is browsed with the rights of the session", async ({ page, site, root, started }) => {
+  const { frame, call } = await host(page, site, await given(started));
+  const row = (name: string) => frame.getByRole("treeitem", { name });
+  await expect(row("src").locator(".right")).toHaveText("rw");
+  await expect(row("Cargo.lock").locator(".right")).toHaveText("r");
+  await expect(row(".env")).toHaveCount(0);
+  await expect(row("a\\u{202e}b.txt")).toBeVisible();
+  await row("src").click();
+  await row("lib.rs").click();
+  await expect(frame.locator("#line-2")).toContainText("fn two() {}");
+  await row("data.bin").click();
+  await expect(frame.getByText("No text, but binary data")).toBeVisible();
+  await expect(frame.getByText(/[0-9a-f]{64}/)).toBeVisible();
+  await row("big.log").click();
+  await expect(frame.getByText("300,000 lines")).toBeVisible();
+  await frame.getByRole("listbox").focus();
+  await page.keyboard.press("End");
+  await expect(frame.locator("#line-300000")).toContainText("300000: xxx");
+  await row("many").click();
+  await frame.getByRole("tree").focus();
+  await expect(frame.locator(".foot")).not.toHaveText("7 shown");
+  const denied = await call("open-path", { path: `${root}/.env` });
+  expect(denied["isError"]).toBe(true);
+  await expect(frame.getByText("Not here, or not open to you")).toBeVisible();
+  await frame.getByRole("searchbox").fill("LIB");
+  await frame.getByRole("searchbox").press("Enter");
+  await expect(frame.getByRole("status")).toHaveText("1 found");
+});
+
+test("what the agent changed is shown, and nothing is changed by looking", async ({ page, site, root, started }) => {
+  const { frame } = await host(page, site, await given(started));
+  await expect(frame.getByRole("button", { name: "Changed 0" })).toBeVisible();
+  await started.call("edit_file", { path: "src/lib.rs", edits: [{ old_text: "two", new_text: "three" }] });
+  await frame.getByRole("button", { name: "Changed 0" }).click();
+  await frame.getByRole("treeitem", { name: /lib.rs.*\+1 −1/ }).click();
+  await expect(frame.getByRole("option", { name: "+fn three() {}" })).toHaveClass(/added/);
+  await frame.getByRole("button", { name: "Show the file" }).click();
+  await expect(frame.locator("#line-2")).toContainText("fn three() {}");
+  await writeFile(join(root, "src/lib.rs"), "gone\n");
+  await frame.getByRole("button", { name: "Look whether it changed" }).click();
+  await expect(frame.locator("#line-1")).toContainText("gone");
+  await expect(frame.getByRole("status")).toContainText("It had changed on disk");
+});

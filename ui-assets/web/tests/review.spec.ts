@@ -1,0 +1,300 @@
+// Reviews in, what people see and do on their page out.
+import type { Frame, Page } from "@playwright/test";
+
+import { pageOf } from "./bundles.ts";
+import { built, expect, test } from "./fixtures.ts";
+import { heard, hostPage, innermost } from "./hosts.ts";
+import { contents, embedded, hosted, large, samples } from "./reviews.ts";
+
+const rows = (of: Page | Frame) => of.getByRole("row");
+const shown = async (of: Page | Frame): Promise<string[]> => (await of.locator("[role=row]:not(.between)").allTextContents()).map((text) => text.trim());
+
+/** The numbers and texts of changed lines, whichever view they stand in. */
+function changed(of: Page | Frame): Promise<string[]> {
+  return of.locator(".t:is(.add, .del)").evaluateAll((cells) =>
+    cells.map((cell) => {
+      let number = cell.previousElementSibling;
+      while (number && !/^\d+$/.test(number.textContent)) number = number.previousElementSibling;
+      return `${cell.classList.contains("add") ? "+" : "-"} ${number?.textContent} ${cell.textContent}`;
+    }),
+  );
+}
+
+test("both views show the same changes, with the words that differ marked", async ({ page, site }) => {
+  site.put("/", await embedded(samples.edit));
+  await page.setViewportSize({ width: 1000, height: 1200 });
+  await page.goto(site.origin);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText(samples.edit.intent);
+  await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "40");
+  const unified = await changed(page);
+  expect(unified).toContain("- 70 line 70 has a word in it");
+  expect(unified).toContain("+ 70 line 70 has a change in it");
+  expect(unified).toHaveLength(11);
+  await page.getByRole("button", { name: "Side by side" }).click();
+  await expect(page.getByRole("button", { name: "Side by side" })).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator(".pair").first()).toBeVisible();
+  expect((await changed(page)).sort()).toEqual(unified.sort());
+  await expect(page.locator(".pair mark").first()).toHaveText("word");
+  await expect(page.getByRole("cell", { name: "added", exact: true }).first()).toHaveText("+");
+  await expect(page.getByRole("cell", { name: "removed", exact: true }).first()).toHaveText("−");
+  await expect(page.getByRole("button", { name: "Wrap" })).toBeDisabled();
+});
+
+test("the lines between the hunks are one action away, without any host", async ({ page, site }) => {
+  site.put("/", await embedded(samples.edit));
+  await page.setViewportSize({ width: 1000, height: 8000 });
+  await page.goto(site.origin);
+  const first = page.locator(".between").first();
+  await expect(first).toContainText("66 unchanged");
+  await first.getByRole("button", { name: "↑ 20" }).click();
+  await expect(page.locator(".between").first()).toContainText("46 unchanged");
+  expect((await shown(page))[0]).toMatch(/^47\s*47\s*line 47 has a word in it$/);
+  await page.locator(".between").nth(1).getByRole("button", { name: "↓ 20" }).click();
+  await expect(page.locator(".between").nth(1)).toContainText("43 unchanged");
+  await expect(page.getByText("line 93 has a word in it")).toBeVisible();
+  for (let left = 5; left > 0; left -= 1) {
+    await expect(page.locator(".between")).toHaveCount(left);
+    await page.getByRole("button", { name: "Show all" }).first().click();
+  }
+  await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "306");
+  await expect(page.getByText("line 1 has a word in it", { exact: true })).toBeVisible();
+  // Its number in the new file is one more than in the old: a line came before it.
+  await expect(page.getByText("line 300 has a word in it").locator("..")).toHaveText(/^300301/);
+});
+
+test("n and p go from change to change by the keyboard", async ({ page, site }) => {
+  site.put("/", await embedded(samples.batch));
+  await page.goto(site.origin);
+  await page.keyboard.press("n");
+  await expect(page.locator(".here")).toHaveText(/# New/);
+  await expect(page.locator("#where")).toHaveText("1 of 4");
+  await page.keyboard.press("n");
+  await expect(page.locator(".here")).toBeFocused();
+  await expect(page.locator(".here")).toHaveText(/going/);
+  await page.keyboard.press("p");
+  await expect(page.locator(".here")).toHaveText(/# New/);
+  await page.keyboard.press("p");
+  await expect(page.locator("#where")).toHaveText("1 of 4");
+  await page.keyboard.press("w");
+  await expect(page.getByRole("button", { name: "Wrap" })).toHaveAttribute("aria-pressed", "false");
+  await page.getByRole("button", { name: "Next change" }).press("Enter");
+  await expect(page.locator("#where")).toHaveText("2 of 4");
+});
+
+test("every kind of change says what becomes of the file", async ({ page, site }) => {
+  site.put("/", await embedded(samples.batch));
+  await page.setViewportSize({ width: 1000, height: 3000 });
+  await page.goto(site.origin);
+  await expect(page.locator("#files li")).toHaveCount(11);
+  for (const [path, badge, text] of [
+    ["/repo/docs/new.md", "New", "Some text\\u{202e}txt.exe."],
+    ["/repo/old.txt", "Deleted", "gone"],
+    ["/repo/crlf.bat", "Changed", "echo b\\u{d}"],
+    ["/repo/name.txt → /repo/sub/renamed.txt", "Moved", "The content stays as it is."],
+    ["/repo/from.txt → /repo/copied.txt", "Copied", "The content stays as it is."],
+    ["/repo/sub", "New directory", "A directory comes into being."],
+    ["/repo/build", "Deleted", "The directory goes, with all that is in it."],
+    ["/repo/logo.png", "Changed", "This is no text"],
+    ["/repo/large.csv", "Changed", "Too much changed"],
+    ["/repo/secret", "Changed", "may not read the file"],
+  ] as const) {
+    const file = page.locator(".file").filter({ has: page.locator("h2", { hasText: new RegExp(`^${path.replace(/[.]/g, "\\.")}$`) }) });
+    await expect(file.locator(".badge")).toHaveText(badge);
+    await expect(file).toContainText(text);
+  }
+  await expect(page.locator(".file", { hasText: "/repo/secret" }).locator(".hashes")).toHaveCount(0);
+  await page.getByRole("button", { name: "/repo/secret" }).click();
+  await expect(page.locator(".file", { hasText: "/repo/secret" })).toBeInViewport();
+});
+
+test("ten thousand lines are drawn as far as they are in sight, and come by page", async ({ page, site }) => {
+  const { review, page: paged } = large(10_000);
+  const asked: string[] = [];
+  const { frame } = await hosted(page, site, await embedded(review), (_method, { uri = "" }) => {
+    asked.push(uri);
+    if (uri.endsWith(".state")) return contents({ changes: ["same"] });
+    return contents(paged(new URLSearchParams(uri.split("?")[1])));
+  });
+  const nodes = () => frame.evaluate(() => document.querySelectorAll("*").length);
+  await expect(rows(frame).first()).toBeVisible();
+  expect(await nodes()).toBeLessThan(1000);
+  for (const part of [0.5, 1, 0.25]) {
+    await frame.evaluate((to) => scrollTo(0, document.documentElement.scrollHeight * to), part);
+    await expect.poll(() => frame.evaluate(() => [...document.querySelectorAll(".t")].some((cell) => { const { top } = cell.getBoundingClientRect(); return top > 0 && top < innerHeight && cell.textContent !== "…"; }))).toBe(true);
+    expect(await nodes()).toBeLessThan(1000);
+  }
+  expect(asked.filter((uri) => uri.includes("from=")).every((uri) => /^ui:\/\/edit_file\/0+\.rows\?change=0&from=\d+&count=500$/.test(uri))).toBe(true);
+  await frame.getByRole("button", { name: "Side by side" }).click();
+  await expect(frame.locator(".pair").first()).toBeVisible();
+  expect(await nodes()).toBeLessThan(1000);
+  await frame.locator("body").press("n");
+  await expect(frame.locator(".here")).toBeFocused();
+});
+
+test("lines that come later, and lines that were cut, are asked of the runtime as it knows them", async ({ page, site }) => {
+  const queries: string[] = [];
+  const { frame } = await hosted(page, site, await embedded(samples.paged), (method, { uri = "", name, arguments: input }) => {
+    // A host that offers no resources to views.
+    if (method === "resources/read") throw new Error("no resources here");
+    expect(name).toBe("review_rows");
+    const asked = String(input?.uri ?? uri);
+    if (asked.endsWith(".state")) return { content: [], structuredContent: { changes: ["same"] } };
+    const query = asked.split("?change=0&")[1] ?? "";
+    queries.push(query);
+    const known = samples.pages[query];
+    return known === undefined ? { content: [{ type: "text", text: "no such review" }], isError: true } : { content: [], structuredContent: known };
+  });
+  await page.setViewportSize({ width: 900, height: 700 });
+  await frame.locator(".between").nth(1).getByRole("button", { name: "Show all" }).click();
+  await expect(frame.getByText("line 94 has a word in it")).toBeVisible();
+  expect(queries).toEqual(["old=94&count=500"]);
+  for (let presses = 0; presses < 51; presses += 1) await frame.locator("body").press("n");
+  await expect(frame.locator("#where")).toHaveText("51 of 88");
+  await expect(frame.locator(".here .t")).toHaveText("line 4590 has a word in it");
+  expect(queries).toContain("from=400&count=500");
+});
+
+test("a line that is cut is shown whole, and what cannot be had is said", async ({ page, site }) => {
+  const { frame } = await hosted(page, site, await embedded(samples.batch), (_method, { uri = "" }) => {
+    if (uri.endsWith("change=2&from=1&whole=1")) return contents({ change: 2, rows: [["+", 0, 1, "the whole line"]] });
+    throw new Error("it is gone");
+  });
+  const file = frame.locator(".file", { hasText: "/repo/data.js" });
+  await file.getByRole("button", { name: "Show all 3016 characters" }).click();
+  await expect(file.getByText("the whole line")).toBeVisible();
+  site.put("/", await embedded(samples.paged));
+  await page.goto(site.origin);
+  await page.locator(".between").first().getByRole("button", { name: "Show all" }).click();
+  await expect(page.getByRole("alert")).toContainText("not connected to its server");
+});
+
+test("a file that changed since is said so", async ({ page, site }) => {
+  let state: string[] = ["same"];
+  const { frame } = await hosted(page, site, await embedded(samples.edit), (_method, { uri = "" }) => {
+    expect(uri).toBe(`${samples.edit.uri}.state`);
+    return contents({ changes: state });
+  });
+  const banner = frame.locator("#stale");
+  await expect(banner).toBeHidden();
+  state = ["changed"];
+  await frame.evaluate(() => dispatchEvent(new Event("focus")));
+  await expect(banner).toContainText("Changed since this preview");
+  await expect(banner).toContainText("/repo/src/parser.rs");
+  state = ["unknown"];
+  await frame.evaluate(() => dispatchEvent(new Event("focus")));
+  await expect(banner).toBeHidden();
+});
+
+test("hunks are left out only where a person is asked, and the host is told which", async ({ page, site }) => {
+  const { frame, said, tell } = await hosted(page, site, await built("review.html"), () => contents({ changes: [] }));
+  const told = async () => (await said()).filter(({ method }) => method === "dev.bailiwick/notifications/left-out").map(({ params }) => params);
+  await expect(frame.locator("#none")).toHaveText("Waiting for the call…");
+  await tell("dev.bailiwick/notifications/review", { review: samples.edit });
+  await expect(rows(frame).first()).toBeVisible();
+  await expect(frame.getByRole("checkbox")).toHaveCount(0);
+  await tell("dev.bailiwick/notifications/review", { asked: true });
+  await expect(frame.getByRole("checkbox").first()).toBeChecked();
+  expect(await told()).toEqual([]);
+  await frame.getByRole("checkbox", { name: "Make this change (2 of 4)" }).press("Space");
+  await expect(frame.locator("#left")).toHaveText("1 of 4 changes are left out.");
+  expect(await told()).toEqual([{ left_out: [{ path: "/repo/src/parser.rs", hunks: [1] }] }]);
+  await frame.getByRole("button", { name: "Side by side" }).click();
+  await expect(frame.getByRole("checkbox", { name: "Make this change (2 of 4)" })).not.toBeChecked();
+  await frame.getByRole("checkbox", { name: "Make this change (2 of 4)" }).check();
+  await expect.poll(told).toEqual([{ left_out: [{ path: "/repo/src/parser.rs", hunks: [1] }] }, { left_out: [] }]);
+  await expect(frame.locator("#left")).toBeHidden();
+});
+
+test("a call is drawn by a preview while its host waits, and by its result once it is there", async ({ page, site }) => {
+  const calls: unknown[] = [];
+  const { frame, tell } = await hosted(
+    page,
+    site,
+    await built("review.html"),
+    (method, { uri = "", name, arguments: input }) => {
+      if (method === "tools/call") {
+        calls.push([name, input]);
+        return { content: [], structuredContent: { review: "ui://edit_file/PREVIEW" } };
+      }
+      if (uri.endsWith(".state")) return contents({ changes: [] });
+      return contents(uri.includes("PREVIEW") ? samples.edit : { ...samples.edit, preview: false });
+    },
+    { theme: "dark", toolInfo: { tool: { name: "edit_file", inputSchema: { type: "object" } } } },
+  );
+  await tell("ui/notifications/tool-input", { arguments: { path: "/repo/src/parser.rs" } });
+  await expect(frame.locator(".about")).toContainText("Preview: nothing is done yet");
+  expect(calls).toEqual([["preview_call", { tool: "edit_file", arguments: { path: "/repo/src/parser.rs" } }]]);
+  await expect(frame.locator("html")).toHaveCSS("color-scheme", "dark");
+  await tell("ui/notifications/tool-result", {
+    content: [{ type: "text", text: "edited" }, { type: "resource_link", name: "review", uri: "ui://edit_file/DONE" }],
+  });
+  await expect(frame.locator(".about")).toContainText("Done");
+  await tell("ui/notifications/tool-result", { content: [{ type: "text", text: "NO_MATCH: nothing" }], isError: true });
+  await expect(frame.locator("#none")).toHaveText("NO_MATCH: nothing");
+  await tell("ui/notifications/tool-cancelled", { reason: "x" });
+  await expect(frame.locator("#none")).toHaveText("The call was cancelled.");
+});
+
+test("only the host that embeds the page is heard", async ({ page, site }) => {
+  site.put("/", await built("review.html"));
+  await page.goto(site.origin);
+  await expect(page.locator("#none")).toHaveText("Nothing to review.");
+  await page.evaluate((review) => postMessage({ jsonrpc: "2.0", method: "dev.bailiwick/notifications/review", params: { review } }), samples.edit);
+  await page.evaluate(() => new Promise((done) => setTimeout(done)));
+  await expect(page.locator("#none")).toBeVisible();
+});
+
+test("it works in the official host", async ({ page, sites }) => {
+  const [site, other] = [await sites(), await sites()];
+  other.put("/view", await built("review.html"));
+  site.put("/", await pageOf(`
+    import { AppBridge, PostMessageTransport } from "@modelcontextprotocol/ext-apps/app-bridge";
+    const review = ${JSON.stringify(samples.edit).replaceAll("<", "\\u003c")};
+    const capabilities = { serverTools: {}, serverResources: {} };
+    const bridge = new AppBridge(null, { name: "basic", version: "1" }, capabilities, { hostContext: { theme: "light" } });
+    bridge.onreadresource = async ({ uri }) => ({ contents: [{ uri, mimeType: "application/json", text: JSON.stringify(uri.endsWith(".rows") ? review : { changes: ["changed"] }) }] });
+    bridge.onsizechange = ({ height }) => { document.body.dataset.height = String(height); };
+    bridge.oninitialized = async () => {
+      await bridge.sendToolInput({ arguments: {} });
+      await bridge.sendToolResult({ content: [{ type: "resource_link", name: "review", uri: review.uri }] });
+    };
+    window.teardown = () => bridge.teardownResource({});
+    const frame = document.createElement("iframe");
+    frame.sandbox = "allow-scripts";
+    frame.style = "width: 900px; height: 600px";
+    document.body.append(frame);
+    bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow));
+    frame.src = "${other.origin}/view";`));
+  await page.goto(site.origin);
+  const frame = page.frameLocator("iframe");
+  await expect(frame.getByText("line 70 has a change in it")).toBeVisible();
+  await expect(frame.locator("#stale")).toBeVisible();
+  await expect.poll(() => page.evaluate(() => Number(document.body.dataset.height))).toBeGreaterThan(400);
+  expect(await page.evaluate(() => Number(document.body.dataset.height))).toBeLessThanOrEqual(1000);
+  expect(await page.evaluate(() => (window as unknown as { teardown(): Promise<unknown> }).teardown())).toEqual({});
+});
+
+test("it works in our own host, which may hand it a review and what is asked", async ({ page, sites }) => {
+  const site = await hostPage(sites, "same port", { "ui://review": await built("review.html") }, `
+    const review = ${JSON.stringify(samples.edit).replaceAll("<", "\\u003c")};
+    view.src = "ui://review";
+    view.data = { review, asked: true };
+    view.resolver = ((pages) => (uri) => uri.endsWith(".state") ? { uri, mimeType: "application/json", text: '{"changes":["changed"]}' } : pages(uri))(view.resolver);
+  `);
+  await page.goto(site.origin);
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
+  const frame = innermost(page);
+  await expect(frame.locator("#stale")).toBeVisible();
+  await frame.getByRole("checkbox").first().uncheck();
+  await expect.poll(async () => (await heard(page)).filter(({ message }) => message.method === "dev.bailiwick/notifications/left-out").map(({ message }) => message.params)).toEqual([
+    { left_out: [{ path: "/repo/src/parser.rs", hunks: [0] }] },
+  ]);
+});
+
+test("an embedded review is shown from a file, by nobody's help", async ({ page }, info) => {
+  const file = info.outputPath("review.html");
+  const { writeFile } = await import("node:fs/promises");
+  await writeFile(file, await embedded(samples.edit));
+  await page.goto(`file://${file}`);
+  await expect(page.getByText("line 70 has a change in it")).toBeVisible();
+});
