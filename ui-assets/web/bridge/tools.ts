@@ -29,14 +29,13 @@ function isStandard(schema: unknown): schema is StandardSchema {
 function described(tool: string, direction: Direction, schema: Schema): Fields {
   const standard = isStandard(schema);
   const told: unknown = standard ? schema["~standard"].jsonSchema?.[direction]({ target: "draft-2020-12" }) : schema;
-  const plain = standard || [Object.prototype, null].includes(Object.getPrototypeOf(told));
+  const says = `the ${direction} schema of tool \`${tool}\``;
+  if (!isFields(told) || told.type !== "object" || !(standard || [Object.prototype, null].includes(Object.getPrototypeOf(told)))) {
+    throw new Error(`${says} must be a JSON Schema with type "object", or a Standard Schema that has \`~standard.jsonSchema\``);
+  }
   const unknown = standard ? undefined : unknownKeyword(told);
-  if (plain && isFields(told) && told.type === "object" && unknown === undefined) return told;
-  throw new Error(
-    unknown === undefined || !plain
-      ? `the ${direction} schema of tool \`${tool}\` must be a JSON Schema with type "object", or a Standard Schema that has \`~standard.jsonSchema\``
-      : `the ${direction} schema of tool \`${tool}\` has \`${unknown}\`, which is not checked here`,
-  );
+  if (unknown !== undefined) throw new Error(`${says} has \`${unknown}\`, which is not checked here`);
+  return told;
 }
 
 /** The value as the schema gives it, or an error that says what is wrong with it. */

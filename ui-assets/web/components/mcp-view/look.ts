@@ -23,7 +23,7 @@ export const VARIABLES = Object.entries({
 
 export interface Look {
   readonly theme: "light" | "dark";
-  /** Those of MCP Apps that are set. */
+  /** Those of MCP Apps; one that is not set is empty, which lets a page fall back and takes an earlier value away. */
   readonly variables: Readonly<Record<string, string>>;
   /** Those that start with `--mcp-`, as in the seed. */
   readonly ours: Readonly<Record<string, string>>;
@@ -35,11 +35,12 @@ export function lookOf(element: HTMLElement): Look {
   const style = getComputedStyle(element);
   const scheme = element.getAttribute("theme") ?? style.colorScheme;
   const read = (names: string[]): Record<string, string> =>
-    Object.fromEntries(names.map((name) => [name, style.getPropertyValue(name)]).filter(([, value]) => value));
+    Object.fromEntries(names.map((name) => [name, style.getPropertyValue(name)]));
   return {
     theme: scheme.includes("dark") && (dark.matches || !scheme.includes("light")) ? "dark" : "light",
     variables: read(VARIABLES),
-    ours: read([...element.computedStyleMap().keys()].filter((name) => name.startsWith("--mcp-"))),
+    // Firefox cannot list them.
+    ours: read([...(element.computedStyleMap?.().keys() ?? [])].filter((name) => name.startsWith("--mcp-"))),
   };
 }
 

@@ -22,7 +22,7 @@ export interface Session {
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
   notify(method: string, params: Fields): void;
-  ask(method: string, params: Fields, timeout: number, signal?: AbortSignal): Promise<Fields>;
+  ask(method: string, params: Fields, timeout: number): Promise<Fields>;
   /** What of the context was not told yet; it counts as told from now on. */
   news(): Fields;
   /** Tells it, unless the page is about to be ready. */
@@ -76,7 +76,8 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     else if (method === "ui/notifications/size-changed") view.resized(Number(params.height));
     else if (method === "ui/notifications/request-teardown") view.onrequestteardown?.();
     else if (method === "notifications/message") view.onlog?.(params);
-    else if (method === "notifications/tools/list_changed" && app.appCapabilities?.tools?.listChanged) changed();
+    else if (method !== "notifications/tools/list_changed") view.onnotification?.(method, params);
+    else if (app.appCapabilities?.tools?.listChanged) changed();
   }
 
   /** So many notifications in a second, and no more. */
