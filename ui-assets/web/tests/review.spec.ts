@@ -292,11 +292,3 @@ test("it works in our own host, which may hand it a review and what is asked", a
     ["dev.bailiwick/notifications/left-out", { left_out: [{ path: "/repo/src/parser.rs", hunks: [0] }] }],
   ]);
 });
-
-test("an embedded review is shown from a file, by nobody's help", async ({ page }, info) => {
-  const file = info.outputPath("review.html");
-  const { writeFile } = await import("node:fs/promises");
-  await writeFile(file, await embedded(samples.edit));
-  await page.goto(`file://${file}`);
-  await expect(page.getByText("line 70 has a change in it")).toBeVisible();
-});
