@@ -120,7 +120,7 @@ impl Gateway {
     /// them. None if `uri` asks for no such thing.
     ///
     /// The worker's own reading tool looks at them, so it says no more than the worker may know, and `unknown` of the
-    /// rest.
+    /// rest. Each look is a call like any other: judged, recorded and counted.
     pub(super) async fn review_state(&self, served: &Served, uri: &str) -> Option<Value> {
         let review = served.worker().review(uri.strip_suffix(STATE)?)?;
         let mut states = Vec::new();

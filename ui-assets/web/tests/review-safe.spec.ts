@@ -1,4 +1,6 @@
 // Hostile names and lines, themes and sizes in; a page that runs no script of theirs and that everybody can use out.
+import { writeFile } from "node:fs/promises";
+
 import { barriers, expect, test } from "./fixtures.ts";
 import { embedded, samples } from "./reviews.ts";
 
@@ -73,4 +75,25 @@ test("what was added and removed can be told without colours", async ({ page, si
   await page.goto(site.origin);
   await expect(page.getByRole("cell", { name: "added", exact: true }).first()).toHaveText("+");
   expect(await barriers(page)).toEqual([]);
+});
+
+test("an embedded review is shown from a file, by nobody's help", async ({ page }, info) => {
+  const file = info.outputPath("review.html");
+  await writeFile(file, await embedded(samples.edit));
+  await page.goto(`file://${file}`);
+  await expect(page.getByText("line 70 has a change in it")).toBeVisible();
+});
+
+test("two hundred thousand lines of one change are no burden", async ({ page, site }) => {
+  const [like] = samples.edit.changes;
+  const changes = [{ ...like, hunks: [[1, 100_000, 1, 100_000, 0, 100_000, 100_000]], old_lines: 0, rows: [], around: undefined }];
+  site.put("/", await embedded({ ...samples.edit, changes }));
+  await page.goto(site.origin);
+  await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "200000");
+  await expect(page.getByRole("row").first()).toBeVisible();
+  await page.getByRole("button", { name: "Side by side" }).click();
+  await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "100000");
+  await page.keyboard.press("n");
+  await expect(page.locator(".here")).toBeFocused();
+  expect(await page.evaluate(() => document.querySelectorAll("*").length)).toBeLessThan(1000);
 });

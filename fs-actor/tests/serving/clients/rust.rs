@@ -50,14 +50,13 @@ async fn exercise(client: &Running, root: &str) {
     assert_eq!(read["contents"][0]["text"], "one\ntwo\nthree\n", "{read}");
 }
 
-async fn over_pipes(gateway: &Gateway, mode: ClientLifecycleMode) -> Running {
+async fn over_pipes(gateway: &Gateway, client: ClientConfig, mode: ClientLifecycleMode) -> Running {
     let (near, far) = tokio::io::duplex(1 << 16);
     let (reader, writer) = tokio::io::split(far);
     let gateway = gateway.clone();
     tokio::spawn(async move { gateway.serve(reader, writer).await });
     let (reader, writer) = tokio::io::split(near);
     let transport = AsyncRwTransport::new_client(reader, writer);
-    let client = ClientConfig::default();
     client.serve_with_lifecycle(transport, mode).await.unwrap()
 }
 
@@ -104,7 +103,7 @@ async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
     for mode in [ClientLifecycleMode::Initialize, modern()] {
         let world = World::new();
         let gateway = world.gateway(Trust::Agent).build();
-        let client = over_pipes(&gateway, mode).await;
+        let client = over_pipes(&gateway, ClientConfig::default(), mode).await;
         exercise(&client, "/r").await;
     }
 }
@@ -127,4 +126,54 @@ async fn rmcps_client_calls_every_tool_over_http_with_a_handshake() {
 #[tokio::test]
 async fn rmcps_client_calls_every_tool_over_http_without_one() {
     exercised_over_http(modern()).await;
+}
+
+/// A client that shows views: it finds the page of a tool, and calls and reads what is for views.
+async fn shows_views(client: &Running) {
+    let tools = client.list_all_tools().await.unwrap();
+    let meta = |name: &str| {
+        let tool = tools.iter().find(|tool| tool.name == name).unwrap();
+        json!(tool.meta)["ui"].clone()
+    };
+    assert_eq!(meta("review_rows"), json!({"visibility": ["app"]}));
+    let page = meta("edit_file")["resourceUri"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let page = json!(
+        client
+            .read_resource(ReadResourceRequestParams::new(page))
+            .await
+            .unwrap()
+    );
+    assert_eq!(page["contents"][0]["mimeType"], "text/html;profile=mcp-app");
+    let mut params = CallToolRequestParams::new("preview_call");
+    let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]});
+    params.arguments = json!({"tool": "edit_file", "arguments": edit})
+        .as_object()
+        .cloned();
+    let preview = json!(client.call_tool(params).await.unwrap());
+    let review = preview["structuredContent"]["review"].as_str().unwrap();
+    let rows = ReadResourceRequestParams::new(format!("{review}.rows?change=0&from=1"));
+    let rows = json!(client.read_resource(rows).await.unwrap());
+    let text = rows["contents"][0]["text"].as_str().unwrap();
+    assert!(text.contains(r#"["-",2,0,"two"]"#), "{text}");
+}
+
+#[tokio::test]
+async fn rmcps_client_shows_views_over_pipes_and_http_in_both_lifecycles() {
+    for mode in [ClientLifecycleMode::Initialize, modern()] {
+        let world = World::new();
+        let gateway = world.gateway(Trust::Agent).build();
+        let mut config = ClientConfig::default();
+        config.capabilities = serde_json::from_value(crate::views::showing()).unwrap();
+        let client = over_pipes(&gateway, config.clone(), mode.clone()).await;
+        shows_views(&client).await;
+        let server = Served::of(&gateway, Http::new()).await;
+        let url = format!("http://{}/mcp", server.address);
+        let transport = StreamableHttpClientTransport::from_uri(url);
+        let client = config.serve_with_lifecycle(transport, mode).await.unwrap();
+        shows_views(&client).await;
+        client.cancel().await.unwrap();
+    }
 }

@@ -9,8 +9,10 @@ pub(super) type Mark = (usize, usize);
 /// The marks of the removed lines, and those of the added ones.
 pub(super) type Marks = (Vec<Vec<Mark>>, Vec<Vec<Mark>>);
 
-/// The most words that are compared at once; in the worst case the work grows with their square.
-const MAX_WORDS: usize = 800;
+/// The most words of a pair of lines, and of a whole block, that are compared; in the worst case the work grows with
+/// their square, and a page has hundreds of pairs.
+pub(super) const MAX_PAIR: usize = 400;
+pub(super) const MAX_BLOCK: usize = 1_000;
 /// Lines that share less than this part of their text are two lines and no line with changed words.
 const LEAST_SHARED: f64 = 0.35;
 
@@ -21,18 +23,18 @@ struct Word<'t> {
     units: usize,
 }
 
-/// The words in which `added` differs from `removed`; none where nearly all of them do, or where there are too many.
-pub(super) fn marks(removed: &[&str], added: &[&str]) -> Marks {
+/// The words in which `added` differs from `removed`; none where nearly all of them do, or where there are more than `most`.
+pub(super) fn marks(removed: &[&str], added: &[&str], most: usize) -> Marks {
     let none = || {
         (
             vec![Vec::new(); removed.len()],
             vec![Vec::new(); added.len()],
         )
     };
-    let (Some(old), Some(new)) = (words(removed, MAX_WORDS), words(added, MAX_WORDS)) else {
+    let (Some(old), Some(new)) = (words(removed, most), words(added, most)) else {
         return none();
     };
-    if old.len() + new.len() > MAX_WORDS {
+    if old.len() + new.len() > most {
         return none();
     }
     let mut known = HashMap::new();
@@ -158,7 +160,7 @@ mod tests {
             }
             out
         }
-        let (removed, added) = marks(&[old], &[new]);
+        let (removed, added) = marks(&[old], &[new], MAX_PAIR);
         (cut(old, &removed[0]), cut(new, &added[0]))
     }
 
@@ -175,23 +177,33 @@ mod tests {
 
     #[test]
     fn lines_with_little_in_common_have_no_marks() {
-        let (removed, added) = marks(&["return self.inner;"], &["// nothing like it at all"]);
+        let (removed, added) = marks(
+            &["return self.inner;"],
+            &["// nothing like it at all"],
+            MAX_PAIR,
+        );
         assert_eq!((removed, added), (vec![vec![]], vec![vec![]]));
     }
 
     #[test]
     fn uneven_blocks_are_compared_as_a_whole() {
-        let (removed, added) = marks(&["call(alpha, beta);"], &["call(", "alpha, gamma);"]);
+        let (removed, added) = marks(
+            &["call(alpha, beta);"],
+            &["call(", "alpha, gamma);"],
+            MAX_BLOCK,
+        );
         assert_eq!(removed, [vec![(12, 4)]]);
         assert_eq!(added, [vec![], vec![(7, 5)]]);
     }
 
     #[test]
     fn beyond_the_bound_nothing_is_compared() {
-        let long = "a ".repeat(MAX_WORDS);
+        let long = "a ".repeat(MAX_PAIR / 4);
         let other = format!("{long}b");
-        let (removed, added) = marks(&[&long], &[&other]);
+        let (removed, added) = marks(&[&long], &[&other], MAX_PAIR);
         assert_eq!((removed, added), (vec![vec![]], vec![vec![]]));
+        let (_, added) = marks(&[&long], &[&other], MAX_PAIR + 1);
+        assert_eq!(added, [vec![(long.len(), 1)]]);
     }
 
     proptest! {
@@ -204,7 +216,7 @@ mod tests {
             let lines = |side: &[String]| side.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
             let texts = (lines(&old), lines(&new));
             let (old, new): (Vec<&str>, Vec<&str>) = (texts.0.split('\n').collect(), texts.1.split('\n').collect());
-            let (removed, added) = marks(&old, &new);
+            let (removed, added) = marks(&old, &new, MAX_BLOCK);
             prop_assert_eq!((removed.len(), added.len()), (old.len(), new.len()));
             for (line, marks) in old.iter().zip(&removed).chain(new.iter().zip(&added)) {
                 let units: Vec<u16> = line.encode_utf16().collect();

@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-use super::marks::{Mark, marks};
+use super::marks::{MAX_BLOCK, MAX_PAIR, Mark, marks};
 use crate::effect::{FileDiff, Hunk, HunkLine};
 use crate::escape::escape_lines;
 
@@ -11,7 +11,7 @@ pub(super) const MAX_UNITS: usize = 2_000;
 /// The most that are shown then.
 const MAX_WHOLE: usize = 1_000_000;
 /// The most lines of a block of unlike sides that are compared word by word.
-const MAX_BLOCK: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// One line as people see it: what deceives in it is written out, and its line end is not in it.
 ///
@@ -190,17 +190,17 @@ impl Block<'_> {
                 } else {
                     (&twin.text, &row.text)
                 };
-                let (mut old, mut new) = marks(&[old], &[new]);
+                let (mut old, mut new) = marks(&[old], &[new], MAX_PAIR);
                 let side = if at < removed { &mut old } else { &mut new };
                 row.marks = side.pop().unwrap_or_default();
             }
-        } else if removed > 0 && added > 0 && self.len() <= MAX_BLOCK {
+        } else if removed > 0 && added > 0 && self.len() <= MAX_LINES {
             let all: Vec<Row> = (0..self.len())
                 .filter_map(|at| self.row(at, look))
                 .collect();
             let texts: Vec<&str> = all.iter().map(|row| row.text.as_str()).collect();
             if let Some((old, new)) = texts.split_at_checked(removed) {
-                let (old, new) = marks(old, new);
+                let (old, new) = marks(old, new, MAX_BLOCK);
                 for (row, marks) in rows.iter_mut().zip(old.into_iter().chain(new).skip(from)) {
                     row.marks = marks;
                 }

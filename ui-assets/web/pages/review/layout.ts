@@ -13,7 +13,7 @@ export interface Gap {
   to: number;
 }
 
-/** The two sides of a line, of which one may be empty; or a gap, and which hunk comes after it. */
+/** The two sides of a line, of which one may be empty (of a line across both, the second); or a gap, and which hunk comes after it. */
 export type Line = readonly [Cell | undefined, Cell | undefined] | readonly [Gap, number];
 export const isGap = (line: Line): line is readonly [Gap, number] => typeof line[1] === "number";
 
@@ -68,7 +68,7 @@ export function layout({ hunks, gaps }: ReturnType<typeof parts>, split: boolean
       if (gone + come > 0) starts.push(lines.length);
       if (split) {
         for (let pair = 0; pair < Math.max(gone, come); pair += 1) lines.push([left[pair], right[pair]]);
-      } else lines.push(...left.map((cell) => [cell, undefined] as const), ...right.map((cell) => [undefined, cell] as const));
+      } else for (const cell of [...left, ...right]) lines.push([cell, undefined]);
       old += gone;
       now += come;
     }

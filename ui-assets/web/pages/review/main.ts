@@ -37,11 +37,11 @@ function view(beSplit: boolean): void {
 }
 
 /** Goes to the next change, or the one before, over all files. */
-function go(by_: number): void {
+function go(step: number): void {
   const all = files.flatMap((one) => Array.from({ length: one.places() }, (_, at) => () => one.place(at)));
-  const row = all[here + by_]?.();
+  const row = all[here + step]?.();
   if (!(row instanceof HTMLElement)) return;
-  here += by_;
+  here += step;
   document.querySelector(".here")?.classList.remove("here");
   row.classList.add("here");
   row.tabIndex = -1;
