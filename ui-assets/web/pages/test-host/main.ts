@@ -1,0 +1,95 @@
+// A host's answers in, the whole page out.
+import { each, h, when } from "../../lib/h.ts";
+import { effect, memo, signal } from "../../lib/live.ts";
+import { oneLine } from "../../lib/visible.ts";
+import { bar } from "./bar.ts";
+import { badges, call } from "./call.ts";
+import { checks } from "./checks.ts";
+import type { Tool } from "./model.ts";
+import { badge, button, code, notice, said, typed } from "./parts.ts";
+import { configuration, policies } from "./settings.ts";
+import { elicitations, follow, locale, meetings, state, theme, width } from "./store.ts";
+import { view } from "./view.ts";
+import { wire } from "./wire.ts";
+
+function tools(): Node {
+  const all = state().tools;
+  const [filter, setFilter] = signal("");
+  const [picked, pick] = signal(all[0]);
+  const fits = ({ name, title, description }: Tool) => `${name} ${title} ${description}`.toLowerCase().includes(filter().toLowerCase());
+  const line = (tool: Tool) => {
+    const name = h("span", { class: "name", title: oneLine(tool.name) }, said(tool.title, 80), tool.lints.length > 0 && badge("! lint", "warn"));
+    return h("li", {}, button([name, badges(tool)], { act: () => pick(tool), looks: "pick-tool", on: () => picked() === tool }));
+  };
+  const none = h("li", { class: "quiet" }, all.length === 0 ? "The server has no tools." : "No tool fits.");
+  return h(
+    "div",
+    { class: "split" },
+    h(
+      "nav",
+      { "aria-label": "Tools" },
+      h("input", { type: "search", "aria-label": "Search tools", placeholder: `Search ${all.length} tools`, oninput: (event: Event) => setFilter(typed(event)) }),
+      h("ul", { class: "plain list" }, each(() => all.filter(fits), line, none)),
+    ),
+    h("div", { class: "work" }, when(picked, call, () => notice("There is nothing to call."))),
+  );
+}
+
+function applications(): Node {
+  const { apps } = state();
+  const [picked, pick] = signal("");
+  return h(
+    "article",
+    {},
+    h("h2", {}, "Applications"),
+    h(
+      "ul",
+      { class: "plain" },
+      apps.map(({ uri, name, description }) =>
+        h("li", {}, button(said(name, 80), { act: () => pick(uri), on: () => picked() === uri }), " ", code(uri, 200, "quiet"), h("div", { class: "quiet" }, said(description))),
+      ),
+    ),
+    apps.length === 0 && notice("The server offers no page that can be opened by itself."),
+    when(picked, (uri) => view({ uri })),
+  );
+}
+
+const PARTS = { Tools: tools, Applications: applications, Configuration: configuration, Policy: policies, Checks: checks };
+const TABS = [...(["Tools", "Applications", "Configuration", "Policy", "Checks"] as const), "Wire"] as const;
+
+function app(): Node {
+  const [tab, setTab] = signal<(typeof TABS)[number]>("Tools");
+  effect(() => {
+    const root = document.documentElement;
+    root.dataset["theme"] = theme();
+    root.lang = locale();
+    document.title = `${state().name === "" ? "" : `${oneLine(state().name, 60)} – `}MCP test host`;
+  });
+  // What is typed into a part stays until the server is met anew.
+  const met = memo(() => (state().greeting === undefined ? 0 : meetings()));
+  const part = () => {
+    const now = tab();
+    if (now === "Wire") return wire();
+    if (met() === 0) return notice(state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
+    return PARTS[now]();
+  };
+  return h(
+    "div",
+    { class: "host", "data-status": () => state().status, "data-revision": () => state().spoken, "data-width": width },
+    bar(),
+    h(
+      "nav",
+      { class: "tabs main", "aria-label": "Parts" },
+      TABS.map((one) => {
+        const open = () => one === "Tools" && tab() !== "Tools" && elicitations().length > 0;
+        const made = button([one, when(open, () => [" ", badge("to answer", "warn")])], { act: () => setTab(one) });
+        effect(() => made.setAttribute("aria-current", tab() === one ? "page" : "false"));
+        return made;
+      }),
+    ),
+    h("main", {}, when(() => [tab(), met()], part)),
+  );
+}
+
+(document.getElementById("app") ?? document.body).append(app());
+void follow();
