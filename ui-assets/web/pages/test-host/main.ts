@@ -66,11 +66,12 @@ function app(): Node {
     document.title = `${state().name === "" ? "" : `${oneLine(state().name, 60)} – `}MCP test host`;
   });
   // What is typed into a part stays until the server is met anew.
-  const met = memo(() => (state().greeting === undefined ? 0 : meetings()));
+  const met = memo(() => (state().greeting === undefined ? undefined : meetings()));
+  const waiting = () => (state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
   const part = () => {
     const now = tab();
     if (now === "Wire") return wire();
-    if (met() === 0) return notice(state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
+    if (met() === undefined) return h("p", { class: "notice" }, waiting);
     return PARTS[now]();
   };
   return h(

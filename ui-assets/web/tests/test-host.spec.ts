@@ -1,0 +1,432 @@
+// The page of the test host and a host that answers what a test wants in, what people meet out.
+import type { Page } from "@playwright/test";
+
+import { initial, policySchema } from "../pages/test-host/schema.ts";
+import { barriers, built, expect, test } from "./fixtures.ts";
+import type { Site } from "./fixtures.ts";
+
+type Members = Record<string, unknown>;
+type Api = Record<string, (body: Members) => unknown>;
+
+const OPEN = "data:text/html,<script>hit=1</script>";
+/** Texts that would do or seem something, were they anything but text. */
+const HOSTILE = [
+  "<img src=x onerror=hit=1>",
+  "<script>hit=1</script>",
+  "</script><script>hit=1</script>",
+  "</style><script>hit=1</script>",
+  "<svg/onload=hit=1>",
+  "<iframe srcdoc='<script>parent.hit=1</script>'>",
+  `<iframe src="${OPEN}">`,
+  `<object data="${OPEN}">`,
+  `<embed src="${OPEN}">`,
+  `<meta http-equiv=refresh content="0;${OPEN}">`,
+  "<a href=javascript:hit=1>x</a>",
+  "javascript:hit=1",
+  "\"><img src=x onerror=hit=1>",
+  "'><img src=x onerror=hit=1>",
+  "`${hit=1}`",
+  "{{constructor.constructor('hit=1')()}}",
+  "<details open ontoggle=hit=1>",
+  "<input autofocus onfocus=hit=1>",
+  "<video><source onerror=hit=1>",
+  "<math><mtext></mtext><script>hit=1</script></math>",
+  "<template><script>hit=1</script></template>",
+  "<base href=https://evil.example/>",
+  "<form action=https://evil.example/><button>Allow this call</button></form>",
+  "<link rel=stylesheet href=https://evil.example/x.css>",
+  "<style>*{display:none}</style>",
+  "&lt;img src=x onerror=hit=1&gt;",
+  "&#60;script&#62;hit=1&#60;/script&#62;",
+  "\\u003cscript\\u003ehit=1\\u003c/script\\u003e",
+  "%3Cscript%3Ehit=1%3C/script%3E",
+  "<!--<img src=--><img src=x onerror=hit=1>",
+  "]]><script>hit=1</script>",
+  "<xmp><img src=x onerror=hit=1></xmp>",
+  "<noscript><img src=x onerror=hit=1></noscript>",
+  "<plaintext>",
+  "<title></title><script>hit=1</script>",
+  "<marquee onstart=hit=1>",
+  "<body onload=hit=1>",
+  "__proto__",
+  "constructor",
+  "toString",
+  "\u202egnp.exe",
+  "a\u2066b\u2069c",
+  "zero\u200bwidth\u200cjoin\u200der",
+  "\u0000\u0007\u001b[31mred\u001b[0m",
+  "tag\u{e0041}\u{e0042}",
+  "\ufeffbom",
+  "line\nbreak\r\nand\ttab",
+  "x".repeat(10_000),
+  "\u0301".repeat(500),
+  "👩‍👩‍👧‍👦".repeat(50),
+  "مرحبا‏ שלום",
+];
+
+function tool(name: string, more: Members = {}): Members {
+  const { annotations, inputSchema, description, title, ...facts } = more;
+  return {
+    tool: { name, title: title ?? name, description: description ?? `Does ${name}.`, inputSchema: inputSchema ?? { type: "object" }, annotations },
+    name,
+    intent: null,
+    lints: [],
+    preview: false,
+    readOnly: false,
+    ui: null,
+    ...facts,
+  };
+}
+
+function ready(facts: Members = {}, more: Members = {}): Members {
+  const greeting = { protocolVersion: "2025-11-25", serverInfo: { name: "server", version: "1.2.3" }, capabilities: {} };
+  return {
+    status: "ready",
+    target: "node server.mjs",
+    revision: "2025-11-25",
+    configuration: null,
+    facts: { greeting, tools: [tool("greet")], apps: [], badges: [{ name: "preview", on: true }, { name: "apps", on: false }], configSchema: null, policy: false, ...facts },
+    ...more,
+  };
+}
+
+/** Opens the page on a host that answers so; what it does not answer stays unanswered. */
+async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = []): Promise<Members[]> {
+  const asked: Members[] = [];
+  site.put("/", await built("test-host.html"));
+  let told = false;
+  await page.route("**/api/*", async (route) => {
+    const what = new URL(route.request().url()).pathname.slice("/api/".length);
+    const body = route.request().postDataJSON() as Members;
+    asked.push({ what, body, bearer: route.request().headers()["authorization"] });
+    if (what === "events" && !told) {
+      told = true;
+      await route.fulfill({ json: entries });
+      return;
+    }
+    const answer = api[what];
+    if (answer !== undefined) await route.fulfill({ json: answer(body) });
+  });
+  await page.goto(`${site.origin}/#token`);
+  return asked;
+}
+
+const part = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+
+test("each request carries the token of the address, and no address does", async ({ page, site }) => {
+  const asked = await open(page, site, { state: () => ready() });
+  await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
+  expect(new Set(asked.map(({ bearer }) => bearer))).toEqual(new Set(["Bearer token"]));
+  expect(site.requests.every((request) => !request.includes("token"))).toBe(true);
+});
+
+test("a host that is not there, a server that failed and one that ended are told", async ({ page, site }) => {
+  let state: Members = { status: "failed", reason: "`nobody` cannot be started", target: "nobody", revision: "2025-11-25" };
+  await open(page, site, { state: () => state, connect: () => (state = ready()) });
+  await expect(page.getByRole("alert")).toHaveText("`nobody` cannot be started");
+  await expect(page.getByRole("status")).toHaveText("Not connected");
+  await expect(page.getByRole("main")).toHaveText("There is no server to try.");
+  await part(page, "Start again").click();
+  await expect(page.getByRole("status")).toHaveText("Connected");
+  state = ready({}, { status: "ended", reason: "the server ended (exit status: 1)" });
+  await page.reload();
+  await expect(page.getByRole("alert")).toHaveText("the server ended (exit status: 1)");
+  // What it had been is still there to look at.
+  await expect(page.getByRole("button", { name: "greet" })).toBeVisible();
+  await page.route("**/api/*", (route) => route.abort());
+  await page.reload();
+  await expect(page.getByRole("status")).toHaveText("Host is gone");
+});
+
+test("a server without tools, applications, configuration or policies says so in each part", async ({ page, site }) => {
+  await open(page, site, { state: () => ready({ tools: [] }) });
+  await expect(page.getByText("The server has no tools.")).toBeVisible();
+  for (const [name, words] of [
+    ["Applications", "The server offers no page"],
+    ["Configuration", "The server publishes no schema"],
+    ["Policy", "The server does not say that it knows policies"],
+  ] as const) {
+    await part(page, name).click();
+    await expect(page.getByText(words)).toBeVisible();
+  }
+});
+
+test("hostile text of a server is text wherever it stands", async ({ page, site }) => {
+  const tools = HOSTILE.map((text, index) =>
+    tool(`tool${index}`, {
+      title: text,
+      description: text,
+      intent: text,
+      lints: [text],
+      annotations: { scopes: [text] },
+      inputSchema: { type: "object", properties: { [text]: { type: "string", description: text, title: text, enum: [text], scope: text } } },
+    }),
+  );
+  const content = HOSTILE.flatMap((text) => [
+    { type: "text", text },
+    { type: "image", mimeType: text, data: text },
+    { type: "image", mimeType: "image/svg+xml", data: btoa("<svg onload='hit=1'/>") },
+    { type: "resource_link", name: text, uri: text, mimeType: text },
+    { type: "resource", resource: { uri: text, mimeType: text, text } },
+    { type: text },
+  ]);
+  const entries = HOSTILE.flatMap((text, index) => [
+    { seq: 2 * index + 1, at_ms: 1, side: "received", message: { method: text, params: { text } }, fault: text },
+    { seq: 2 * index + 2, at_ms: 1, side: "said", message: text },
+  ]);
+  const api: Api = {
+    state: () => ready({ tools, apps: HOSTILE.map((text) => ({ uri: `ui://${text}`, name: text, description: text })) }, { target: HOSTILE[0], reason: HOSTILE[2] }),
+    intent: ({ template }) => ({ sentence: template }),
+    request: () => ({ result: { content, structuredContent: { [String(HOSTILE[0])]: HOSTILE }, _meta: { requested_scopes: HOSTILE } } }),
+    checks: () => HOSTILE.map((text) => ({ check: text, outcome: "fail", detail: text })),
+  };
+  page.on("dialog", () => expect(true, "no dialog opens").toBe(false));
+  await open(page, site, api, entries);
+  await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
+  for (const index of [0, 12, 37, 40, 47]) {
+    await page.locator(".pick-tool").nth(index).click();
+    await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
+  }
+  await part(page, "Call").click();
+  await expect(page.locator(".asking")).toBeVisible();
+  await part(page, "Allow this call").click();
+  for (const tab of ["Text", "Image", "Links", "Embedded", "Structured", "Other", "Raw"]) {
+    await page.locator(".result").getByRole("button", { name: new RegExp(`^${tab}`) }).click();
+  }
+  await part(page, "Applications").click();
+  await part(page, "Checks").click();
+  await part(page, "Run the checks").click();
+  await expect(page.locator("article")).toHaveAttribute("data-status", "failed");
+  await part(page, "Wire").click();
+  for (const summary of await page.locator("summary").all()) await summary.click();
+  const made = "img:not([src^='data:image/png']), script:not(:last-child), iframe, object, embed, svg, form[action], link, base, meta[http-equiv=refresh], a[href]";
+  expect(await page.locator(made).evaluateAll((found) => found.map((one) => one.outerHTML.slice(0, 80)))).toEqual([]);
+  expect(await page.evaluate(() => Reflect.get(window, "hit"))).toBeUndefined();
+  // What would turn or hide text is shown as what it is.
+  const shown = await page.locator("main").innerText();
+  expect(shown).toContain("\\u{202e}gnp.exe");
+  expect(shown).not.toMatch(/[\u202e\u2066\u200b\u0000]/);
+  expect(new Set(site.requests)).toEqual(new Set(["GET /"]));
+});
+
+test("a form is made of a schema, and what is left empty is left out", async ({ page, site }) => {
+  const inputSchema = {
+    type: "object",
+    required: ["path"],
+    properties: {
+      path: { type: "string" },
+      limit: { type: ["integer", "null"] },
+      loud: { type: "boolean" },
+      mode: { $ref: "#/$defs/Mode" },
+      edits: { type: "array", items: { $ref: "#/$defs/Edit" } },
+      free: {},
+    },
+    $defs: {
+      Mode: { oneOf: [{ const: "a", title: "first" }, { const: "b" }] },
+      Edit: { type: "object", required: ["from"], properties: { from: { type: "string" }, to: { type: "string" } } },
+    },
+  };
+  const asked = await open(page, site, {
+    state: () => ready({ tools: [tool("edit", { inputSchema })] }),
+    request: () => ({ result: { content: [{ type: "text", text: "done" }] } }),
+  });
+  await page.getByLabel("path required").fill("a.txt");
+  await page.getByLabel("limit").fill("3");
+  await page.getByLabel("loud").selectOption("true");
+  await page.getByLabel("mode").selectOption("first");
+  await part(page, "Add to edits").click();
+  await part(page, "Add to edits").click();
+  await page.getByLabel("from required").last().fill("x");
+  await page.getByRole("button", { name: "Remove one of edits" }).first().click();
+  await page.getByLabel("free").fill('{"any": [1]}');
+  await part(page, "Call").click();
+  await expect(page.getByText("done", { exact: true }).last()).toBeVisible();
+  const sent = asked.find(({ what }) => what === "request")?.["body"] as Members;
+  expect(sent["params"]).toEqual({
+    name: "edit",
+    arguments: { path: "a.txt", limit: 3, loud: true, mode: "a", edits: [{ from: "x" }], free: { any: [1] } },
+  });
+  // The same as JSON; what is none keeps the buttons shut.
+  await part(page, "JSON").click();
+  const json = page.getByLabel("The arguments as JSON");
+  await expect(json).toHaveValue(/"limit": 3/);
+  await json.fill("{");
+  await expect(part(page, "Call")).toBeDisabled();
+  await json.fill('{"path": "b"}');
+  await part(page, "Form").click();
+  await expect(page.getByLabel("path required")).toHaveValue("b");
+  await expect(page.getByLabel("limit")).toHaveValue("");
+});
+
+test("a policy is offered what can be said in a call, not what is set at the start", () => {
+  const field = (scope: string) => ({ type: "string", scope });
+  const inner = { type: "object", properties: { path: field("any"), access: field("configuration") }, required: ["path", "access"] };
+  const schema = {
+    type: "object",
+    properties: { roots: { type: "array", items: inner, scope: "any" }, grantable: field("configuration"), deny: field("policy") },
+    required: ["grantable"],
+  };
+  expect(policySchema(schema)).toEqual({
+    type: "object",
+    properties: {
+      roots: { type: "array", items: { type: "object", properties: { path: field("any") }, required: ["path"] }, scope: "any" },
+      deny: field("policy"),
+    },
+    required: [],
+  });
+  expect(initial({ $ref: "#/$defs/self" }, { $defs: { self: { $ref: "#/$defs/self" } } })).toBeUndefined();
+});
+
+test("what a call lacks is asked for once, and sent once with what was allowed", async ({ page, site }) => {
+  const scopes = ["write:file:/outside/a"];
+  const refused = { result: { content: [{ type: "text", text: "SCOPE_REQUIRED" }], isError: true, _meta: { requested_scopes: scopes } } };
+  const done = { result: { content: [{ type: "text", text: "written" }] } };
+  const granted = (body: Members) => ((body["params"] as Members)["_meta"] as Members | undefined)?.["granted_scopes"];
+  const asked = await open(page, site, {
+    state: () => ready({ tools: [tool("write", { annotations: { scopes: ["write:file"] } })] }),
+    request: (body) => (granted(body) === undefined ? refused : done),
+  });
+  const calls = () => asked.filter(({ what }) => what === "request").map(({ body }) => granted(body as Members));
+  await part(page, "Call").click();
+  await expect(page.locator(".asking code").first()).toHaveText("write:file:/outside/a");
+  // A script of whoever is no allowing.
+  await part(page, "Allow this call").evaluate((button: HTMLButtonElement) => button.click());
+  expect(calls()).toEqual([undefined]);
+  await part(page, "Deny").click();
+  await expect(page.getByText("Not granted, so the call was not made again.")).toBeVisible();
+  expect(calls()).toEqual([undefined]);
+  await part(page, "Call").click();
+  await part(page, "Allow this call").click();
+  await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
+  expect(calls()).toEqual([undefined, undefined, scopes]);
+});
+
+test("a preview that is not said to be one is told", async ({ page, site }) => {
+  let meta: Members = {};
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write", { preview: true })] }),
+    request: () => ({ result: { content: [], _meta: meta } }),
+  });
+  await part(page, "Preview").click();
+  await expect(page.getByText("the call may have been made")).toBeVisible();
+  meta = { preview: true };
+  await part(page, "Preview").click();
+  await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
+  await expect(page.getByText("the call may have been made")).toBeHidden();
+});
+
+test("the log is filtered by text, side and fault, and opens an entry", async ({ page, site }) => {
+  const entries = [
+    { seq: 1, at_ms: 5, side: "sent", message: { jsonrpc: "2.0", id: 1, method: "tools/list" } },
+    { seq: 2, at_ms: 9, side: "received", message: { jsonrpc: "2.0", id: 1, result: {} }, fault: "result of tools/list: missing field `tools`" },
+    { seq: 3, at_ms: 9, side: "said", message: "listening" },
+  ];
+  await open(page, site, { state: () => ready() }, entries);
+  await part(page, "Wire").click();
+  const log = page.locator(".entry");
+  await expect(log).toHaveCount(3);
+  await page.getByLabel("Filter by text").fill("LISTEN");
+  await expect(log).toHaveCount(1);
+  await page.getByLabel("Filter by text").fill("");
+  await page.getByLabel("Which side").selectOption("sent");
+  await expect(log).toHaveText(/tools\/list #1/);
+  await page.getByLabel("Which side").selectOption("all");
+  await page.getByLabel("only what is not as MCP says").check();
+  await expect(log).toHaveCount(1);
+  await log.locator("summary").click();
+  await expect(log.locator(".notice")).toHaveText("result of tools/list: missing field `tools`");
+});
+
+const LONG = "a_name_without_any_place_to_break_".repeat(8);
+const SCHEMA = {
+  type: "object",
+  properties: {
+    path: { type: "string", description: "Where", scope: "any" },
+    roots: { type: "array", items: { type: "object", properties: { path: { type: "string" } } }, description: "Many", scope: "any" },
+    mode: { type: "string", enum: ["read", "write"], scope: "configuration" },
+  },
+};
+const everything = (): Api => ({
+  state: () =>
+    ready({
+      tools: [tool("write", { preview: true, inputSchema: SCHEMA, lints: ["{x} is not required"], intent: "Write {path}", annotations: { destructiveHint: true, scopes: ["write:file"] } }), tool(LONG)],
+      apps: [{ uri: "ui://a", name: "Files", description: "A browser" }],
+      configSchema: SCHEMA,
+      policy: true,
+    }),
+  intent: () => ({ sentence: "Write a.txt" }),
+  request: () => ({ result: { content: [{ type: "text", text: LONG }], _meta: { requested_scopes: [`write:file:/${LONG}`] } } }),
+  checks: () => [{ check: "tools.names", outcome: "fail", detail: LONG }],
+});
+
+for (const colorScheme of ["light", "dark"] as const) {
+  test(`every part is without barriers, ${colorScheme}`, async ({ page, site }) => {
+    await page.emulateMedia({ colorScheme });
+    await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: {}, fault: "wrong" }]);
+    await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
+    await part(page, "Add to roots").click();
+    await part(page, "Call").click();
+    await expect(page.locator(".asking")).toBeVisible();
+    expect(await barriers(page)).toEqual([]);
+    for (const name of ["Applications", "Configuration", "Policy", "Checks", "Wire"]) {
+      await part(page, name).click();
+      if (name === "Checks") await part(page, "Run the checks").click();
+      expect(await barriers(page), name).toEqual([]);
+    }
+  });
+}
+
+test("nothing is cut off at twice the size, on a narrow screen or in forced colours", async ({ page, site }) => {
+  await page.emulateMedia({ forcedColors: "active" });
+  await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: { method: LONG }, fault: LONG }]);
+  for (const width of [640, 320]) {
+    await page.setViewportSize({ width, height: 480 });
+    for (const name of ["Tools", "Applications", "Configuration", "Policy", "Checks", "Wire"]) {
+      await part(page, name).click();
+      if (name === "Tools") await part(page, "Call").click();
+      if (name === "Checks") await part(page, "Run the checks").click();
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      expect(over, `${name} at ${width}`).toBeLessThanOrEqual(0);
+    }
+    await part(page, "Tools").click();
+  }
+});
+
+test("a call is made by keys alone", async ({ page, site }) => {
+  await open(page, site, { ...everything(), request: () => ({ result: { content: [{ type: "text", text: "done" }] } }) });
+  await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
+  await page.getByLabel("Search tools").focus();
+  await page.keyboard.type("write");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".call")).toHaveAttribute("data-tool", "write");
+  const focused = () => page.evaluate(() => document.activeElement?.textContent);
+  for (let steps = 0; steps < 20 && (await focused()) !== "Call"; steps += 1) await page.keyboard.press("Tab");
+  expect(await focused()).toBe("Call");
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
+});
+
+test("what is typed stays while the server comes to an end, and the look follows the choices", async ({ page, site }) => {
+  let state = ready({ tools: [tool("write", { inputSchema: SCHEMA })] });
+  let tell: (() => void) | undefined;
+  site.put("/", await built("test-host.html"));
+  await page.route("**/api/state", (route) => route.fulfill({ json: state }));
+  await page.route("**/api/events", async (route) => {
+    await new Promise<void>((told) => (tell = told));
+    await route.fulfill({ json: [{ seq: 1, at_ms: 1, side: "state", message: "ended: gone" }] });
+  });
+  await page.goto(`${site.origin}/#t`);
+  await page.getByLabel("path").fill("kept");
+  state = { ...state, status: "ended", reason: "gone" };
+  await expect.poll(() => tell !== undefined).toBe(true);
+  tell?.();
+  await expect(page.getByRole("status")).toHaveText("Server ended");
+  await expect(page.getByLabel("path")).toHaveValue("kept");
+  await page.getByLabel("Theme").selectOption("dark");
+  await expect(page.locator("body")).toHaveCSS("background-color", "rgb(23, 25, 30)");
+  await page.getByLabel("Theme").selectOption("light");
+  await expect(page.locator("body")).toHaveCSS("background-color", "rgb(255, 255, 255)");
+  await page.getByLabel("Locale").selectOption("de-DE");
+  await expect(page.locator("html")).toHaveAttribute("lang", "de-DE");
+});
