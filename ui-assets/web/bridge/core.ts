@@ -1,0 +1,150 @@
+// A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
+import { METHOD_NOT_FOUND, RpcError, isFields, parsed, peer } from "../lib/rpc.ts";
+import type { Extra, Fields, Peer, RequestOptions } from "../lib/rpc.ts";
+import { look, watchSize } from "./look.ts";
+import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, ResourceContent, ToolResult, View } from "./types.ts";
+
+const PROTOCOL = "2026-01-26";
+const GREETING = 30_000;
+// Of what is asked of the host: a person may have to answer first.
+const ANSWER = 300_000;
+
+/** What the host may ask of a page: answered, or `undefined` if the method is not known. */
+export type Serve = (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields | undefined;
+
+export interface Core extends View {
+  readonly declared: () => Capabilities;
+  /** Before `connect()` alone. */
+  readonly declare: (more: Capabilities) => void;
+  readonly notify: (method: string, params?: Fields) => void;
+}
+
+function toolResult(result: Fields): ToolResult {
+  // Hosts check results; what a page cannot do without is the list.
+  return { ...result, content: Array.isArray(result.content) ? (result.content as Content[]) : [] };
+}
+
+export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo, serve: Serve): Core {
+  const listeners = new Map<string, Set<(value: never) => unknown>>();
+  const came = new Map<string, unknown>();
+  const ends: (() => void)[] = [];
+  let declared = capabilities;
+  let context: HostContext = {};
+  let host: Fields = {};
+  let state: "new" | "connecting" | "ready" | "closed" = "new";
+  let wire: Peer | undefined;
+
+  function on<T>(name: string, cb: (value: T) => unknown): () => void {
+    const all = listeners.get(name) ?? new Set();
+    listeners.set(name, all.add(cb));
+    // What came before its callback is not lost.
+    if (came.has(name)) queueMicrotask(() => all.has(cb) && cb(came.get(name) as T));
+    return () => all.delete(cb);
+  }
+
+  const tell = (name: string, value: unknown): unknown[] => [...(listeners.get(name) ?? [])].map((cb) => cb(value as never));
+
+  function notification(method: string, params: Fields): void {
+    let value: unknown = params;
+    if (method.includes("/tool-input")) value = isFields(params.arguments) ? params.arguments : {};
+    else if (method.endsWith("/tool-result")) value = toolResult(params);
+    else if (method.endsWith("/tool-cancelled")) value = params.reason;
+    else if (method.endsWith("/host-context-changed")) look((value = context = { ...context, ...params }));
+    if (/\/tool-(input|result|cancelled)$/.test(method)) came.set(method, value);
+    tell(method, value);
+  }
+
+  async function request(method: string, params: Fields, extra: Extra): Promise<Fields> {
+    if (method === "ui/resource-teardown") await Promise.all(tell(method, undefined));
+    else if (method !== "ping") {
+      const answer = serve(method, params, extra);
+      if (answer === undefined) throw new RpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
+      return answer;
+    }
+    return {};
+  }
+
+  async function ask(method: string, params: object, options?: RequestOptions): Promise<Fields> {
+    if (wire === undefined) throw new Error("not connected");
+    return wire.request(method, params as Fields, options?.timeout ?? ANSWER, options?.signal);
+  }
+  const done = async (method: string, params: object, options?: RequestOptions): Promise<boolean> =>
+    (await ask(method, params, options)).isError !== true;
+  const notify = (method: string, params: Fields = {}): void => wire?.notify(method, params);
+
+  async function greet(): Promise<void> {
+    const parent = window.parent;
+    if (parent === window) throw new Error("this page is in no frame of an MCP Apps host");
+    const made = (wire = peer((message) => parent.postMessage(message, "*"), request, notification));
+    const receive = ({ source, data }: MessageEvent): void => {
+      const message = source === parent ? parsed(data) : undefined;
+      if (message !== undefined) made.receive(message);
+    };
+    addEventListener("message", receive);
+    ends.push(() => removeEventListener("message", receive));
+    const hello = { appInfo, appCapabilities: declared, protocolVersion: PROTOCOL };
+    host = await ask("ui/initialize", hello, { timeout: GREETING });
+    if (isFields(host.hostContext)) look((context = host.hostContext));
+    notify("ui/notifications/initialized");
+    state = "ready";
+    if (autoSize) ends.push(watchSize((size) => notify("ui/notifications/size-changed", size)));
+  }
+
+  const close = (): void => {
+    state = "closed";
+    for (const end of ends) end();
+    wire?.close("the bridge is closed");
+  };
+
+  return {
+    async connect() {
+      if (state !== "new") throw new Error("`connect()` was called before");
+      state = "connecting";
+      const status = document.documentElement.dataset;
+      status.appStatus = state;
+      try {
+        await greet();
+        status.appStatus = "ready";
+      } catch (error) {
+        close();
+        status.appStatus = "failed";
+        throw error;
+      }
+    },
+    close,
+    declared: () => declared,
+    declare(more) {
+      if (state !== "new") throw new Error("the host was told of no tools at `connect()`: register one before, or give the capability `tools`");
+      declared = { ...declared, ...more };
+    },
+    notify: (method, params) => {
+      if (state === "ready") notify(method, params);
+    },
+    context: () => context,
+    host: () => host,
+    onContext: (cb) => on("ui/notifications/host-context-changed", cb),
+    onToolInput: (cb) => on("ui/notifications/tool-input", cb),
+    onToolInputPartial: (cb) => on("ui/notifications/tool-input-partial", cb),
+    onToolResult: (cb) => on("ui/notifications/tool-result", cb),
+    onToolCancelled: (cb) => on("ui/notifications/tool-cancelled", cb),
+    onTeardown: (cb) => on("ui/resource-teardown", cb),
+    onNotification: on,
+    callTool: async (name, input = {}, options) => toolResult(await ask("tools/call", { name, arguments: input }, options)),
+    async readResource(uri, options) {
+      const { contents } = await ask("resources/read", { uri }, options);
+      if (!Array.isArray(contents)) throw new Error(`the host gave no contents of ${uri}`);
+      return contents as ResourceContent[];
+    },
+    listResources: (cursor, options) => ask("resources/list", cursor === undefined ? {} : { cursor }, options),
+    sendMessage: (text, options) =>
+      done("ui/message", { role: "user", content: typeof text === "string" ? [{ type: "text", text }] : text }, options),
+    async updateModelContext(told) {
+      await ask("ui/update-model-context", told);
+    },
+    openLink: (url) => done("ui/open-link", { url }),
+    downloadFile: (contents) => done("ui/download-file", { contents }),
+    requestDisplayMode: async (mode) => (await ask("ui/request-display-mode", { mode })).mode as DisplayMode,
+    requestTeardown: () => notify("ui/notifications/request-teardown"),
+    log: (level, data) => notify("notifications/message", { level, logger: appInfo.name, data }),
+  };
+}

@@ -1,0 +1,43 @@
+// A page in a frame in, its bridge to the host out, with tools of the page that the host may call.
+import type { Extra, Fields } from "../lib/rpc.ts";
+import { core } from "./core.ts";
+import { tools } from "./tools.ts";
+import type { AppInfo, Bridge } from "./types.ts";
+
+export type * from "./types.ts";
+
+/** A bridge that is not connected yet: register tools and callbacks, then `connect()`. */
+export function bridge(info: AppInfo): Bridge {
+  let list: Parameters<Bridge["onListTools"]>[0] = () => registry.list();
+  let call: Parameters<Bridge["onCallTool"]>[0] = (params, extra) => registry.call(params, extra);
+  const view = core(info, (method: string, params: Fields, extra: Extra) => {
+    if (view.declared().tools === undefined) return undefined;
+    if (method === "tools/list") return list(params) as Promise<Fields>;
+    return method === "tools/call" ? (call(params, extra) as Promise<Fields>) : undefined;
+  });
+  const changed = (): void => {
+    if (view.declared().tools?.listChanged === true) view.notify("notifications/tools/list_changed");
+  };
+  const registry = tools(changed);
+  return {
+    ...view,
+    registerTool(name, config, cb) {
+      if (view.declared().tools === undefined) view.declare({ tools: { listChanged: true } });
+      return registry.register(name, config, cb);
+    },
+    onListTools(cb) {
+      list = cb;
+    },
+    onCallTool(cb) {
+      call = cb;
+    },
+    sendToolListChanged: changed,
+  };
+}
+
+/** A connected bridge. */
+export async function connect(info: AppInfo): Promise<Bridge> {
+  const made = bridge(info);
+  await made.connect();
+  return made;
+}

@@ -1,0 +1,50 @@
+// The host's context in, the look of this document out; and the size of the document in, reports to the host out.
+import type { HostContext } from "./types.ts";
+
+let set: readonly string[] = [];
+let css: string | undefined;
+const fonts = new CSSStyleSheet();
+
+/** Puts theme, style variables, fonts and region on the root. What the policy of a page says of styles does not stop it. */
+export function look({ theme, styles, locale, ...rest }: HostContext): void {
+  const root = document.documentElement;
+  if (theme === "light" || theme === "dark") root.style.colorScheme = root.dataset.theme = theme;
+  const variables = Object.entries({ ...styles?.variables, ...(rest["dev.bailiwick/variables"] ?? {}) });
+  for (const name of set) root.style.removeProperty(name);
+  set = variables.map(([name]) => name).filter((name) => name.startsWith("--"));
+  for (const [name, value] of variables) {
+    if (set.includes(name) && typeof value === "string") root.style.setProperty(name, value);
+  }
+  if (typeof styles?.css?.fonts === "string" && styles.css.fonts !== css) {
+    fonts.replaceSync((css = styles.css.fonts));
+    document.adoptedStyleSheets = [fonts];
+  }
+  // The page says which language it is in; the host may only say which kind of it.
+  if (typeof locale === "string" && locale.split("-")[0] === root.lang.split("-")[0]) root.lang = locale;
+}
+
+/** Reports the size of the document now and whenever it changes. */
+export function watchSize(report: (size: { width: number; height: number }) => void): () => void {
+  let last = "";
+  let waiting = false;
+  const measure = (): void => {
+    waiting = false;
+    const root = document.documentElement;
+    const before = root.style.height;
+    // The height that the content wants, not that of the frame.
+    root.style.height = "max-content";
+    const height = Math.ceil(root.getBoundingClientRect().height);
+    root.style.height = before;
+    const width = Math.ceil(innerWidth);
+    const now = `${width} ${height}`;
+    if (now !== last) report({ width, height });
+    last = now;
+  };
+  const observer = new ResizeObserver(() => {
+    if (!waiting) requestAnimationFrame(measure);
+    waiting = true;
+  });
+  observer.observe(document.documentElement);
+  observer.observe(document.body);
+  return () => observer.disconnect();
+}

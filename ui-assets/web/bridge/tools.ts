@@ -1,0 +1,108 @@
+// Tools that a page registers in, their list and answers to the host's calls out.
+import { INTERNAL, INVALID_PARAMS, RpcError, isFields } from "../lib/rpc.ts";
+import type { Extra, Fields } from "../lib/rpc.ts";
+import { problem, unknownKeyword } from "../lib/schema.ts";
+import type { RegisteredTool, Schema, StandardSchema, ToolAnswer, ToolConfig } from "./types.ts";
+
+// With the input, or with nothing but what is told beside it.
+type Call = (...values: never[]) => Promise<ToolAnswer> | ToolAnswer;
+type Direction = "input" | "output";
+
+interface Tool {
+  config: ToolConfig;
+  enabled: boolean;
+  readonly takesInput: boolean;
+  readonly call: Call;
+}
+
+export interface Tools {
+  register(name: string, config: ToolConfig, call: Call): RegisteredTool;
+  list(): { tools: Fields[] };
+  call(params: Fields, extra: Extra): Promise<Fields>;
+}
+
+function isStandard(schema: unknown): schema is StandardSchema {
+  return (typeof schema === "object" || typeof schema === "function") && schema !== null && "~standard" in schema;
+}
+
+/** The JSON Schema that the host is told, or an error that says what to give instead. */
+function described(tool: string, direction: Direction, schema: Schema): Fields {
+  const standard = isStandard(schema);
+  const told: unknown = standard ? schema["~standard"].jsonSchema?.[direction]({ target: "draft-2020-12" }) : schema;
+  const plain = standard || [Object.prototype, null].includes(Object.getPrototypeOf(told));
+  const unknown = standard ? undefined : unknownKeyword(told);
+  if (plain && isFields(told) && told.type === "object" && unknown === undefined) return told;
+  throw new Error(
+    unknown === undefined || !plain
+      ? `the ${direction} schema of tool \`${tool}\` must be a JSON Schema with type "object", or a Standard Schema that has \`~standard.jsonSchema\``
+      : `the ${direction} schema of tool \`${tool}\` has \`${unknown}\`, which is not checked here`,
+  );
+}
+
+/** The value as the schema gives it, or an error that says what is wrong with it. */
+async function checked(schema: Schema, value: unknown, code: number, says: string): Promise<unknown> {
+  const found = isStandard(schema)
+    ? await schema["~standard"].validate(value)
+    : { value, issues: [problem(schema, value)].flatMap((message) => message ?? []).map((message) => ({ message })) };
+  if (!found.issues?.length) return found.value;
+  throw new RpcError(code, `${says}: ${found.issues.map(({ message }) => message).join("; ")}`);
+}
+
+/** An answer in full, as the wire wants it. */
+function whole(answer: unknown): Fields {
+  if (!isFields(answer)) throw new Error("the tool gave no result");
+  const { content, structuredContent } = answer;
+  if (Array.isArray(content)) return answer;
+  return { ...answer, content: structuredContent === undefined ? [] : [{ type: "text", text: JSON.stringify(structuredContent) }] };
+}
+
+export function tools(changed: () => void): Tools {
+  const registered = new Map<string, Tool>();
+  const judged = (name: string, config: ToolConfig): ToolConfig => {
+    told(name, config);
+    return config;
+  };
+  const told = (name: string, { inputSchema, outputSchema, ...rest }: ToolConfig): Fields => {
+    const all = {
+      name,
+      ...rest,
+      inputSchema: inputSchema === undefined ? { type: "object" } : described(name, "input", inputSchema),
+      outputSchema: outputSchema && described(name, "output", outputSchema),
+    };
+    return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+  };
+
+  return {
+    register(name, config, call) {
+      if (registered.has(name)) throw new Error(`tool \`${name}\` is already registered`);
+      const tool: Tool = { config: judged(name, config), enabled: true, takesInput: config.inputSchema !== undefined, call };
+      registered.set(name, tool);
+      changed();
+      // A handle that outlived its tool must not touch the one now under its name.
+      const change = (act: () => void): void => {
+        if (registered.get(name) !== tool) return;
+        act();
+        changed();
+      };
+      return {
+        enable: () => change(() => (tool.enabled = true)),
+        disable: () => change(() => (tool.enabled = false)),
+        update: (changes) => change(() => (tool.config = judged(name, { ...tool.config, ...changes }))),
+        remove: () => change(() => registered.delete(name)),
+      };
+    },
+    list: () => ({ tools: [...registered].filter(([, { enabled }]) => enabled).map(([name, { config }]) => told(name, config)) }),
+    async call(params, extra) {
+      const name = String(params.name);
+      const tool = registered.get(name);
+      if (!tool?.enabled) throw new RpcError(INVALID_PARAMS, `tool \`${name}\` is ${tool ? "disabled" : "not registered"}`);
+      const { inputSchema, outputSchema } = tool.config;
+      const input = params.arguments ?? {};
+      const given = inputSchema && (await checked(inputSchema, input, INVALID_PARAMS, `wrong input for tool \`${name}\``));
+      const answer = whole(await (tool.takesInput ? tool.call((given ?? input) as never, extra as never) : tool.call(extra as never)));
+      if (outputSchema === undefined || answer.isError === true) return answer;
+      const structuredContent = await checked(outputSchema, answer.structuredContent, INTERNAL, `wrong output of tool \`${name}\``);
+      return { ...answer, structuredContent };
+    },
+  };
+}

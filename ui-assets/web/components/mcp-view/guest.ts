@@ -1,0 +1,51 @@
+// A page in, its own tools out: listed, called and named so that they can be taken for nobody else's.
+import type { ToolResult } from "../../bridge/types.ts";
+import { isFields } from "../../lib/rpc.ts";
+import type { Fields } from "../../lib/rpc.ts";
+import type { Tool, ToolParams } from "./host.ts";
+import { LIMITS } from "./limits.ts";
+
+/** A tool of a page as a model may be told of it. */
+export interface AppTool extends Tool {
+  /** Nobody vouches for what a page says of its tools. */
+  readonly untrusted: true;
+  readonly app: Fields;
+}
+
+/** Asks the page. */
+export type Ask = (method: string, params: Fields) => Promise<Fields>;
+
+export async function listTools(ask: Ask): Promise<readonly Tool[]> {
+  const found = new Map<string, Tool>();
+  let cursor: unknown;
+  do {
+    const before = found.size;
+    const { tools, nextCursor } = await ask("tools/list", cursor === undefined ? {} : { cursor });
+    for (const tool of Array.isArray(tools) ? tools : []) {
+      // First come: a second tool of a name, and the fifty-first, are no tools.
+      if (/^[\w.-]{1,64}$/.test(tool?.name) && !found.has(tool.name) && found.size < LIMITS.tools) found.set(tool.name, tool);
+    }
+    // A part of the list that brings nothing is the last.
+    cursor = found.size > before && found.size < LIMITS.tools ? nextCursor : undefined;
+  } while (cursor !== undefined);
+  return [...found.values()];
+}
+
+export async function callTool(
+  ask: Ask,
+  { name, arguments: input = {} }: ToolParams,
+  confirm: ((tool: Tool, input: Fields) => unknown) | undefined,
+): Promise<ToolResult> {
+  const tool = (await listTools(ask)).find((one) => one.name === name);
+  if (!tool) throw new Error(`this view has no tool \`${name}\``);
+  if (tool.annotations?.readOnlyHint !== true && (await confirm?.(tool, input)) !== true) {
+    throw new Error(`nobody confirmed the call of \`${name}\`, which may change things`);
+  }
+  const result = await ask("tools/call", { name, arguments: input });
+  const { content, isError, structuredContent } = result;
+  const blocks = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
+  if (!blocks || (tool.outputSchema && isError !== true && !isFields(structuredContent))) {
+    throw new Error(`\`${name}\` gave no result of the form that it promises`);
+  }
+  return { ...result, content };
+}

@@ -1,0 +1,16 @@
+// A document in, the element `<mcp-view>` in it out.
+import { McpView } from "./element.ts";
+
+export { McpView } from "./element.ts";
+export type { PageMeta, Status } from "./element.ts";
+export type { AppTool } from "./guest.ts";
+export type { Hooks, ModelContext, Tool, ToolParams } from "./host.ts";
+export type { Resolved, Resolver } from "./page.ts";
+
+if (customElements.get("mcp-view") === undefined) customElements.define("mcp-view", McpView);
+
+declare global {
+  interface HTMLElementTagNameMap {
+    "mcp-view": McpView;
+  }
+}

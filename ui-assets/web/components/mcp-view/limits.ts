@@ -1,0 +1,40 @@
+// What a page that nobody vouches for sends in, how much of it is heard out.
+
+/** The most that a page may take of its host. */
+export const LIMITS = {
+  /** Tools that a page may offer. */
+  tools: 50,
+  /** Milliseconds that a tool of a page may take. */
+  call: 30_000,
+  /** Characters of a message, as JSON. */
+  message: 10 * 1024 * 1024,
+  /** Requests of a page under way. */
+  requests: 32,
+  /** Notifications of a page in a second; the others are not heard. */
+  notifications: 100,
+  /** Milliseconds between two looks at a changed list of tools. */
+  lists: 1000,
+};
+
+export function tooLarge(message: unknown): boolean {
+  try {
+    return JSON.stringify(message)?.length > LIMITS.message;
+  } catch {
+    // A loop, or longer than any string may be.
+    return true;
+  }
+}
+
+/** Calls `act` at once, and then no more often than every `ms`; the last call is not lost. */
+export function throttled(act: () => void, ms: number): () => void {
+  let calls = 0;
+  return function call() {
+    if (++calls > 1) return;
+    act();
+    setTimeout(() => {
+      const again = calls > 1;
+      calls = 0;
+      if (again) call();
+    }, ms);
+  };
+}

@@ -1,0 +1,24 @@
+// TypeScript text in, one page with its bundle out.
+import { fileURLToPath } from "node:url";
+
+import { build } from "esbuild";
+
+/** The text as a classic script, with what it imports; paths are those of `tests/`. */
+export async function bundled(text: string): Promise<string> {
+  const result = await build({
+    stdin: { contents: text, resolveDir: fileURLToPath(new URL(".", import.meta.url)), loader: "ts" },
+    bundle: true,
+    format: "iife",
+    target: "es2022",
+    conditions: ["browser"],
+    define: { "process.env.NODE_ENV": '"production"' },
+    logLevel: "silent",
+    write: false,
+  });
+  return (result.outputFiles[0]?.text ?? "").replaceAll("</script", "<\\/script");
+}
+
+/** A page whose script is the text. */
+export async function pageOf(text: string, body = ""): Promise<string> {
+  return `<!doctype html><html lang="en"><head><title>A page</title></head><body>${body}<script>${await bundled(text)}</script></body></html>`;
+}

@@ -1,0 +1,64 @@
+// A host page with `<mcp-view>` in, what it is set up with and what it heard out.
+import type { Frame, Page } from "@playwright/test";
+
+import { built } from "./fixtures.ts";
+import type { Answer, Site } from "./fixtures.ts";
+
+export interface Heard {
+  readonly from: "app" | "host";
+  readonly heard: boolean;
+  readonly message: { readonly method?: string; readonly id?: number; readonly params?: Record<string, unknown>; readonly result?: Record<string, unknown>; readonly error?: { readonly code: number; readonly message: string } };
+}
+
+/** What the sandbox page is served with. */
+export const SANDBOXED = { "content-security-policy": "sandbox allow-scripts allow-forms" };
+
+export type Form = "no sandbox page" | "same port" | "second port";
+export const FORMS: readonly Form[] = ["no sandbox page", "same port", "second port"];
+
+/** A host page at `/` whose element is set up by `setup`, text of a script that knows `view`, `pages` and `log`. */
+export async function hostPage(
+  sites: () => Promise<Site>,
+  form: Form,
+  pages: Readonly<Record<string, string>>,
+  setup: string,
+  headers: Answer["headers"] = {},
+): Promise<Site> {
+  const site = await sites();
+  const other = form === "second port" ? await sites() : site;
+  other.put("/sandbox", { body: await built("sandbox.html"), headers: SANDBOXED });
+  site.put("/mcp-view.js", { body: await built("mcp-view.js"), type: "text/javascript" });
+  const url = { "no sandbox page": "", "same port": 'sandbox-url="/sandbox"', "second port": `sandbox-url="${other.origin}/sandbox"` }[form];
+  const text = JSON.stringify(pages).replaceAll("<", "\\u003c");
+  site.put("/", {
+    headers,
+    body: `<!doctype html><html lang="en"><head><title>host</title><style>html { color-scheme: light dark } mcp-view { height: 300px }</style></head><body><mcp-view defer id="view" ${url}></mcp-view>
+<script type="module">
+  import "/mcp-view.js";
+  const view = document.querySelector("#view");
+  const pages = ${text};
+  const log = window.log = [];
+  window.view = view;
+  view.onmessagelog = (entry) => log.push(entry);
+  view.resolver = (uri) => {
+    if (!(uri in pages)) throw new Error("no such resource: " + uri);
+    return { uri, mimeType: "text/html;profile=mcp-app", text: pages[uri] };
+  };
+  ${setup}
+  view.render();
+</script></body></html>`,
+  });
+  return site;
+}
+
+/** What passed between the element and its page so far. */
+export function heard(page: Page): Promise<Heard[]> {
+  return page.evaluate(() => (window as unknown as { log: Heard[] }).log);
+}
+
+/** The frame that holds the page itself: the innermost. */
+export function innermost(page: Page): Frame {
+  const [last] = page.frames().slice(-1);
+  if (last === undefined) throw new Error("no frames");
+  return last;
+}
