@@ -2,3 +2,6 @@
 
 /// The file browser: a page for a sandboxed frame that speaks MCP Apps to whoever embeds it.
 pub const BROWSER: &str = include_str!("../dist/browser.html");
+
+/// The console: the host's own page, on which a person answers questions and looks at grants and the record.
+pub const CONSOLE: &str = include_str!("../dist/console.html");
