@@ -243,13 +243,12 @@ async fn revoke(State(office): Here, body: Bytes) -> Served {
     let Revoked { grants } = wire::read(&body)?;
     let mut told = Vec::new();
     for grant in grants {
-        let revoked = revoke_one(&office, &grant).await;
-        let mut came = match revoked {
-            Ok(revoked) => came_to(revoked),
-            Err(fault) => json!({ "code": fault.code, "message": fault.message }),
-        };
-        came["grant"] = grant.into();
-        told.push(came);
+        told.push(match revoke_one(&office, &grant).await {
+            Ok(GrantsRevoked { unfinished, .. }) => {
+                json!({ "grant": grant, "revoked": 1, "unfinished": unfinished })
+            }
+            Err(fault) => json!({ "grant": grant, "code": fault.code, "message": fault.message }),
+        });
     }
     office.renewed();
     answered(&json!({ "grants": told }))
