@@ -76,6 +76,8 @@ mod permission;
 mod pipeline;
 mod tool;
 
+#[cfg(all(feature = "ui", feature = "http"))]
+mod console;
 #[cfg(feature = "mcp")]
 mod gateway;
 mod host;
@@ -95,6 +97,8 @@ pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,
     config_schema, policy_schema,
 };
+#[cfg(all(feature = "ui", feature = "http"))]
+pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};
 pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, LeftOut,
@@ -114,7 +118,7 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchItem, BlockCall,
-    BlockExtra, BlockKind, BlockStatus, DecidedBy, Deciding, Decision, Deferred, DenyAll,
+    BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding, Decision, Deferred, DenyAll,
     GrantAuthority, GrantDamage, GrantFilter, GrantHolder, GrantRemovalError, GrantStore,
     GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
     HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,

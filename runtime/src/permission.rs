@@ -32,7 +32,7 @@ use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
-pub use authority::{AuthorityError, GrantAuthority};
+pub use authority::{AuthorityError, Changes, GrantAuthority};
 pub use batch::{Batch, BatchItem, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,

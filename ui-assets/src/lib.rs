@@ -17,3 +17,6 @@ pub const SANDBOX_POLICY: &str = "sandbox allow-scripts allow-forms";
 
 /// The page of the test host: a whole document, which its host serves on loopback and answers.
 pub const TEST_HOST: &str = include_str!("../dist/test-host.html");
+
+/// The console: the host's own page, on which a person answers questions and looks at grants and the record.
+pub const CONSOLE: &str = include_str!("../dist/console.html");

@@ -1,5 +1,7 @@
 //! A person's word in, grants and answers out: the one handle that can widen what workers may do.
 
+use tokio::sync::watch;
+
 use super::broker::Broker;
 use super::{
     Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question, TemplateError,
@@ -53,6 +55,17 @@ pub enum AuthorityError {
     Closed,
 }
 
+/// Tells that a question or a grant may have changed; several changes may be told as one.
+#[derive(Clone, Debug)]
+pub struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Returns once something may have changed; none if the runtime is shut down.
+    pub async fn next(&mut self) -> Option<()> {
+        self.0.changed().await.ok()
+    }
+}
+
 /// Answers questions, grants and revokes: whoever holds it speaks for the person.
 ///
 /// It is handed out once, when the runtime is built, and never reaches a model-facing path. It cannot be
@@ -83,7 +96,7 @@ impl GrantAuthority {
         Self { broker, authority }
     }
 
-    pub(super) fn authority(&self) -> &Authority {
+    pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
 
@@ -94,6 +107,14 @@ impl GrantAuthority {
     /// The questions that wait for an answer, in the order they were asked.
     pub async fn questions(&self) -> Vec<Question> {
         self.broker.open_questions().await
+    }
+
+    /// Tells from now on whenever a question or a grant may have changed.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let mut told = self.broker.changes();
+        told.mark_unchanged();
+        Changes(told)
     }
 
     /// The question, while it waits for an answer.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ractor::RpcReplyPort;
 use ractor::rpc::CallResult;
+use tokio::sync::watch;
 
 use super::super::grants::{Claimant, GrantView, Redeemed};
 use super::super::ledger::Standing;
@@ -65,6 +66,11 @@ impl Broker {
     /// Which run of the runtime this is.
     pub(crate) fn run(&self) -> Run {
         self.run
+    }
+
+    /// Hears whenever a question or a grant may have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.clone()
     }
 
     pub(crate) async fn open_questions(&self) -> Vec<Question> {
