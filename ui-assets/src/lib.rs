@@ -20,3 +20,6 @@ pub const TEST_HOST: &str = include_str!("../dist/test-host.html");
 
 /// The console: the host's own page, on which a person answers questions and looks at grants and the record.
 pub const CONSOLE: &str = include_str!("../dist/console.html");
+
+/// The element `<permission-prompt>`, an ES module for a host's own document. Serve it as `text/javascript`.
+pub const PERMISSION_PROMPT: &str = include_str!("../dist/permission-prompt.js");

@@ -12,6 +12,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bailiwick::IntentTemplate;
+use bailiwick_ui::{MCP_VIEW, PERMISSION_PROMPT, SANDBOX, SANDBOX_POLICY};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ use tokio::time::timeout;
 use super::connect::Connection;
 use super::session::Session;
 
+/// What the page's own policy cannot say, as it stands in the page.
+const PAGE: &str = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
 const MOST_BYTES: usize = 16 << 20;
 /// How long a request for new entries of the log waits for one.
 const POLL: Duration = Duration::from_secs(25);
@@ -42,19 +45,26 @@ pub(crate) fn router(session: Arc<Session>, address: SocketAddr, token: &str) ->
         .layer(from_fn_with_state(Arc::clone(&callers), bearer))
         .with_state(session);
     Router::new()
-        .route("/", get(|| async { page(bailiwick_ui::TEST_HOST) }))
+        .route("/", get(|| async { page(bailiwick_ui::TEST_HOST, PAGE) }))
+        .route("/sandbox", get(|| async { page(SANDBOX, SANDBOX_POLICY) }))
+        .route("/mcp-view.js", get(|| async { script(MCP_VIEW) }))
+        .route("/permission-prompt.js", get(|| async { script(PERMISSION_PROMPT) }))
         .merge(api)
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(from_fn_with_state(callers, known))
 }
 
-fn page(text: &'static str) -> Response {
-    let csp = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
+fn page(text: &'static str, policy: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, csp),
+        (header::CONTENT_SECURITY_POLICY, policy),
     ];
     (headers, text).into_response()
+}
+
+fn script(text: &'static str) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/javascript; charset=utf-8")];
+    (kind, text).into_response()
 }
 
 fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {

@@ -1,117 +1,8 @@
 // The page of the test host and a host that answers what a test wants in, what people meet out.
-import type { Page } from "@playwright/test";
-
 import { initial, policySchema } from "../pages/test-host/schema.ts";
-import { barriers, built, expect, test } from "./fixtures.ts";
-import type { Site } from "./fixtures.ts";
-
-type Members = Record<string, unknown>;
-type Api = Record<string, (body: Members) => unknown>;
-
-const OPEN = "data:text/html,<script>hit=1</script>";
-/** Texts that would do or seem something, were they anything but text. */
-const HOSTILE = [
-  "<img src=x onerror=hit=1>",
-  "<script>hit=1</script>",
-  "</script><script>hit=1</script>",
-  "</style><script>hit=1</script>",
-  "<svg/onload=hit=1>",
-  "<iframe srcdoc='<script>parent.hit=1</script>'>",
-  `<iframe src="${OPEN}">`,
-  `<object data="${OPEN}">`,
-  `<embed src="${OPEN}">`,
-  `<meta http-equiv=refresh content="0;${OPEN}">`,
-  "<a href=javascript:hit=1>x</a>",
-  "javascript:hit=1",
-  "\"><img src=x onerror=hit=1>",
-  "'><img src=x onerror=hit=1>",
-  "`${hit=1}`",
-  "{{constructor.constructor('hit=1')()}}",
-  "<details open ontoggle=hit=1>",
-  "<input autofocus onfocus=hit=1>",
-  "<video><source onerror=hit=1>",
-  "<math><mtext></mtext><script>hit=1</script></math>",
-  "<template><script>hit=1</script></template>",
-  "<base href=https://evil.example/>",
-  "<form action=https://evil.example/><button>Allow this call</button></form>",
-  "<link rel=stylesheet href=https://evil.example/x.css>",
-  "<style>*{display:none}</style>",
-  "&lt;img src=x onerror=hit=1&gt;",
-  "&#60;script&#62;hit=1&#60;/script&#62;",
-  "\\u003cscript\\u003ehit=1\\u003c/script\\u003e",
-  "%3Cscript%3Ehit=1%3C/script%3E",
-  "<!--<img src=--><img src=x onerror=hit=1>",
-  "]]><script>hit=1</script>",
-  "<xmp><img src=x onerror=hit=1></xmp>",
-  "<noscript><img src=x onerror=hit=1></noscript>",
-  "<plaintext>",
-  "<title></title><script>hit=1</script>",
-  "<marquee onstart=hit=1>",
-  "<body onload=hit=1>",
-  "__proto__",
-  "constructor",
-  "toString",
-  "\u202egnp.exe",
-  "a\u2066b\u2069c",
-  "zero\u200bwidth\u200cjoin\u200der",
-  "\u0000\u0007\u001b[31mred\u001b[0m",
-  "tag\u{e0041}\u{e0042}",
-  "\ufeffbom",
-  "line\nbreak\r\nand\ttab",
-  "x".repeat(10_000),
-  "\u0301".repeat(500),
-  "👩‍👩‍👧‍👦".repeat(50),
-  "مرحبا‏ שלום",
-];
-
-function tool(name: string, more: Members = {}): Members {
-  const { annotations, inputSchema, description, title, ...facts } = more;
-  return {
-    tool: { name, title: title ?? name, description: description ?? `Does ${name}.`, inputSchema: inputSchema ?? { type: "object" }, annotations },
-    name,
-    intent: null,
-    lints: [],
-    preview: false,
-    readOnly: false,
-    ui: null,
-    ...facts,
-  };
-}
-
-function ready(facts: Members = {}, more: Members = {}): Members {
-  const greeting = { protocolVersion: "2025-11-25", serverInfo: { name: "server", version: "1.2.3" }, capabilities: {} };
-  return {
-    status: "ready",
-    target: "node server.mjs",
-    revision: "2025-11-25",
-    configuration: null,
-    facts: { greeting, tools: [tool("greet")], apps: [], badges: [{ name: "preview", on: true }, { name: "apps", on: false }], configSchema: null, policy: false, ...facts },
-    ...more,
-  };
-}
-
-/** Opens the page on a host that answers so; what it does not answer stays unanswered. */
-async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = []): Promise<Members[]> {
-  const asked: Members[] = [];
-  site.put("/", await built("test-host.html"));
-  let told = false;
-  await page.route("**/api/*", async (route) => {
-    const what = new URL(route.request().url()).pathname.slice("/api/".length);
-    const body = route.request().postDataJSON() as Members;
-    asked.push({ what, body, bearer: route.request().headers()["authorization"] });
-    if (what === "events" && !told) {
-      told = true;
-      await route.fulfill({ json: entries });
-      return;
-    }
-    const answer = api[what];
-    if (answer !== undefined) await route.fulfill({ json: answer(body) });
-  });
-  await page.goto(`${site.origin}/#token`);
-  return asked;
-}
-
-const part = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+import { HOSTILE, open, part, press, ready, tool } from "./fake-host.ts";
+import type { Api, Members } from "./fake-host.ts";
+import { expect, test } from "./fixtures.ts";
 
 test("each request carries the token of the address, and no address does", async ({ page, site }) => {
   const asked = await open(page, site, { state: () => ready() });
@@ -188,8 +79,7 @@ test("hostile text of a server is text wherever it stands", async ({ page, site 
     await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
   }
   await part(page, "Call").click();
-  await expect(page.locator(".asking")).toBeVisible();
-  await part(page, "Allow this call").click();
+  await press(page, "Allow this once");
   for (const tab of ["Text", "Image", "Links", "Embedded", "Structured", "Other", "Raw"]) {
     await page.locator(".result").getByRole("button", { name: new RegExp(`^${tab}`) }).click();
   }
@@ -199,14 +89,14 @@ test("hostile text of a server is text wherever it stands", async ({ page, site 
   await expect(page.locator("article")).toHaveAttribute("data-status", "failed");
   await part(page, "Wire").click();
   for (const summary of await page.locator("summary").all()) await summary.click();
-  const made = "img:not([src^='data:image/png']), script:not(:last-child), iframe, object, embed, svg, form[action], link, base, meta[http-equiv=refresh], a[href]";
+  const made = "img:not([src^='data:image/png']), script:not(head [type=module], body > :last-child), iframe, object, embed, svg, form[action], link, base, meta[http-equiv=refresh], a[href]";
   expect(await page.locator(made).evaluateAll((found) => found.map((one) => one.outerHTML.slice(0, 80)))).toEqual([]);
   expect(await page.evaluate(() => Reflect.get(window, "hit"))).toBeUndefined();
   // What would turn or hide text is shown as what it is.
   const shown = await page.locator("main").innerText();
   expect(shown).toContain("\\u{202e}gnp.exe");
   expect(shown).not.toMatch(/[\u202e\u2066\u200b\u0000]/);
-  expect(new Set(site.requests)).toEqual(new Set(["GET /"]));
+  expect(new Set(site.requests)).toEqual(new Set(["GET /", "GET /mcp-view.js", "GET /permission-prompt.js"]));
 });
 
 test("a form is made of a schema, and what is left empty is left out", async ({ page, site }) => {
@@ -288,17 +178,23 @@ test("what a call lacks is asked for once, and sent once with what was allowed",
   });
   const calls = () => asked.filter(({ what }) => what === "request").map(({ body }) => granted(body as Members));
   await part(page, "Call").click();
-  await expect(page.locator(".asking code").first()).toHaveText("write:file:/outside/a");
-  // A script of whoever is no allowing.
-  await part(page, "Allow this call").evaluate((button: HTMLButtonElement) => button.click());
-  expect(calls()).toEqual([undefined]);
-  await part(page, "Deny").click();
+  await expect(page.locator(".asks .preview code")).toHaveText("write:file:/outside/a");
+  await press(page, "Deny once");
   await expect(page.getByText("Not granted, so the call was not made again.")).toBeVisible();
   expect(calls()).toEqual([undefined]);
   await part(page, "Call").click();
-  await part(page, "Allow this call").click();
+  await press(page, "Allow this once");
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
   expect(calls()).toEqual([undefined, undefined, scopes]);
+  // Exactly this is remembered if a person says so, and asked for no more.
+  await part(page, "Call").click();
+  await page.getByLabel("Remember this choice").check();
+  await expect(async () => {
+    await page.locator(".asks button.primary").click({ timeout: 1_000 });
+    await expect(page.locator(".asks")).toBeHidden({ timeout: 200 });
+  }).toPass();
+  await part(page, "Call").click();
+  await expect.poll(() => calls().slice(3)).toEqual([undefined, scopes, undefined, scopes]);
 });
 
 test("a preview that is not said to be one is told", async ({ page, site }) => {
@@ -335,98 +231,4 @@ test("the log is filtered by text, side and fault, and opens an entry", async ({
   await expect(log).toHaveCount(1);
   await log.locator("summary").click();
   await expect(log.locator(".notice")).toHaveText("result of tools/list: missing field `tools`");
-});
-
-const LONG = "a_name_without_any_place_to_break_".repeat(8);
-const SCHEMA = {
-  type: "object",
-  properties: {
-    path: { type: "string", description: "Where", scope: "any" },
-    roots: { type: "array", items: { type: "object", properties: { path: { type: "string" } } }, description: "Many", scope: "any" },
-    mode: { type: "string", enum: ["read", "write"], scope: "configuration" },
-  },
-};
-const everything = (): Api => ({
-  state: () =>
-    ready({
-      tools: [tool("write", { preview: true, inputSchema: SCHEMA, lints: ["{x} is not required"], intent: "Write {path}", annotations: { destructiveHint: true, scopes: ["write:file"] } }), tool(LONG)],
-      apps: [{ uri: "ui://a", name: "Files", description: "A browser" }],
-      configSchema: SCHEMA,
-      policy: true,
-    }),
-  intent: () => ({ sentence: "Write a.txt" }),
-  request: () => ({ result: { content: [{ type: "text", text: LONG }], _meta: { requested_scopes: [`write:file:/${LONG}`] } } }),
-  checks: () => [{ check: "tools.names", outcome: "fail", detail: LONG }],
-});
-
-for (const colorScheme of ["light", "dark"] as const) {
-  test(`every part is without barriers, ${colorScheme}`, async ({ page, site }) => {
-    await page.emulateMedia({ colorScheme });
-    await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: {}, fault: "wrong" }]);
-    await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
-    await part(page, "Add to roots").click();
-    await part(page, "Call").click();
-    await expect(page.locator(".asking")).toBeVisible();
-    expect(await barriers(page)).toEqual([]);
-    for (const name of ["Applications", "Configuration", "Policy", "Checks", "Wire"]) {
-      await part(page, name).click();
-      if (name === "Checks") await part(page, "Run the checks").click();
-      expect(await barriers(page), name).toEqual([]);
-    }
-  });
-}
-
-test("nothing is cut off at twice the size, on a narrow screen or in forced colours", async ({ page, site }) => {
-  await page.emulateMedia({ forcedColors: "active" });
-  await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: { method: LONG }, fault: LONG }]);
-  for (const width of [640, 320]) {
-    await page.setViewportSize({ width, height: 480 });
-    for (const name of ["Tools", "Applications", "Configuration", "Policy", "Checks", "Wire"]) {
-      await part(page, name).click();
-      if (name === "Tools") await part(page, "Call").click();
-      if (name === "Checks") await part(page, "Run the checks").click();
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      expect(over, `${name} at ${width}`).toBeLessThanOrEqual(0);
-    }
-    await part(page, "Tools").click();
-  }
-});
-
-test("a call is made by keys alone", async ({ page, site }) => {
-  await open(page, site, { ...everything(), request: () => ({ result: { content: [{ type: "text", text: "done" }] } }) });
-  await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
-  await page.getByLabel("Search tools").focus();
-  await page.keyboard.type("write");
-  await page.keyboard.press("Tab");
-  await page.keyboard.press("Enter");
-  await expect(page.locator(".call")).toHaveAttribute("data-tool", "write");
-  const focused = () => page.evaluate(() => document.activeElement?.textContent);
-  for (let steps = 0; steps < 20 && (await focused()) !== "Call"; steps += 1) await page.keyboard.press("Tab");
-  expect(await focused()).toBe("Call");
-  await page.keyboard.press("Enter");
-  await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
-});
-
-test("what is typed stays while the server comes to an end, and the look follows the choices", async ({ page, site }) => {
-  let state = ready({ tools: [tool("write", { inputSchema: SCHEMA })] });
-  let tell: (() => void) | undefined;
-  site.put("/", await built("test-host.html"));
-  await page.route("**/api/state", (route) => route.fulfill({ json: state }));
-  await page.route("**/api/events", async (route) => {
-    await new Promise<void>((told) => (tell = told));
-    await route.fulfill({ json: [{ seq: 1, at_ms: 1, side: "state", message: "ended: gone" }] });
-  });
-  await page.goto(`${site.origin}/#t`);
-  await page.getByLabel("path").fill("kept");
-  state = { ...state, status: "ended", reason: "gone" };
-  await expect.poll(() => tell !== undefined).toBe(true);
-  tell?.();
-  await expect(page.getByRole("status")).toHaveText("Server ended");
-  await expect(page.getByLabel("path")).toHaveValue("kept");
-  await page.getByLabel("Theme").selectOption("dark");
-  await expect(page.locator("body")).toHaveCSS("background-color", "rgb(23, 25, 30)");
-  await page.getByLabel("Theme").selectOption("light");
-  await expect(page.locator("body")).toHaveCSS("background-color", "rgb(255, 255, 255)");
-  await page.getByLabel("Locale").selectOption("de-DE");
-  await expect(page.locator("html")).toHaveAttribute("lang", "de-DE");
 });

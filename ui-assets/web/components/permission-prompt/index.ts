@@ -166,7 +166,7 @@ export class PermissionPrompt extends HTMLElement {
     shown.status.textContent = oneLine(words);
     shown.status.hidden = !words;
     this.dataset["status"] = status;
-    this.ariaBusy = String(!this.#settled || (this.#said && status === "pending"));
+    this.ariaBusy = String(!this.#settled || (this.#said !== undefined && status === "pending"));
   }
 }
 

@@ -5,6 +5,9 @@ import { at, list, members, reason, text, texts } from "./json.ts";
 import type { Tool } from "./model.ts";
 import { policy } from "./store.ts";
 
+/** What a person says to a question; `kept` is for as long as this page is open. */
+export type Word = "denied" | "once" | "kept";
+
 /** What waits for a person. */
 export type Question =
   | {
@@ -15,7 +18,7 @@ export type Question =
       readonly scopes: readonly string[];
       /** What the call would do, if that is known. */
       readonly shown: unknown;
-      readonly answer: (granted: readonly string[] | undefined) => void;
+      readonly answer: (word: Word) => void;
     }
   | { readonly kind: "form"; readonly params: unknown; readonly answer: (result: unknown) => void };
 
@@ -37,6 +40,8 @@ export interface Outcome {
 }
 
 const MOST_ROUNDS = 10;
+/** Tools and exactly what was granted to them for as long as this page is open. */
+const kept = new Set<string>();
 
 function asked<T>(make: (answer: (given: T) => void) => Question): Promise<T> {
   return new Promise((settle) => {
@@ -99,15 +104,19 @@ export class Attempt {
     const response = await sent();
     const scopes = requested(response);
     if (scopes.length === 0 || this.granted.length > 0) return { response, denied: false };
-    const granted = await this.permitted(scopes, undefined);
-    if (granted === undefined) return { response, denied: true };
-    this.granted = granted;
+    if (!(await this.permitted(scopes, undefined))) return { response, denied: true };
+    this.granted = scopes;
     return { response: await sent(), denied: false };
   }
 
-  private permitted(scopes: readonly string[], shown: unknown): Promise<readonly string[] | undefined> {
+  /** Asks, unless exactly this was granted before; a preview is always looked at. */
+  private async permitted(scopes: readonly string[], shown: unknown): Promise<boolean> {
     const { tool, intent, given } = this;
-    return asked((answer) => ({ kind: "permission", tool, intent, arguments: given, scopes, shown, answer }));
+    const key = JSON.stringify([tool.name, scopes]);
+    if (shown === undefined && kept.has(key)) return true;
+    const word = await asked<Word>((answer) => ({ kind: "permission", tool, intent, arguments: given, scopes, shown, answer }));
+    if (word === "kept") kept.add(key);
+    return word !== "denied";
   }
 
   async call(): Promise<Outcome> {
@@ -133,7 +142,7 @@ export class Attempt {
     if (failed || before.note !== undefined) return before;
     show(before);
     const scopes = this.granted.length > 0 ? this.granted : this.tool.scopes;
-    if ((await this.permitted(scopes, at(preview, "result"))) === undefined) {
+    if (!(await this.permitted(scopes, at(preview, "result")))) {
       return { ...before, note: "Denied: nothing was done." };
     }
     const token = text(at(preview, "result", "_meta", "preview_token"));

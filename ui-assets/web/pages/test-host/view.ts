@@ -1,8 +1,18 @@
-// The address of a page of the server in, that page in `<mcp-view>` out.
+// The address of a page of the server in, that page in `<mcp-view>` out, and beneath it what the page says.
+import type { McpView } from "../../components/mcp-view/index.ts";
+import type { Tool as Listed } from "../../components/mcp-view/index.ts";
 import { h } from "../../lib/h.ts";
-import { at } from "./json.ts";
+import type { Child } from "../../lib/h.ts";
+import { effect, signal } from "../../lib/live.ts";
+import { oneLine } from "../../lib/visible.ts";
+import { result } from "./api.ts";
+import { at, members, pretty, reason } from "./json.ts";
+import type { Members } from "./json.ts";
 import type { Tool } from "./model.ts";
-import { width } from "./store.ts";
+import { badge, quiet, words } from "./parts.ts";
+import { locale, policy, state, width } from "./store.ts";
+
+const MOST_SAID = 50;
 
 export const isApp = (contents: unknown): boolean => at(contents, "mimeType") === "text/html;profile=mcp-app";
 
@@ -13,7 +23,52 @@ interface Shown {
   readonly result?: unknown;
 }
 
+/** What a page says, the newest first. */
+type Say = (title: string, what: unknown) => void;
+
+function hooked(view: McpView, say: Say): void {
+  view.hostInfo = { name: "bailiwick-test-host", version: "1" };
+  view.resolver = async (uri) => members(await result("resources/read", { uri }));
+  view.resourceLister = async (cursor) => members(await result("resources/list", cursor === undefined ? {} : { cursor }));
+  // A page gets no further than a model would: what the server lacks permission for fails.
+  view.toolCaller = (params) => result("tools/call", policy() === undefined ? params : { ...params, _meta: { policy: policy() } });
+  view.tools = state().tools.map((tool) => tool.raw as Listed);
+  view.onopenlink = (url) => window.confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
+  view.onmessage = (content) => {
+    say("says", content);
+    return true;
+  };
+  view.onmodelcontext = (context) => say("tells the model", context);
+  view.onlog = (entry) => say("logs", entry);
+}
+
 /** Shows a page; it may call only the tools that say so, and reaches no network but what it declares. */
-export function view({ uri }: Shown): Node {
-  return h("div", { class: "stage", "data-width": width, "data-uri": uri });
+export function view({ uri, tool, input, result: came }: Shown): Node {
+  const [said, setSaid] = signal<readonly (readonly [string, unknown])[]>([]);
+  const [tools, setTools] = signal<readonly string[]>([]);
+  const say: Say = (title, what) => setSaid([[title, what] as const, ...said()].slice(0, MOST_SAID));
+  const stage = h("div", { class: "stage", "data-width": width, "data-uri": uri });
+  const made = document.createElement("mcp-view");
+  effect(() => {
+    made.hostContext = { locale: locale(), ...(tool && { toolInfo: { tool: tool.raw as Listed & Members } }) };
+  });
+  const list = () =>
+    made.appTools().then(
+      (all) => setTools(all.map(({ name }) => name)),
+      (error: unknown) => say("has tools that cannot be listed:", reason(error)),
+    );
+  made.addEventListener("ready", () => void list());
+  made.addEventListener("toolschanged", () => void list());
+  hooked(made, say);
+  made.title = tool === undefined ? uri : `View of ${oneLine(tool.title, 80)}`;
+  for (const [name, value] of [["auto-height", ""], ["max-height", "1200"], ["sandbox-url", "/sandbox"], ["src", uri]] as const) made.setAttribute(name, value);
+  if (tool !== undefined) {
+    made.toolInput = members(input);
+    made.toolResult = { content: [], ...members(came) };
+  }
+  stage.append(made);
+  const lines = (): Child =>
+    said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(typeof what === "string" ? what : pretty(what))));
+  const offered = (): Child => tools().length > 0 && h("p", { class: "badges" }, quiet("Tools of the view"), tools().map((name) => badge(name, "scope")));
+  return h("div", { class: "shown" }, stage, offered, lines);
 }
