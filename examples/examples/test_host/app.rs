@@ -23,7 +23,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use cli::{Mode, Options};
+use cli::Mode;
+pub(crate) use cli::Options;
 use session::Session;
 
 /// Does what the arguments say; whether all checks passed.

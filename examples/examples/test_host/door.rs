@@ -48,7 +48,10 @@ pub(crate) fn router(session: Arc<Session>, address: SocketAddr, token: &str) ->
         .route("/", get(|| async { page(bailiwick_ui::TEST_HOST, PAGE) }))
         .route("/sandbox", get(|| async { page(SANDBOX, SANDBOX_POLICY) }))
         .route("/mcp-view.js", get(|| async { script(MCP_VIEW) }))
-        .route("/permission-prompt.js", get(|| async { script(PERMISSION_PROMPT) }))
+        .route(
+            "/permission-prompt.js",
+            get(|| async { script(PERMISSION_PROMPT) }),
+        )
         .merge(api)
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(from_fn_with_state(callers, known))

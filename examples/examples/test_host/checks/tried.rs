@@ -89,7 +89,10 @@ async fn harmless(server: &Connected) -> Check {
         let required = tool.tool.pointer("/inputSchema/required");
         tool.read_only && required.and_then(Value::as_array).is_none_or(Vec::is_empty)
     };
-    let Some(tool) = server.facts.tools.iter().find(needs_nothing) else {
+    let mut found: Vec<&ToolFacts> = server.facts.tools.iter().filter(needs_nothing).collect();
+    // One that says what it answers tells more.
+    found.sort_by_key(|tool| tool.tool.get("outputSchema").is_none());
+    let Some(tool) = found.first() else {
         let detail = "no tool is read-only and needs no arguments";
         return Check::new(CHECK, Outcome::Skip, detail);
     };
