@@ -97,16 +97,14 @@ export async function put(site: Site): Promise<void> {
 }
 
 /** Opens the page on a host that answers so; what it does not answer stays unanswered. */
-export async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = []): Promise<Members[]> {
+export async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = [{ seq: 1, at_ms: 0, side: "state", message: "connecting" }]): Promise<Members[]> {
   const asked: Members[] = [];
   await put(site);
-  let told = false;
   await page.route("**/api/*", async (route) => {
     const what = new URL(route.request().url()).pathname.slice("/api/".length);
     const body = route.request().postDataJSON() as Members;
     asked.push({ what, body, bearer: route.request().headers()["authorization"] });
-    if (what === "events" && !told) {
-      told = true;
+    if (what === "events" && body["after"] === 0) {
       await route.fulfill({ json: entries });
       return;
     }

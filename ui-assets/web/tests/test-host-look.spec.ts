@@ -79,8 +79,11 @@ test("what is typed stays while the server comes to an end, and the look follows
   await put(site);
   await page.route("**/api/state", (route) => route.fulfill({ json: state }));
   await page.route("**/api/events", async (route) => {
+    const { after } = route.request().postDataJSON() as { after: number };
+    const before = { seq: 1, at_ms: 1, side: "state", message: "connecting" };
+    if (after === 0) return route.fulfill({ json: [before] });
     await new Promise<void>((told) => (tell = told));
-    await route.fulfill({ json: [{ seq: 1, at_ms: 1, side: "state", message: "ended: gone" }] });
+    return route.fulfill({ json: [{ seq: 2, at_ms: 2, side: "state", message: "ended: gone" }] });
   });
   await page.goto(`${site.origin}/#t`);
   await page.getByLabel("path").fill("kept");

@@ -1,7 +1,12 @@
-// Requests of the page in, the host's answers out. The token is in the address, behind `#`, which no request carries.
+// Requests of the page in, the host's answers out. The token comes behind `#` of the address, and stays in this tab.
 import { at, text } from "./json.ts";
 
-const token = location.hash.slice(1);
+const KEPT = "token";
+if (location.hash !== "") {
+  sessionStorage.setItem(KEPT, location.hash.slice(1));
+  history.replaceState(undefined, "", location.pathname);
+}
+const token = sessionStorage.getItem(KEPT) ?? "";
 
 /** Asks the host for something; what it refuses is an error in its words. */
 export async function ask(what: string, body: unknown): Promise<unknown> {

@@ -6,9 +6,9 @@ import { bar } from "./bar.ts";
 import { badges, call } from "./call.ts";
 import { checks } from "./checks.ts";
 import type { Tool } from "./model.ts";
-import { badge, button, code, notice, said, typed } from "./parts.ts";
+import { badge, button, code, notice, row, said, typed } from "./parts.ts";
 import { configuration, policies } from "./settings.ts";
-import { elicitations, follow, locale, meetings, state, theme, width } from "./store.ts";
+import { elicitations, follow, locale, meetings, reconnect, state, theme, width } from "./store.ts";
 import { view } from "./view.ts";
 import { wire } from "./wire.ts";
 
@@ -68,10 +68,12 @@ function app(): Node {
   // What is typed into a part stays until the server is met anew.
   const met = memo(() => (state().greeting === undefined ? undefined : meetings()));
   const waiting = () => (state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
+  const refused = () => state().status === "failed" && state().configuration !== undefined;
+  const anew = when(refused, () => row(button("Connect without the configuration", { act: () => reconnect(state().revision, undefined) })));
   const part = () => {
     const now = tab();
     if (now === "Wire") return wire();
-    if (met() === undefined) return h("p", { class: "notice" }, waiting);
+    if (met() === undefined) return h("div", { class: "notice" }, waiting, anew);
     return PARTS[now]();
   };
   return h(

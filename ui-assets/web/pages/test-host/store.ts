@@ -46,8 +46,9 @@ export const elicitations = memo<readonly Elicitation[]>(() => {
 export const [meetings, setMeetings] = signal(0);
 
 function became(next: State): void {
-  if (next.status === "ready" && state().status !== "ready") setMeetings(meetings() + 1);
+  const before = state().status;
   setState(next);
+  if (next.status === "ready" && before !== "ready") setMeetings(meetings() + 1);
 }
 
 const offline = (error: unknown) => setState({ ...state(), status: "offline", reason: reason(error) });
@@ -59,15 +60,18 @@ async function refresh(): Promise<void> {
 /** Follows the log as long as the page is open. */
 export async function follow(): Promise<void> {
   let after = 0;
+  let begun = false;
   for (;;) {
     try {
-      if (state().status === "offline" || after === 0) await refresh();
+      if (begun && state().status === "offline") await refresh();
       const fresh = list(await ask("events", { after })).map(entryOf);
       after = fresh.at(-1)?.seq ?? after;
       if (fresh.length > 0) setEntries([...entries(), ...fresh].slice(-MOST_ENTRIES));
       const states = fresh.filter((entry) => entry.side === "state");
-      if (states.some((entry) => entry.message === "connecting")) setState({ ...state(), status: "connecting" });
-      if (states.length > 0) await refresh();
+      // What had been before the page was opened is over.
+      if (begun && states.some((entry) => entry.message === "connecting")) setState({ ...state(), status: "connecting" });
+      if (!begun || states.length > 0) await refresh();
+      begun = true;
     } catch (error) {
       offline(error);
       await new Promise((waited) => setTimeout(waited, RETRY_MS));
