@@ -1,6 +1,6 @@
 // The most bytes of script, minified and not compressed, that each built file may have.
 export const budgets = {
-  "mcp-view.js": 16_400,
+  "mcp-view.js": 14_900,
   "sandbox.html": 1_200,
   "review.html": 14_000,
   "browser.html": 30_000,

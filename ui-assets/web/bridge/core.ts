@@ -1,5 +1,5 @@
 // A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
-import { METHOD_NOT_FOUND, RpcError, isFields, parsed, peer } from "../lib/rpc.ts";
+import { METHOD_NOT_FOUND, isFields, parsed, peer, rpcError } from "../lib/rpc.ts";
 import type { Extra, Fields, Peer, RequestOptions } from "../lib/rpc.ts";
 import { look, watchSize } from "./look.ts";
 import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, ResourceContent, ToolResult, View } from "./types.ts";
@@ -58,7 +58,7 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     if (method === "ui/resource-teardown") await Promise.all(tell(method, undefined));
     else if (method !== "ping") {
       const answer = serve(method, params, extra);
-      if (answer === undefined) throw new RpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
+      if (answer === undefined) throw rpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
       return answer;
     }
     return {};

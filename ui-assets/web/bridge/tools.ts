@@ -1,5 +1,5 @@
 // Tools that a page registers in, their list and answers to the host's calls out.
-import { INTERNAL, INVALID_PARAMS, RpcError, isFields } from "../lib/rpc.ts";
+import { INTERNAL, INVALID_PARAMS, isFields, rpcError } from "../lib/rpc.ts";
 import type { Extra, Fields } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import type { RegisteredTool, Schema, StandardSchema, ToolAnswer, ToolConfig } from "./types.ts";
@@ -29,14 +29,13 @@ function isStandard(schema: unknown): schema is StandardSchema {
 function described(tool: string, direction: Direction, schema: Schema): Fields {
   const standard = isStandard(schema);
   const told: unknown = standard ? schema["~standard"].jsonSchema?.[direction]({ target: "draft-2020-12" }) : schema;
-  const plain = standard || [Object.prototype, null].includes(Object.getPrototypeOf(told));
+  const says = `the ${direction} schema of tool \`${tool}\``;
+  if (!isFields(told) || told.type !== "object" || !(standard || [Object.prototype, null].includes(Object.getPrototypeOf(told)))) {
+    throw new Error(`${says} must be a JSON Schema with type "object", or a Standard Schema that has \`~standard.jsonSchema\``);
+  }
   const unknown = standard ? undefined : unknownKeyword(told);
-  if (plain && isFields(told) && told.type === "object" && unknown === undefined) return told;
-  throw new Error(
-    unknown === undefined || !plain
-      ? `the ${direction} schema of tool \`${tool}\` must be a JSON Schema with type "object", or a Standard Schema that has \`~standard.jsonSchema\``
-      : `the ${direction} schema of tool \`${tool}\` has \`${unknown}\`, which is not checked here`,
-  );
+  if (unknown !== undefined) throw new Error(`${says} has \`${unknown}\`, which is not checked here`);
+  return told;
 }
 
 /** The value as the schema gives it, or an error that says what is wrong with it. */
@@ -45,7 +44,7 @@ async function checked(schema: Schema, value: unknown, code: number, says: strin
     ? await schema["~standard"].validate(value)
     : { value, issues: [problem(schema, value)].flatMap((message) => message ?? []).map((message) => ({ message })) };
   if (!found.issues?.length) return found.value;
-  throw new RpcError(code, `${says}: ${found.issues.map(({ message }) => message).join("; ")}`);
+  throw rpcError(code, `${says}: ${found.issues.map(({ message }) => message).join("; ")}`);
 }
 
 /** An answer in full, as the wire wants it. */
@@ -95,7 +94,7 @@ export function tools(changed: () => void): Tools {
     async call(params, extra) {
       const name = String(params.name);
       const tool = registered.get(name);
-      if (!tool?.enabled) throw new RpcError(INVALID_PARAMS, `tool \`${name}\` is ${tool ? "disabled" : "not registered"}`);
+      if (!tool?.enabled) throw rpcError(INVALID_PARAMS, `tool \`${name}\` is ${tool ? "disabled" : "not registered"}`);
       const { inputSchema, outputSchema } = tool.config;
       const input = params.arguments ?? {};
       const given = inputSchema && (await checked(inputSchema, input, INVALID_PARAMS, `wrong input for tool \`${name}\``));

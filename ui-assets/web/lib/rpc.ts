@@ -3,6 +3,9 @@
 export type Fields = Readonly<Record<string, unknown>>;
 export type Id = string | number;
 
+/** An error with a JSON-RPC code, as it goes over the wire. */
+export type RpcError = Error & { readonly code: number; readonly data?: unknown };
+
 /** A JSON-RPC message: a request, a notification (without `id`), a result or an error. */
 export type Message =
   | { readonly method: string; readonly params: Fields; readonly id?: Id | undefined }
@@ -13,31 +16,23 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL = -32603;
 
-/** An error with a JSON-RPC code, as it goes over the wire. */
-export class RpcError extends Error {
-  readonly code: number;
-  readonly data: unknown;
-  constructor(code: number, message: string, data?: unknown) {
-    super(message);
-    this.code = code;
-    this.data = data;
-  }
-}
+export const rpcError = (code: number, message: string, data?: unknown): RpcError =>
+  Object.assign(new Error(message), { code, data });
 
 export function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-const isId = (id: unknown): id is Id => typeof id === "string" || typeof id === "number";
-
 /** What a message of a window says, or nothing if it is no JSON-RPC 2.0 message. */
 export function parsed(data: unknown): Message | undefined {
   if (!isFields(data) || data.jsonrpc !== "2.0") return undefined;
-  const { id, method, params, result, error } = data;
-  if (typeof method === "string" && (isId(id) || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
-  if (!isId(id)) return undefined;
-  if (isFields(result)) return { id, result };
-  return isFields(error) ? { id, error: new RpcError(Number(error.code), String(error.message), error.data) } : undefined;
+  const { method, params, result, error } = data;
+  const id = data.id as Id;
+  const known = /^(string|number)$/.test(typeof id);
+  if (typeof method === "string" && (known || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
+  if (known && isFields(result)) return { id, result };
+  if (known && isFields(error)) return { id, error: rpcError(Number(error.code), String(error.message), error.data) };
+  return undefined;
 }
 
 export interface RequestOptions {
@@ -68,60 +63,58 @@ export function peer(
   noticed: (method: string, params: Fields) => void,
 ): Peer {
   const asked = new Map<Id, (error: Error | undefined, result?: Fields) => void>();
-  const serving = new Map<Id, AbortController>();
+  const serving = new Map<unknown, AbortController>();
   let last = 0;
   let ended: Error | undefined;
   const send = (message: Fields): void => {
     if (!ended) post({ jsonrpc: "2.0", ...message });
   };
-  const notify = (method: string, params: Fields): void => send({ method, params });
 
   async function answer(id: Id, method: string, params: Fields): Promise<void> {
     const abort = new AbortController();
     serving.set(id, abort);
-    const { signal } = abort;
-    const message: Fields = await (async () => serve(method, params, { requestId: id, signal }))().then(
-      (result) => ({ id, result }),
-      ({ code = INTERNAL, message, data }) => ({ id, error: { code, message: message ?? "failed", data } }),
-    );
-    if (!signal.aborted) send(message);
-    if (serving.get(id) === abort) serving.delete(id);
+    let message: Fields;
+    try {
+      message = { id, result: await serve(method, params, { requestId: id, signal: abort.signal }) };
+    } catch (error) {
+      const { code = INTERNAL, message: says = String(error), data } = Object(error);
+      message = { id, error: { code, message: says, data } };
+    }
+    if (!abort.signal.aborted) send(message);
+    serving.delete(id);
   }
 
   return {
-    notify,
+    notify: (method, params) => send({ method, params }),
     request: (method, params, timeout, signal) =>
       new Promise((resolve, reject) => {
         if (ended) return reject(ended);
         const id = ++last;
-        const settle = (error: Error | undefined, result: Fields = {}): void => {
+        const cancel = (reason: string): void => {
+          send({ method: "notifications/cancelled", params: { requestId: id, reason } });
+          asked.get(id)?.(new Error(reason));
+        };
+        const timer = setTimeout(() => cancel(`no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`), timeout);
+        asked.set(id, (error, result = {}) => {
           clearTimeout(timer);
-          signal?.removeEventListener("abort", stop);
           asked.delete(id);
           if (error) reject(error);
           else resolve(result);
-        };
-        const cancel = (error: Error): void => {
-          notify("notifications/cancelled", { requestId: id, reason: error.message });
-          settle(error);
-        };
-        const stop = (): void => cancel(signal?.reason);
-        const timer = setTimeout(() => cancel(new Error(`no answer to \`${method}\` within ${timeout / 1000} s`)), timeout);
-        asked.set(id, settle);
+        });
         send({ id, method, params });
-        signal?.addEventListener("abort", stop);
-        if (signal?.aborted) stop();
+        signal?.addEventListener("abort", () => asked.has(id) && cancel(String(signal.reason)));
       }),
     receive(message) {
-      if (!("method" in message)) asked.get(message.id)?.("error" in message ? message.error : undefined, "result" in message ? message.result : {});
+      if ("error" in message) asked.get(message.id)?.(message.error);
+      else if ("result" in message) asked.get(message.id)?.(undefined, message.result);
       else if (message.id !== undefined) void answer(message.id, message.method, message.params);
-      else if (message.method === "notifications/cancelled") serving.get(message.params.requestId as Id)?.abort();
+      else if (message.method === "notifications/cancelled") serving.get(message.params.requestId)?.abort();
       else noticed(message.method, message.params);
     },
     close(reason) {
       ended = new Error(reason);
       for (const abort of serving.values()) abort.abort();
-      for (const settle of [...asked.values()]) settle(ended);
+      for (const settle of asked.values()) settle(ended);
     },
   };
 }

@@ -44,7 +44,7 @@ export async function hostPage(
     if (!(uri in pages)) throw new Error("no such resource: " + uri);
     return { uri, mimeType: "text/html;profile=mcp-app", text: pages[uri] };
   };
-  ${setup}
+  ${setup.replaceAll("</script", "<\\/script")}
   view.render();
 </script></body></html>`,
   });

@@ -5,7 +5,7 @@ import { FORMS, heard, hostPage, innermost } from "./hosts.ts";
 
 const APP = `
   import { bridge } from "../bridge/index.ts";
-  const b = (window as any).b = bridge({ name: "app", version: "1.0" });
+  const b = (window as unknown as { b: unknown }).b = bridge({ name: "app", version: "1.0" });
   b.registerTool("add", { inputSchema: { type: "object", properties: { n: { type: "number" } }, required: ["n"] }, annotations: { readOnlyHint: true } }, ({ n }) => ({ structuredContent: { sum: Number(n) + 1 } }));
   b.onToolInput((input) => document.body.dataset.input = JSON.stringify(input));
   b.onToolResult((result) => document.body.dataset.result = JSON.stringify(result.structuredContent));
@@ -35,7 +35,7 @@ for (const form of FORMS) {
     ]);
     expect(await page.evaluate(() => (window as any).view.sendCallTool({ name: "add", arguments: { n: 4 } }))).toMatchObject({ structuredContent: { sum: 5 } });
     const inside = await innermost(page).evaluate(async () => {
-      const b = (window as any).b;
+      const { b } = window as unknown as { b: { callTool(name: string, input: object): Promise<unknown> } };
       return [await b.callTool("read", { x: 1 }), await b.callTool("write", {}).catch(String), await b.callTool("other", {}).catch(String), self.origin];
     });
     expect(inside[0]).toMatchObject({ content: [{ text: 'read{"x":1}' }] });

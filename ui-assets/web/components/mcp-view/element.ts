@@ -19,50 +19,47 @@ export type Status = "idle" | "loading" | Stage | "failed" | "closed";
 export interface PageMeta {
   readonly csp?: Fields;
   readonly permissions?: Fields;
-  readonly prefersBorder?: boolean;
 }
 
 const READ = 30_000;
 const sheet = new CSSStyleSheet();
-sheet.replaceSync(
-  ":host{display:block}:host([hidden]){display:none}iframe{display:block;border:0;width:100%;height:100%}p{padding:12px;overflow-wrap:anywhere}",
-);
+sheet.replaceSync(":host{display:block}:host([hidden]){display:none}iframe{display:block;border:0;width:100%;height:100%}");
 
 export class McpView extends HTMLElement implements Shower {
   static readonly observedAttributes = ["src", "sandbox-url"];
 
-  resolver: Hooks["resolver"];
-  resourceLister: Hooks["resourceLister"];
-  toolCaller: Hooks["toolCaller"];
-  onopenlink: Hooks["onopenlink"];
-  ondownload: Hooks["ondownload"];
-  onmessage: Hooks["onmessage"];
-  onmodelcontext: Hooks["onmodelcontext"];
-  onrequestdisplaymode: Hooks["onrequestdisplaymode"];
-  onrequestteardown: Hooks["onrequestteardown"];
-  onlog: Hooks["onlog"];
-  onconfirmtool: Hooks["onconfirmtool"];
-  onmessagelog: Hooks["onmessagelog"];
-  hostInfo = { name: "mcp-view", version: "1" };
+  declare resolver: Hooks["resolver"];
+  declare resourceLister: Hooks["resourceLister"];
+  declare toolCaller: Hooks["toolCaller"];
+  declare onopenlink: Hooks["onopenlink"];
+  declare ondownload: Hooks["ondownload"];
+  declare onmessage: Hooks["onmessage"];
+  declare onmodelcontext: Hooks["onmodelcontext"];
+  declare onrequestdisplaymode: Hooks["onrequestdisplaymode"];
+  declare onrequestteardown: Hooks["onrequestteardown"];
+  declare onlog: Hooks["onlog"];
+  declare onconfirmtool: Hooks["onconfirmtool"];
+  declare onmessagelog: Hooks["onmessagelog"];
+  /** Lets the page have less than its server asks for. */
+  declare onpagemeta: ((meta: PageMeta) => PageMeta) | undefined;
   /** What `resources/list` says of the page, where the resource itself says nothing. */
   meta: PageMeta = {};
-  /** Lets the page have less than its server asks for. */
-  onpagemeta: ((meta: PageMeta) => PageMeta) | undefined;
-  /** Names this view among others. */
-  readonly instance = crypto.randomUUID().slice(0, 8);
+  hostInfo = { name: "mcp-view", version: "1" };
   /** What the page told the model last. */
   modelContext: ModelContext = {};
+  /** Names this view among others. */
+  readonly instance = crypto.randomUUID().slice(0, 8);
 
+  readonly #prefix = `app_${this.instance}__`;
   readonly #root = this.attachShadow({ mode: "open" });
   readonly #told: Record<string, Fields> = {};
   #html: string | undefined;
   #data: unknown;
   #tools: readonly Tool[] = [];
   #more: HostContext = {};
-  #stay = new AbortController();
   #run = new AbortController();
   #session: Session | undefined;
-  #worn: string | undefined;
+  #due = false;
 
   /** The page itself, in place of `src`. */
   set html(html: string) {
@@ -84,7 +81,7 @@ export class McpView extends HTMLElement implements Shower {
   set toolCancelled(reason: string) {
     this.#tell("cancelled", { reason });
   }
-  /** Anything else for the page: `window.mcpData` and the event `mcp-data` there. */
+  /** Anything else for the page: `dev.bailiwick/data` of its context, and for pages without a bridge `window.mcpData` with the event `mcp-data`. */
   set data(data: unknown) {
     this.#data = data;
     this.refresh();
@@ -111,12 +108,9 @@ export class McpView extends HTMLElement implements Shower {
 
   connectedCallback(): void {
     this.#root.adoptedStyleSheets = [sheet];
-    this.#stay = new AbortController();
-    watchLook(this, this.#stay.signal, () => this.refresh());
     this.#soon();
   }
   disconnectedCallback(): void {
-    this.#stay.abort();
     this.#end("closed");
   }
   attributeChangedCallback(): void {
@@ -125,31 +119,42 @@ export class McpView extends HTMLElement implements Shower {
 
   /** Shows the page once for all that is set in one go. With `defer`, not before `render()`. */
   #soon(): void {
-    const { signal } = this.#again();
+    if (this.#due || !this.isConnected) return;
+    this.#due = true;
     queueMicrotask(() => {
-      const deferred = this.status === "idle" && this.hasAttribute("defer");
-      if (!signal.aborted && !deferred && this.isConnected && (this.#html ?? this.getAttribute("src"))) void this.render();
+      this.#due = false;
+      const wanted = this.#html ?? this.getAttribute("src");
+      if (wanted && (this.status !== "idle" || !this.hasAttribute("defer"))) void this.render();
     });
-  }
-  #again(): AbortController {
-    this.#run.abort(new Error("shown anew"));
-    return (this.#run = new AbortController());
   }
 
   /** Shows the page, or shows it anew. */
   async render(): Promise<void> {
-    this.#end("loading");
-    const { signal } = this.#again();
+    const signal = this.#end("loading");
     try {
-      const { html, ...sandbox } = await this.#load(signal);
+      const read = async (uri: string): Promise<Resource> => {
+        if (!this.resolver) throw new Error(`this host has no \`resolver\` to read ${uri}`);
+        const late = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`${uri} was not read in time`)), READ));
+        const [found = {}] = contents(uri, await Promise.race([this.resolver(uri, { signal }), late]));
+        return found;
+      };
+      const page = this.#html === undefined ? await read(String(this.getAttribute("src"))) : { mimeType: "text/html", text: this.#html };
+      if (!/^text\/html\b/.test(page.mimeType ?? "")) throw new Error(`not a page, but \`${page.mimeType}\``);
+      const html = await inlined(textOf(page), read);
       signal.throwIfAborted();
+      const given: PageMeta = page._meta?.ui ?? this.meta;
+      const { csp = {}, permissions = {} } = this.onpagemeta?.(given) ?? given;
+      // A page of MCP Apps asks for its look itself.
+      const bare = page.mimeType?.includes("mcp-app") === true;
       const frame = document.createElement("iframe");
       frame.title = this.ariaLabel ?? (this.title || "App");
       frame.part.add("frame");
-      const received = (data: unknown): void => this.#session?.hear(data);
-      const post = await framed(this.#root, frame, { html, ...sandbox }, this.getAttribute("sandbox-url"), signal, received);
-      this.#session = session(this, sandbox, post);
+      const made = session(this, { csp, permissions }, !bare, (message) => frame.contentWindow?.postMessage(message, "*"));
+      const whole = { html: bare ? html : dressed(html, made.news()), csp, permissions };
+      await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
+      this.#session = made;
       this.reached("shown");
+      watchLook(this, signal, () => this.refresh());
     } catch (error) {
       if (signal.aborted) return;
       this.#end("failed");
@@ -161,28 +166,6 @@ export class McpView extends HTMLElement implements Shower {
     }
   }
 
-  async #load(signal: AbortSignal): Promise<PageMeta & { readonly html: string }> {
-    const read = async (uri: string): Promise<Resource> => {
-      if (!this.resolver) throw new Error(`this host has no \`resolver\` to read ${uri}`);
-      const limit = AbortSignal.any([signal, AbortSignal.timeout(READ)]);
-      const late = new Promise<never>((_, reject) => limit.addEventListener("abort", () => reject(limit.reason)));
-      const [found] = await contents(uri, await Promise.race([this.resolver(uri, { signal: limit }), late]));
-      if (!found) throw new Error(`${uri} is empty`);
-      return found;
-    };
-    const page = this.#html === undefined ? await read(String(this.getAttribute("src"))) : { mimeType: "text/html", text: this.#html };
-    if (!/^text\/html\b/.test(page.mimeType ?? "")) throw new Error(`not a page, but \`${page.mimeType}\``);
-    const html = await inlined(textOf(page), read);
-    const given: PageMeta = page._meta?.ui ?? this.meta;
-    const { csp, permissions, prefersBorder } = this.onpagemeta?.(given) ?? given;
-    this.toggleAttribute("border", prefersBorder === true);
-    // A page of MCP Apps asks for its look itself.
-    const bare = page.mimeType?.includes("mcp-app");
-    const wear = this.#wear();
-    this.#worn = bare ? undefined : JSON.stringify(wear);
-    return { html: bare ? html : dressed(html, wear), ...(csp && { csp }), ...(permissions && { permissions }) };
-  }
-
   context(): HostContext {
     const { theme, variables, ours } = lookOf(this);
     const { clientWidth: width, clientHeight: height } = this;
@@ -190,6 +173,7 @@ export class McpView extends HTMLElement implements Shower {
       theme,
       styles: { variables },
       "dev.bailiwick/variables": ours,
+      "dev.bailiwick/data": this.#data,
       displayMode: "inline",
       availableDisplayModes: ["inline"],
       containerDimensions: this.hasAttribute("auto-height") ? { width, maxHeight: this.#most() } : { width, height },
@@ -201,21 +185,9 @@ export class McpView extends HTMLElement implements Shower {
     };
   }
 
-  #wear(): Fields {
-    const { theme, variables, ours } = lookOf(this);
-    return { theme, variables: { ...variables, ...ours }, data: this.#data };
-  }
-
   /** Tells the page what has changed of look, size and data. It is called for what the document shows to have changed. */
   refresh(): void {
-    if (!this.#session) return;
-    this.#session.refresh();
-    const wear = this.#wear();
-    const text = JSON.stringify(wear);
-    // Nothing is said to a page that is about to be ready.
-    if (this.status === "greeted" || text === this.#worn || (this.#worn ?? this.#data) === undefined) return;
-    this.#worn = text;
-    this.#session.notify("dev.bailiwick/notifications/dress", wear);
+    this.#session?.refresh();
   }
 
   reached(stage: Stage): void {
@@ -246,13 +218,16 @@ export class McpView extends HTMLElement implements Shower {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
 
-  #end(status: Status): void {
-    this.#run.abort(new Error("closed"));
+  /** Ends what is shown; what begins now lasts until the signal. */
+  #end(status: Status): AbortSignal {
+    this.#run.abort();
+    this.#run = new AbortController();
     this.#session?.close("the view was closed");
     this.#session = undefined;
     this.modelContext = {};
     this.#root.replaceChildren();
     this.dataset.status = status;
+    return this.#run.signal;
   }
 
   /** Lets the page put its things away, for a second at most, and takes it away. */
@@ -263,10 +238,10 @@ export class McpView extends HTMLElement implements Shower {
 
   /** One time for all that is asked of the page in a go. */
   #ask(): Ask {
-    const signal = AbortSignal.timeout(LIMITS.call);
+    const until = performance.now() + LIMITS.call;
     return async (method, params) => {
       if (this.status !== "ready" || !this.#session) throw new Error(`the view is ${this.status}`);
-      return this.#session.ask(method, params, LIMITS.call, signal);
+      return this.#session.ask(method, params, until - performance.now());
     };
   }
   /** The tools of the page, as it names them. */
@@ -279,9 +254,8 @@ export class McpView extends HTMLElement implements Shower {
   }
   /** The tools of the page as a model may be told of them: `app_<instance>__<name>`, with the app that they are of. */
   async appTools(): Promise<readonly AppTool[]> {
-    const { tools } = await this.sendListTools();
     const app = { ...this.appInfo, instance: this.instance };
+    const { tools } = await this.sendListTools();
     return tools.map((tool) => ({ ...tool, name: this.#prefix + tool.name, untrusted: true, app }));
   }
-  readonly #prefix = `app_${this.instance}__`;
 }

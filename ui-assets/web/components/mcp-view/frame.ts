@@ -10,10 +10,11 @@ const quoted = (text: unknown): string => `"${String(text).replaceAll("&", "&amp
 
 /** The two frames as one text, for a host that serves no sandbox page; the outer one has the policy, see pages/sandbox. */
 function nested({ html, csp, permissions }: Fields): string {
-  return `<!doctype html><meta http-equiv=Content-Security-Policy content=${quoted(policyOf(csp))}><style>:root{color-scheme:light dark}iframe{position:fixed;width:100%;height:100%;border:0}body{margin:0}</style><script>addEventListener("message",({source:s,data:d})=>{s==parent?frames[0].postMessage(d,"*"):s==frames[0]&&parent.postMessage(d,"*")});parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" allow="${allowed(permissions)}" srcdoc=${quoted(html)}></iframe>`;
+  const style = "position:fixed;inset:0;width:100%;height:100%;border:0";
+  return `<!doctype html><html style="color-scheme:light dark"><meta http-equiv=Content-Security-Policy content=${quoted(policyOf(csp))}><script>addEventListener("message",({source:s,data:d})=>{s==parent?frames[0].postMessage(d,"*"):s==frames[0]&&parent.postMessage(d,"*")});parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" style="${style}" allow="${allowed(permissions)}" srcdoc=${quoted(html)}></iframe>`;
 }
 
-/** Puts the frame into `root`; calls `received` with what the page posts, until `signal`, and answers what posts to it. */
+/** Puts the frame with the page into `root`, and calls `received` with what the page posts, until `signal`. */
 export function framed(
   root: Node,
   element: HTMLIFrameElement,
@@ -21,14 +22,13 @@ export function framed(
   sandbox: string | null,
   signal: AbortSignal,
   received: (data: unknown) => void,
-): Promise<(message: Fields) => void> {
+): Promise<void> {
   return new Promise((resolve, reject) => {
     const url = sandbox === null ? undefined : new URL(sandbox, document.baseURI);
-    const send = (one: Fields): void => element.contentWindow?.postMessage(one, "*");
     // A page of this origin must not get the origin; one of another may need its own.
     element.setAttribute("sandbox", SANDBOX + (url && url.origin !== location.origin ? " allow-same-origin" : ""));
     element.allow = allowed(page.permissions);
-    if (url) element.src = url.href;
+    if (url) element.src = String(url);
     else element.srcdoc = nested(page);
     let holds = false;
     const receive = ({ source, origin, data }: MessageEvent): void => {
@@ -36,13 +36,13 @@ export function framed(
       if (holds) received(data);
       else if (data?.method === `${PROXY}proxy-ready`) {
         holds = true;
-        if (url) send({ jsonrpc: "2.0", method: `${PROXY}resource-ready`, params: page });
-        resolve(send);
+        if (url) element.contentWindow?.postMessage({ jsonrpc: "2.0", method: `${PROXY}resource-ready`, params: page }, "*");
+        resolve();
       }
     };
     addEventListener("message", receive, { signal });
     signal.addEventListener("abort", () => reject(signal.reason));
-    setTimeout(() => reject(new Error(`no sandbox started: ${url?.href ?? "does the policy of this document allow it?"}`)), START);
+    setTimeout(() => reject(new Error(`no sandbox started: ${url ?? "does the policy of this document allow it?"}`)), START);
     root.appendChild(element);
   });
 }

@@ -17,17 +17,17 @@ export type Ask = (method: string, params: Fields) => Promise<Fields>;
 
 export async function listTools(ask: Ask): Promise<readonly Tool[]> {
   const found = new Map<string, Tool>();
-  let cursor: unknown;
-  do {
+  let more: Fields | undefined = {};
+  while (more) {
     const before = found.size;
-    const { tools, nextCursor } = await ask("tools/list", cursor === undefined ? {} : { cursor });
+    const { tools, nextCursor }: Fields = await ask("tools/list", more);
     for (const tool of Array.isArray(tools) ? tools : []) {
       // First come: a second tool of a name, and the fifty-first, are no tools.
-      if (/^[\w.-]{1,64}$/.test(tool?.name) && !found.has(tool.name) && found.size < LIMITS.tools) found.set(tool.name, tool);
+      if (typeof tool?.name === "string" && /^[\w.-]{1,64}$/.test(tool.name) && !found.has(tool.name) && found.size < LIMITS.tools) found.set(tool.name, tool);
     }
     // A part of the list that brings nothing is the last.
-    cursor = found.size > before && found.size < LIMITS.tools ? nextCursor : undefined;
-  } while (cursor !== undefined);
+    more = nextCursor && found.size > before ? { cursor: nextCursor } : undefined;
+  }
   return [...found.values()];
 }
 
@@ -37,15 +37,15 @@ export async function callTool(
   confirm: ((tool: Tool, input: Fields) => unknown) | undefined,
 ): Promise<ToolResult> {
   const tool = (await listTools(ask)).find((one) => one.name === name);
-  if (!tool) throw new Error(`this view has no tool \`${name}\``);
+  if (!tool) throw new Error(`no tool \`${name}\` here`);
   if (tool.annotations?.readOnlyHint !== true && (await confirm?.(tool, input)) !== true) {
-    throw new Error(`nobody confirmed the call of \`${name}\`, which may change things`);
+    throw new Error(`nobody confirmed \`${name}\`, which may change things`);
   }
   const result = await ask("tools/call", { name, arguments: input });
   const { content, isError, structuredContent } = result;
   const blocks = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
   if (!blocks || (tool.outputSchema && isError !== true && !isFields(structuredContent))) {
-    throw new Error(`\`${name}\` gave no result of the form that it promises`);
+    throw new Error(`\`${name}\` gave no result as it promises`);
   }
   return { ...result, content };
 }

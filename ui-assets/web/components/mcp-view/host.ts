@@ -1,6 +1,6 @@
 // Requests of a page in, what its host lets be done out: the host half of MCP Apps 2026-01-26.
 import type { Content, DisplayMode, HostContext } from "../../bridge/types.ts";
-import { INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, isFields } from "../../lib/rpc.ts";
+import { INVALID_PARAMS, METHOD_NOT_FOUND, isFields, rpcError } from "../../lib/rpc.ts";
 import type { Fields } from "../../lib/rpc.ts";
 import { contents } from "./page.ts";
 import type { Resolver } from "./page.ts";
@@ -21,8 +21,8 @@ export interface ToolParams {
 }
 
 export interface ModelContext {
-  readonly content?: readonly Content[];
-  readonly structuredContent?: Fields;
+  readonly content?: readonly Content[] | undefined;
+  readonly structuredContent?: Fields | undefined;
 }
 
 export interface Logged {
@@ -42,7 +42,7 @@ export interface Hooks {
   /** Lists them: `{ resources, nextCursor? }`. */
   resourceLister: Hook<(cursor: unknown) => Answer<Fields>>;
   /** Calls a tool of that server; it is asked only for those among `tools` that are for apps. */
-  toolCaller: Hook<(params: ToolParams, extra: { readonly signal: AbortSignal }) => unknown>;
+  toolCaller: Hook<(params: ToolParams, extra: { readonly signal: AbortSignal }) => Answer<Fields>>;
   /** The tools of that server, as `tools/list` gave them. */
   tools: readonly Tool[];
   /** Asks the person; the link, http or https, is opened after `true`. */
@@ -67,71 +67,67 @@ export interface Hooks {
 
 type Method = (params: Fields, signal: AbortSignal) => Answer<Fields>;
 
-/** A result of a tool, whatever the host gave. */
-function resultOf(given: unknown): Fields {
-  if (isFields(given) && Array.isArray(given.content)) return given;
-  const text = typeof given === "string" ? given : (JSON.stringify(given) ?? "");
-  return { content: [{ type: "text", text }], ...(isFields(given) && { structuredContent: given }) };
-}
-
 export function capabilities(view: Hooks, sandbox: Fields): Fields {
-  const any = { text: {}, image: {}, audio: {}, resource: {}, resourceLink: {}, structuredContent: {} };
+  const any = { text: {}, image: {}, structuredContent: {} };
   return {
     logging: {},
     sandbox,
     updateModelContext: any,
-    ...(view.onmessage && { message: any }),
-    ...(view.onopenlink && { openLinks: {} }),
-    ...(view.ondownload && { downloadFile: {} }),
-    ...(view.toolCaller && { serverTools: { listChanged: true } }),
-    ...(view.resolver && { serverResources: {} }),
+    message: view.onmessage && any,
+    openLinks: view.onopenlink && {},
+    downloadFile: view.ondownload && {},
+    serverTools: view.toolCaller && { listChanged: true },
+    serverResources: view.resolver && {},
   };
 }
 
 export function methods(view: Hooks, context: () => HostContext): Readonly<Record<string, Method>> {
   const hook = <K extends keyof Hooks>(name: K): NonNullable<Hooks[K]> => {
     const found = view[name];
-    if (!found) throw new RpcError(METHOD_NOT_FOUND, `this host has no \`${name}\``);
+    if (!found) throw rpcError(METHOD_NOT_FOUND, `this host has no \`${name}\``);
     return found;
   };
-  const done = async (agreed: Answer<boolean>): Promise<Fields> => ((await agreed) ? {} : { isError: true });
-  const blocks = (value: unknown): readonly Content[] => (Array.isArray(value) ? value : []);
+  /** What `ask` says of what a page may want done, for a method that takes it as `key`. */
+  const consent =
+    (name: "onmessage" | "ondownload", key: string): Method =>
+    async (params) => {
+      const blocks: unknown = params[key];
+      return (await hook(name)(Array.isArray(blocks) ? blocks : [])) ? {} : { isError: true };
+    };
   return {
+    __proto__: null as never,
     ping: () => ({}),
     async "tools/call"({ name, arguments: input }, signal) {
       const call = hook("toolCaller");
       const tool = view.tools.find((one) => one.name === name);
       // The model's tools, and those of other servers, are none of a page's business.
       if (!tool || !(tool._meta?.ui?.visibility ?? ["app"]).includes("app")) {
-        throw new RpcError(INVALID_PARAMS, `\`${name}\` is not among the view's \`tools\` for apps`);
+        throw rpcError(INVALID_PARAMS, `\`${name}\` is not among the view's \`tools\` for apps`);
       }
-      return resultOf(await call({ name: tool.name, arguments: isFields(input) ? input : {} }, { signal }));
+      return call({ name: tool.name, arguments: isFields(input) ? input : {} }, { signal });
     },
     async "resources/read"(params, signal) {
       const uri = String(params.uri);
       return { contents: await contents(uri, await hook("resolver")(uri, { signal })) };
     },
     "resources/list": ({ cursor }) => hook("resourceLister")(cursor),
-    "ui/message": ({ content }) => done(hook("onmessage")(blocks(content))),
-    "ui/download-file": (params) => done(hook("ondownload")(blocks(params.contents))),
+    "ui/message": consent("onmessage", "content"),
+    "ui/download-file": consent("ondownload", "contents"),
     "ui/update-model-context"({ content, structuredContent }) {
-      view.modelContext = {
-        ...(Array.isArray(content) && { content }),
-        ...(isFields(structuredContent) && { structuredContent }),
-      };
+      view.modelContext = { content, structuredContent } as ModelContext;
       view.onmodelcontext?.(view.modelContext);
       return {};
     },
     async "ui/open-link"(params) {
       const url = new URL(String(params.url));
-      if (!/^https?:$/.test(url.protocol)) throw new RpcError(INVALID_PARAMS, "only http and https links are opened");
-      const agreed = await hook("onopenlink")(url);
-      if (agreed) open(url, "_blank", "noopener,noreferrer");
-      return done(agreed);
+      if (!/^https?:$/.test(url.protocol)) throw rpcError(INVALID_PARAMS, "only http(s) is opened");
+      if (!(await hook("onopenlink")(url))) return { isError: true };
+      open(url, "_blank", "noopener,noreferrer");
+      return {};
     },
-    async "ui/request-display-mode"(params) {
-      const { displayMode = "inline", availableDisplayModes = [] } = context();
-      const wanted = availableDisplayModes.find((mode) => mode === params.mode);
+    async "ui/request-display-mode"({ mode }) {
+      const { displayMode, availableDisplayModes } = context();
+      const wanted = availableDisplayModes?.find((one) => one === mode);
       return { mode: (wanted && (await view.onrequestdisplaymode?.(wanted))) ?? displayMode };
     },
   };

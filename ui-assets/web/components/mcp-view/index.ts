@@ -7,7 +7,7 @@ export type { AppTool } from "./guest.ts";
 export type { Hooks, ModelContext, Tool, ToolParams } from "./host.ts";
 export type { Resolved, Resolver } from "./page.ts";
 
-if (customElements.get("mcp-view") === undefined) customElements.define("mcp-view", McpView);
+customElements.get("mcp-view") ?? customElements.define("mcp-view", McpView);
 
 declare global {
   interface HTMLElementTagNameMap {

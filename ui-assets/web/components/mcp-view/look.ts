@@ -1,29 +1,29 @@
 // An element in, the look that a page inside it should have out: the theme, and the variables that plain CSS sets on the element.
 
 const tones = "primary secondary tertiary inverse ghost info danger success warning disabled";
-const sizes = "xs sm md lg";
-const heads = `${sizes} xl 2xl 3xl`;
+const sizes = "xs sm md lg xl 2xl 3xl";
+const some = sizes.slice(0, 11);
 
 /** The 76 variables of MCP Apps. */
 export const VARIABLES = Object.entries({
   "color-background-*": tones,
   "color-text-*": tones,
   "color-border-*": tones,
-  "color-ring-*": "primary secondary inverse info danger success warning",
+  "color-ring-*": tones.replace(/ (tertiary|ghost|disabled)/g, ""),
   "font-*": "sans mono",
   "font-weight-*": "normal medium semibold bold",
-  "font-text-*-size": sizes,
-  "font-text-*-line-height": sizes,
-  "font-heading-*-size": heads,
-  "font-heading-*-line-height": heads,
-  "border-radius-*": `${sizes} xl full`,
+  "font-text-*-size": some,
+  "font-text-*-line-height": some,
+  "font-heading-*-size": sizes,
+  "font-heading-*-line-height": sizes,
+  "border-radius-*": `${some} xl full`,
   "border-width-*": "regular",
   "shadow-*": "hairline sm md lg",
 }).flatMap(([name, all]) => all.split(" ").map((one) => `--${name.replace("*", one)}`));
 
 export interface Look {
   readonly theme: "light" | "dark";
-  /** Those of MCP Apps that are set. */
+  /** Those of MCP Apps; one that is not set is empty, which lets a page fall back and takes an earlier value away. */
   readonly variables: Readonly<Record<string, string>>;
   /** Those that start with `--mcp-`, as in the seed. */
   readonly ours: Readonly<Record<string, string>>;
@@ -35,7 +35,7 @@ export function lookOf(element: HTMLElement): Look {
   const style = getComputedStyle(element);
   const scheme = element.getAttribute("theme") ?? style.colorScheme;
   const read = (names: string[]): Record<string, string> =>
-    Object.fromEntries(names.map((name) => [name, style.getPropertyValue(name)]).filter(([, value]) => value));
+    Object.fromEntries(names.map((name) => [name, style.getPropertyValue(name)]));
   return {
     theme: scheme.includes("dark") && (dark.matches || !scheme.includes("light")) ? "dark" : "light",
     variables: read(VARIABLES),

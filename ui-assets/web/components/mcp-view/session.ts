@@ -1,6 +1,6 @@
 // One showing of a page in, what it and its host say to each other out.
 import type { HostContext } from "../../bridge/types.ts";
-import { INTERNAL, METHOD_NOT_FOUND, RpcError, parsed, peer } from "../../lib/rpc.ts";
+import { INTERNAL, METHOD_NOT_FOUND, parsed, peer, rpcError } from "../../lib/rpc.ts";
 import type { Fields } from "../../lib/rpc.ts";
 import { capabilities, methods } from "./host.ts";
 import type { Hooks } from "./host.ts";
@@ -22,45 +22,44 @@ export interface Session {
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
   notify(method: string, params: Fields): void;
-  ask(method: string, params: Fields, timeout: number, signal?: AbortSignal): Promise<Fields>;
-  /** Tells what of the context was not told yet. */
+  ask(method: string, params: Fields, timeout: number): Promise<Fields>;
+  /** What of the context was not told yet; it counts as told from now on. */
+  news(): Fields;
+  /** Tells it, unless the page is about to be ready. */
   refresh(): void;
   close(reason: string): void;
 }
 
-export function session(view: Shower, sandbox: Fields, post: (message: Fields) => void): Session {
+/** `dressed`: the page hears of its look before it speaks. */
+export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (message: Fields) => void): Session {
   const acts = methods(view, () => view.context());
   const changed = throttled(() => view.toolsChanged(), LIMITS.lists);
-  let told: Record<string, string> = {};
+  let told: Record<string, string | undefined> = {};
   let stage: Stage = "shown";
   let app: Session["app"] = {};
   let busy = 0;
   let second = 0;
   let heard = 0;
 
-  const reach = (next: Stage): void => view.reached((stage = next));
-
-  function changes(): Fields {
-    const all = Object.entries(view.context()).map(([name, value]) => [name, value, JSON.stringify(value)] as const);
-    const news = all.filter(([name, , text]) => told[name] !== text);
-    for (const [name, , text] of news) told[name] = text;
-    return Object.fromEntries(news);
+  function news(): Fields {
+    const all = Object.entries(view.context());
+    return Object.fromEntries(all.filter(([name, value]) => told[name] !== (told[name] = JSON.stringify(value))));
   }
 
   async function request(method: string, params: Fields, { signal }: { signal: AbortSignal }): Promise<Fields> {
     if (method === "ui/initialize") {
       app = params;
       told = {};
-      reach("greeted");
+      view.reached((stage = "greeted"));
       return {
         protocolVersion: "2026-01-26",
         hostInfo: view.hostInfo,
         hostCapabilities: capabilities(view, sandbox),
-        hostContext: changes(),
+        hostContext: news(),
       };
     }
-    const act = Object.hasOwn(acts, method) && acts[method];
-    if (!act) throw new RpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
+    const act = acts[method];
+    if (!act) throw rpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
     if (stage === "shown") throw new Error(`\`${method}\` before \`ui/initialize\``);
     if (busy >= LIMITS.requests) throw new Error("too many requests at once");
     busy++;
@@ -72,12 +71,10 @@ export function session(view: Shower, sandbox: Fields, post: (message: Fields) =
   }
 
   function noticed(method: string, params: Fields): void {
-    const [, name] = /^ui\/notifications\/(.+)/.exec(method) ?? [];
-    if (name === "initialized") {
-      if (stage === "greeted") reach("ready");
-    } else if (stage !== "ready") return;
-    else if (name === "size-changed") view.resized(Number(params.height));
-    else if (name === "request-teardown") view.onrequestteardown?.();
+    if (method === "ui/notifications/initialized" && stage === "greeted") view.reached((stage = "ready"));
+    else if (stage !== "ready") return;
+    else if (method === "ui/notifications/size-changed") view.resized(Number(params.height));
+    else if (method === "ui/notifications/request-teardown") view.onrequestteardown?.();
     else if (method === "notifications/message") view.onlog?.(params);
     else if (method === "notifications/tools/list_changed" && app.appCapabilities?.tools?.listChanged) changed();
   }
@@ -110,17 +107,20 @@ export function session(view: Shower, sandbox: Fields, post: (message: Fields) =
     notify: wire.notify,
     hear(data) {
       let message = parsed(data);
-      const large = tooLarge(data);
-      // A request that is too large gets no answer; one of ours, that answer.
-      if (message && large) message = "method" in message ? undefined : { id: message.id, error: new RpcError(INTERNAL, "too large") };
+      // Whoever waits for an answer gets one.
+      if (message && tooLarge(data)) {
+        message = "method" in message ? { ...message, method: "too large", params: {} } : { id: message.id, error: rpcError(INTERNAL, "too large") };
+      }
       if (message && "method" in message && message.id === undefined && flooded()) message = undefined;
-      view.onmessagelog?.({ from: "app", message: large ? "too large" : data, heard: !!message });
+      view.onmessagelog?.({ from: "app", message: data, heard: !!message });
       if (message) wire.receive(message);
     },
+    news,
     refresh() {
-      const news = stage === "ready" ? changes() : {};
-      if (Object.keys(news).length > 0) wire.notify("ui/notifications/host-context-changed", news);
+      const ready = stage === "ready";
+      if (!ready && (stage !== "shown" || !dressed)) return;
+      const changed = news();
+      if (Object.keys(changed).length > 0) wire.notify(ready ? "ui/notifications/host-context-changed" : "dev.bailiwick/notifications/dress", changed);
     },
   };
 }
-

@@ -1,0 +1,53 @@
+// Pages that try to tell a site what they know in, nothing arrived there out. Each is tried where nothing stops it too.
+import type { BrowserContext, Page } from "@playwright/test";
+
+import { expect, test } from "./fixtures.ts";
+import type { Site } from "./fixtures.ts";
+import { FORMS, hostPage } from "./hosts.ts";
+import type { Form } from "./hosts.ts";
+import { ALONE, STILL, WINDOWS } from "./probes.ts";
+import { recorder } from "./recorder.ts";
+
+interface Where {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  readonly sites: () => Promise<Site>;
+  readonly form: Form;
+}
+
+/** Shows the body in the element, then by itself; gives what the site heard of the first, once `whole` came of the second. */
+async function leaked({ page, context, sites, form }: Where, body: (site: string, port: number) => string, whole: (arrived: readonly string[]) => boolean): Promise<readonly string[]> {
+  const [world, open] = [await recorder(), await recorder()];
+  try {
+    const site = await hostPage(sites, form, { "ui://a": `<!doctype html><body>${body(world.origin, world.port)}` }, 'view.src = "ui://a";');
+    await page.goto(site.origin);
+    await expect(page.locator("#view")).toHaveAttribute("data-status", "shown");
+    await expect.poll(() => page.frames().length).toBeGreaterThan(2);
+    // All that the first page sends is under way before all that the second one does.
+    site.put("/open", `<!doctype html><body>${body(open.origin, open.port)}`);
+    const other = await context.newPage();
+    await other.goto(`${site.origin}/open`);
+    await expect.poll(() => whole(open.arrived), { message: `where nothing stops it, only ${open.arrived.join()}` }).toBe(true);
+    return world.arrived;
+  } finally {
+    await Promise.all([world.close(), open.close()]);
+  }
+}
+
+for (const form of FORMS) {
+  test(`${form}: nothing leaves by what a page loads`, async ({ page, context, sites }) => {
+    const names = Object.keys(STILL);
+    const body = (site: string, port: number): string =>
+      names.map((name, index) => STILL[name]?.(site, port).replaceAll("/leak", `/leak${index}-`)).join("\n");
+    const where = { page, context, sites, form };
+    expect(await leaked(where, body, (arrived) => names.every((_, index) => arrived.some((one) => one.includes(`/leak${index}-`))))).toEqual([]);
+  });
+
+  for (const [name, probe] of Object.entries({ ...ALONE, ...WINDOWS })) {
+    test(`${form}: nothing leaves by ${name}`, async ({ page, context, sites }) => {
+      // Chromium knows no policy for it. The README says so; this fails when it learns one.
+      test.fail(name === "WebRTC");
+      expect(await leaked({ page, context, sites, form }, probe, (arrived) => arrived.length > 0)).toEqual([]);
+    });
+  }
+}
