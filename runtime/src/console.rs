@@ -160,7 +160,7 @@ impl Console {
         })
     }
 
-    /// Shows the questions and grants of a runtime until that is shut down.
+    /// Shows the questions and grants of a runtime until that is gone, with all of its workers.
     ///
     /// # Panics
     /// Outside a tokio runtime.

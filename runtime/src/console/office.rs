@@ -87,7 +87,7 @@ impl Office {
         });
     }
 
-    /// Looks at a source whenever something of it may have changed, until its runtime is shut down.
+    /// Looks at a source whenever something of it may have changed, until its runtime is gone.
     async fn watch(&self, desk: &Desk) {
         let mut changes = desk.grants().changes();
         let mut seen = None;

@@ -60,7 +60,7 @@ pub enum AuthorityError {
 pub struct Changes(watch::Receiver<()>);
 
 impl Changes {
-    /// Returns once something may have changed; none if the runtime is shut down.
+    /// Returns once something may have changed; none if the runtime is gone.
     pub async fn next(&mut self) -> Option<()> {
         self.0.changed().await.ok()
     }

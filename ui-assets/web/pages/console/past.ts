@@ -26,9 +26,9 @@ function row(entry: History["entries"][number]): HTMLElement {
     clock(entry.at),
     el("bdi", {}, oneLine(entry.agent)),
     oneLine(entry.tool ?? ""),
-    oneLine(`${entry.entry}${grant}: ${entry.decision ?? "—"}`),
+    oneLine(`${entry.entry}${grant}${entry.decision === undefined ? "" : `: ${entry.decision}`}`),
     oneLine(entry.by),
-    el("span", {}, ...what.map(code), oneLine([entry.note, entry.rule].filter(Boolean).join(" "))),
+    el("span", {}, ...what.map(code), " ", oneLine([entry.note, entry.rule].filter(Boolean).join(" "))),
   ];
   return el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
 }

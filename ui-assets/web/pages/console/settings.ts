@@ -95,7 +95,7 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
         code(grant.pattern),
         el("bdi", {}, oneLine(heldBy(grant), 120)),
         grant.descendants ? el("span", { class: "badge" }, "sub-agents too") : undefined,
-        grant.uses_left === undefined ? undefined : el("span", { class: "badge" }, `${grant.uses_left} uses left`),
+        grant.uses_left === undefined ? undefined : el("span", { class: "badge" }, grant.uses_left === 1 ? "1 use left" : `${grant.uses_left} uses left`),
         grant.expires_at === undefined ? undefined : el("span", { class: "badge", "data-ends": grant.expires_at }),
         el("span", { class: grant.used === 0 ? "badge" : "quiet" }, used),
         button("Revoke", () => revoke([grant.grant]), `r${grant.grant}`),

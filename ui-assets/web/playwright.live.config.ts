@@ -1,0 +1,6 @@
+// The address of a console in the environment in, what a person does there out: run by the tests of whoever serves it.
+import { defineConfig } from "@playwright/test";
+
+import base from "./playwright.config.ts";
+
+export default defineConfig({ ...base, testDir: "tests/live", testMatch: "*.ts" });
