@@ -2,12 +2,13 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::indexing_slicing,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
 #[path = "../examples/test_host/app.rs"]
 mod app;
+#[path = "../../ui-assets/tests/support/chromium.rs"]
+mod chromium;
 #[path = "test_host/door.rs"]
 mod door;
 #[path = "../../ui-assets/tests/support/node.rs"]

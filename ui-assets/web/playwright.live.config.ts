@@ -1,4 +1,4 @@
-// The address of a console in the environment in, what a person does there out: run by the tests of whoever serves it.
+// Addresses of real hosts in the environment in, what a person does there out: each file is run by the tests of whoever serves it.
 import { defineConfig } from "@playwright/test";
 
 import base from "./playwright.config.ts";

@@ -5,10 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::{node, program, serving, wrong};
-
-/// The pages' own tests have installed it, or say why they cannot.
-const CHROMIUM: &str = "/usr/bin/chromium";
+use crate::{chromium, node, program, serving, wrong};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_try_real_servers_in_a_browser() {
@@ -41,13 +38,11 @@ async fn people_try_real_servers_in_a_browser() {
                 "playwright",
                 "test",
                 "--config",
-                "playwright.host.config.ts",
+                "playwright.live.config.ts",
+                "live/test-host.ts",
             ])
             .env("BAILIWICK_TEST_HOSTS", json!(urls).to_string())
-            .env(
-                "BAILIWICK_CHROMIUM",
-                std::env::var("BAILIWICK_CHROMIUM").unwrap_or(CHROMIUM.into()),
-            )
+            .env("BAILIWICK_CHROMIUM", chromium::chromium())
             .current_dir(web)
             .stdin(Stdio::null())
             .output()

@@ -1,5 +1,5 @@
 // Names, properties and children in, elements out; a function among them is followed. Text goes in as text nodes alone.
-import { apart, effect, memo, untrack } from "./live.ts";
+import { apart, effect, memo, untrack } from "./signals.ts";
 
 export type Child = Node | string | number | boolean | undefined | readonly Child[] | (() => Child);
 type Property = string | number | boolean | undefined | ((event: Event) => unknown) | (() => unknown);

@@ -1,7 +1,7 @@
 // A tool in, a form to call it and what the calls came to out.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
-import { effect, signal } from "../../lib/live.ts";
+import { effect, signal } from "../../lib/signals.ts";
 import { visible } from "../../lib/visible.ts";
 import { ask } from "./api.ts";
 import { asking } from "./asking.ts";

@@ -1,5 +1,5 @@
 // A tool and arguments in, what a call of it came to out; whoever must be asked on the way is asked.
-import { signal } from "../../lib/live.ts";
+import { signal } from "../../lib/signals.ts";
 import { request, result } from "./api.ts";
 import { at, list, members, reason, text, texts } from "./json.ts";
 import type { Tool } from "./model.ts";

@@ -1,6 +1,6 @@
 // A connected server in, what is right and wrong with it out.
 import { h, when } from "../../lib/h.ts";
-import { signal } from "../../lib/live.ts";
+import { signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";
 import { list, reason } from "./json.ts";
 import { checkOf } from "./model.ts";

@@ -1,7 +1,7 @@
 // A JSON Schema in, a form for its value out; each change goes to `change`, and what is left empty is left out.
 import { each, h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
-import { signal } from "../../lib/live.ts";
+import { signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { at, isMembers, list, members, parsed, pretty } from "./json.ts";
 import { badge, button, notice, quiet, row, said, typed } from "./parts.ts";

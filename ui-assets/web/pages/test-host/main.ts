@@ -1,6 +1,6 @@
 // A host's answers in, the whole page out.
 import { each, h, when } from "../../lib/h.ts";
-import { effect, memo, signal } from "../../lib/live.ts";
+import { effect, memo, signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { bar } from "./bar.ts";
 import { badges, call } from "./call.ts";

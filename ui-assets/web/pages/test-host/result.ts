@@ -1,7 +1,7 @@
 // A response to a call in, what it holds out, one tab for each kind of content.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
-import { signal } from "../../lib/live.ts";
+import { signal } from "../../lib/signals.ts";
 import { result } from "./api.ts";
 import { at, list, pretty, reason, text } from "./json.ts";
 import type { Tool } from "./model.ts";

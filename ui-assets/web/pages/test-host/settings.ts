@@ -1,7 +1,7 @@
 // The schema of a configuration in, forms for it and for a policy out.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
-import { signal } from "../../lib/live.ts";
+import { signal } from "../../lib/signals.ts";
 import { request } from "./api.ts";
 import { editor } from "./form.ts";
 import { at, members, reason, texts } from "./json.ts";

@@ -1,5 +1,5 @@
 // What the host tells in, signals that the page is drawn from out.
-import { memo, signal } from "../../lib/live.ts";
+import { memo, signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";
 import { at, list, reason, text } from "./json.ts";
 import { entryOf, stateOf } from "./model.ts";

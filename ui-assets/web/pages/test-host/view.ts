@@ -3,7 +3,7 @@ import type { McpView } from "../../components/mcp-view/index.ts";
 import type { Tool as Listed } from "../../components/mcp-view/index.ts";
 import { h } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
-import { effect, signal } from "../../lib/live.ts";
+import { effect, signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { result } from "./api.ts";
 import { at, members, pretty, reason } from "./json.ts";
@@ -31,7 +31,7 @@ function hooked(view: McpView, say: Say): void {
   view.resolver = async (uri) => members(await result("resources/read", { uri }));
   view.resourceLister = async (cursor) => members(await result("resources/list", cursor === undefined ? {} : { cursor }));
   // A page gets no further than a model would: what the server lacks permission for fails.
-  view.toolCaller = (params) => result("tools/call", policy() === undefined ? params : { ...params, _meta: { policy: policy() } });
+  view.toolCaller = async (params) => members(await result("tools/call", policy() === undefined ? params : { ...params, _meta: { policy: policy() } }));
   view.tools = state().tools.map((tool) => tool.raw as Listed);
   view.onopenlink = (url) => window.confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
   view.onmessage = (content) => {

@@ -1,6 +1,6 @@
 // The log in, what was sent and received out; the newest comes first.
 import { each, h, when } from "../../lib/h.ts";
-import { memo, signal } from "../../lib/live.ts";
+import { memo, signal } from "../../lib/signals.ts";
 import { at, pretty, text } from "./json.ts";
 import type { Entry } from "./model.ts";
 import { badge, button, notice, quiet, row, said, typed, words } from "./parts.ts";
