@@ -3,4 +3,7 @@ import { defineConfig } from "@playwright/test";
 
 import base from "./playwright.config.ts";
 
-export default defineConfig({ ...base, testDir: "tests/live", testMatch: "*.ts" });
+// Real servers take longer than pages in memory.
+const patience = { timeout: 90_000, expect: { timeout: 15_000 } };
+
+export default defineConfig({ ...base, ...patience, testDir: "tests/live", testMatch: "*.ts" });

@@ -43,6 +43,7 @@ test("a server without tools, applications, configuration or policies says so in
 });
 
 test("hostile text of a server is text wherever it stands", async ({ page, site }) => {
+  test.slow();
   const tools = HOSTILE.map((text, index) =>
     tool(`tool${index}`, {
       title: text,

@@ -9,7 +9,7 @@ import { result } from "./api.ts";
 import { at, members, pretty, reason } from "./json.ts";
 import type { Members } from "./json.ts";
 import type { Tool } from "./model.ts";
-import { badge, quiet, words } from "./parts.ts";
+import { button, quiet, row, words } from "./parts.ts";
 import { locale, policy, state, width } from "./store.ts";
 
 const MOST_SAID = 50;
@@ -39,6 +39,7 @@ function hooked(view: McpView, say: Say): void {
     return true;
   };
   view.onmodelcontext = (context) => say("tells the model", context);
+  view.onconfirmtool = (tool, input) => window.confirm(`Call ${oneLine(tool.name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
   view.onlog = (entry) => say("logs", entry);
 }
 
@@ -69,6 +70,12 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   stage.append(made);
   const lines = (): Child =>
     said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(typeof what === "string" ? what : pretty(what))));
-  const offered = (): Child => tools().length > 0 && h("p", { class: "badges" }, quiet("Tools of the view"), tools().map((name) => badge(name, "scope")));
+  const use = (name: string) =>
+    made.sendCallTool({ name }).then(
+      (answer) => say(`answers ${name}`, answer),
+      (error: unknown) => say(`refuses ${name}`, reason(error)),
+    );
+  const offered = (): Child =>
+    tools().length > 0 && row(quiet("Tools of the view"), ...tools().map((name) => button(oneLine(name, 120), { act: () => use(name), looks: "small" })));
   return h("div", { class: "shown" }, stage, offered, lines);
 }

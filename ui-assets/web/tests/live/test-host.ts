@@ -91,6 +91,12 @@ test("a call beyond the root is asked for and made once with what was granted", 
 test("a configuration is set in a form, sent with the next handshake, and refused if it is none", async ({ page }) => {
   await open(page, "configuration");
   await part(page, "Configuration").click();
+  // Every field can be set without knowing JSON.
+  for (const field of ["roots", "deny", "grantable", "access", "max_calls", "budget"]) {
+    await expect(page.getByText(field, { exact: true })).toBeVisible();
+  }
+  await expect(page.locator(".fields .field")).not.toHaveCount(0);
+  await expect(page.locator(".fields textarea.code")).toHaveCount(0);
   await page.getByLabel("read_only").selectOption("true");
   await part(page, "Reconnect with it").click();
   await expect(page.locator("main article")).toHaveAttribute("data-status", "sent");
