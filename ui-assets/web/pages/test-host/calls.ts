@@ -2,6 +2,7 @@
 import { signal } from "../../lib/signals.ts";
 import { request, result } from "./api.ts";
 import { at, list, members, reason, text, texts } from "./json.ts";
+import { isApp } from "./model.ts";
 import type { Tool } from "./model.ts";
 import { policy } from "./store.ts";
 
@@ -156,9 +157,10 @@ interface Artifact {
   readonly uri: string;
 }
 
+/** A page says of itself whether it shows a preview, so it is none of them. */
 const artifacts = (came: unknown): Artifact[] =>
   list(at(came, "content"))
-    .filter((block) => at(block, "type") === "resource_link")
+    .filter((block) => at(block, "type") === "resource_link" && !isApp(block))
     .map((block) => ({ name: text(at(block, "name")) ?? "", uri: text(at(block, "uri")) ?? "" }));
 
 /** The name of an artifact is new each time, and must not count. */

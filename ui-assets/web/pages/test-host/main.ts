@@ -36,7 +36,8 @@ function tools(): Node {
 }
 
 function applications(): Node {
-  const { apps } = state();
+  const { apps, tools: all } = state();
+  const shows = (uri: string) => all.filter((tool) => tool.ui === uri).length;
   const [picked, pick] = signal("");
   return h(
     "article",
@@ -45,8 +46,8 @@ function applications(): Node {
     h(
       "ul",
       { class: "plain" },
-      apps.map(({ uri, name, description }) =>
-        h("li", {}, button(said(name, 80), { act: () => pick(uri), on: () => picked() === uri }), " ", code(uri, 200, "quiet"), h("div", { class: "quiet" }, said(description))),
+      apps.toSorted((a, b) => shows(a.uri) - shows(b.uri)).map(({ uri, name, description }) =>
+        h("li", {}, button(said(name, 80), { act: () => pick(uri), on: () => picked() === uri }), " ", code(uri, 200, "quiet"), shows(uri) > 0 && [" ", badge(`shows what ${shows(uri)} tools answer`)], h("div", { class: "quiet" }, said(description))),
       ),
     ),
     apps.length === 0 && notice("The server offers no page that can be opened by itself."),

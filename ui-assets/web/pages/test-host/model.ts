@@ -81,6 +81,9 @@ function toolOf(facts: unknown): Tool {
   };
 }
 
+/** Whether a resource, or a link to one, is a page for a frame. */
+export const isApp = (resource: unknown): boolean => at(resource, "mimeType") === "text/html;profile=mcp-app";
+
 function appOf(resource: unknown): App {
   const uri = text(at(resource, "uri")) ?? "";
   return {

@@ -4,10 +4,11 @@ import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
 import { result } from "./api.ts";
 import { at, list, pretty, reason, text } from "./json.ts";
+import { isApp } from "./model.ts";
 import type { Tool } from "./model.ts";
 import { badge, button, code, notice, quiet, row, said, words } from "./parts.ts";
 import { errorOf } from "./store.ts";
-import { isApp, view } from "./view.ts";
+import { view } from "./view.ts";
 
 const IMAGE = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
 const SOUND = /^audio\/[a-z0-9.+-]+$/;
@@ -95,7 +96,7 @@ export function results(shown: Shown): Node {
     ...(at(came, "structuredContent") === undefined ? [] : ["structured"]),
     "raw",
   ];
-  const [tab, pick] = signal(kinds[0] ?? "raw");
+  const [tab, pick] = signal(kinds.find((kind) => !bad || kind !== "view") ?? "raw");
   const of = (kind: string) => blocks.filter((block) => kindOf(block) === kind);
   const label = (kind: string) => `${KINDS[kind]?.[0] ?? ""}${of(kind).length > 1 ? ` ${of(kind).length}` : ""}`;
   return h(

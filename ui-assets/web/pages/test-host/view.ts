@@ -6,15 +6,13 @@ import type { Child } from "../../lib/h.ts";
 import { effect, signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { result } from "./api.ts";
-import { at, members, pretty, reason } from "./json.ts";
+import { isMembers, members, parsed, pretty, reason } from "./json.ts";
 import type { Members } from "./json.ts";
 import type { Tool } from "./model.ts";
 import { button, quiet, row, words } from "./parts.ts";
 import { locale, policy, state, width } from "./store.ts";
 
 const MOST_SAID = 50;
-
-export const isApp = (contents: unknown): boolean => at(contents, "mimeType") === "text/html;profile=mcp-app";
 
 interface Shown {
   readonly uri: string;
@@ -70,12 +68,17 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   stage.append(made);
   const lines = (): Child =>
     said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(typeof what === "string" ? what : pretty(what))));
-  const use = (name: string) =>
-    made.sendCallTool({ name }).then(
-      (answer) => say(`answers ${name}`, answer),
-      (error: unknown) => say(`refuses ${name}`, reason(error)),
-    );
+  const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
+  const use = async (name: string) => {
+    const read = parsed(given.value);
+    if (!("value" in read) || !isMembers(read.value)) return say(`cannot be asked for ${name}:`, "the arguments are no JSON object");
+    try {
+      say(`answers ${name}`, await made.sendCallTool({ name, arguments: read.value }));
+    } catch (error) {
+      say(`refuses ${name}`, reason(error));
+    }
+  };
   const offered = (): Child =>
-    tools().length > 0 && row(quiet("Tools of the view"), ...tools().map((name) => button(oneLine(name, 120), { act: () => use(name), looks: "small" })));
+    tools().length > 0 && [row(quiet("Tools of the view"), ...tools().map((name) => button(oneLine(name, 120), { act: () => use(name), looks: "small" }))), given];
   return h("div", { class: "shown" }, stage, offered, lines);
 }
