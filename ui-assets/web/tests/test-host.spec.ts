@@ -149,7 +149,7 @@ test("a form is made of a schema, and what is left empty is left out", async ({ 
   await expect(page.getByLabel("limit")).toHaveValue("");
 });
 
-test("a policy is offered what can be said in a call, not what is set at the start", () => {
+test("a policy is offered what can be said in a call, and nothing is chosen for a person", () => {
   const field = (scope: string) => ({ type: "string", scope });
   const inner = { type: "object", properties: { path: field("any"), access: field("configuration") }, required: ["path", "access"] };
   const schema = {
@@ -165,6 +165,10 @@ test("a policy is offered what can be said in a call, not what is set at the sta
     },
     required: [],
   });
+  const decision = { type: "string", enum: ["allow", "deny"] };
+  const form = { type: "object", properties: { decision, sure: { type: "boolean" } }, required: ["decision", "sure"] };
+  expect(initial(form, form)).toEqual({ decision: undefined, sure: undefined });
+  expect(initial({ ...decision, default: "deny" }, {})).toBe("deny");
   expect(initial({ $ref: "#/$defs/self" }, { $defs: { self: { $ref: "#/$defs/self" } } })).toBeUndefined();
 });
 

@@ -75,15 +75,13 @@ export function fieldOf(schema: unknown, root: unknown): Field {
   };
 }
 
-/** What a field that must be there begins with. */
+/** What a field that must be there begins with. Nobody chooses for a person where the schema does not. */
 export function initial(schema: unknown, root: unknown): unknown {
   const field = fieldOf(schema, root);
   if (field.schema["default"] !== undefined && field.schema["default"] !== null) return field.schema["default"];
   switch (field.kind) {
     case "text":
       return "";
-    case "choice":
-      return field.choices[0]?.value;
     case "list":
       return [];
     case "object": {

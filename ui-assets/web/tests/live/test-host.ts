@@ -208,6 +208,7 @@ test("every kind of content is shown as what it is", async ({ page }) => {
   await part(page, "Embedded").click();
   await expect(page.locator(".result .words")).toContainText("resource");
   await pick(page, "get-structured-content");
+  await page.getByLabel("location required").selectOption({ index: 1 });
   await part(page, "Call").click();
   await part(page, "Structured").click();
   await expect(page.locator(".result .words")).toContainText("temperature");
