@@ -3,16 +3,17 @@
 /// The file browser: a page for a sandboxed frame that speaks MCP Apps to whoever embeds it.
 pub const BROWSER: &str = include_str!("../dist/browser.html");
 
-/// The element `<mcp-view>`, an ES module: the host half of MCP Apps. Serve it as `text/javascript`.
+/// The element `<mcp-view>`, an ES module: the host half of MCP Apps. Serve it as `text/javascript; charset=utf-8`.
 pub const MCP_VIEW: &str = include_str!("../dist/mcp-view.js");
 
-/// The page between a host and the pages that `<mcp-view>` shows, for its attribute `sandbox-url`.
+/// The page between a host and the pages that `<mcp-view>` shows; its address is the element's `sandbox-url`.
 ///
-/// Serve it as `text/html; charset=utf-8` with [`SANDBOX_POLICY`] as its `Content-Security-Policy`, and with no cookie.
-/// Without that header, whoever gets a person to open its address has a page with the origin of the host.
+/// Serve it as `text/html; charset=utf-8`, with [`SANDBOX_POLICY`] as the whole `Content-Security-Policy`; it holds
+/// nothing that a session would have to guard. The document around it must allow it in `frame-src`.
 pub const SANDBOX: &str = include_str!("../dist/sandbox.html");
 
-/// The `Content-Security-Policy` of [`SANDBOX`]: no origin, and no policy for scripts, which the shown pages would inherit.
+/// The `Content-Security-Policy` of [`SANDBOX`]. It takes the origin from the page however it is opened, and says
+/// nothing of scripts, since the pages shown in it inherit it; what they may reach is added for each.
 pub const SANDBOX_POLICY: &str = "sandbox allow-scripts allow-forms";
 
 /// The page of the test host: a whole document, which its host serves on loopback and answers.

@@ -7,6 +7,9 @@ export default defineConfig({
   workers: 2,
   forbidOnly: true,
   reporter: "line",
+  // Nothing waits this long but on a machine that does much else.
+  timeout: 120_000,
+  expect: { timeout: 20_000 },
   use: {
     launchOptions: {
       executablePath: process.env.BAILIWICK_CHROMIUM ?? "/usr/bin/chromium",

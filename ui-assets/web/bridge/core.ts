@@ -66,7 +66,7 @@ export function core({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
 
   async function ask(method: string, params: object, options?: RequestOptions): Promise<Fields> {
     if (wire === undefined) throw new Error("not connected");
-    return wire.request(method, params as Fields, options?.timeout ?? ANSWER, options?.signal);
+    return wire.request(method, params as Fields, options?.timeout ?? ANSWER);
   }
   const done = async (method: string, params: object, options?: RequestOptions): Promise<boolean> =>
     (await ask(method, params, options)).isError !== true;

@@ -38,18 +38,16 @@ export function parsed(data: unknown): Message | undefined {
 export interface RequestOptions {
   /** Milliseconds until the request fails. */
   readonly timeout?: number;
-  readonly signal?: AbortSignal;
 }
 
 /** What a handler of requests is told beside the parameters. */
 export interface Extra {
-  readonly requestId: Id;
   /** Aborted when the other side takes its request back, or the connection ends. */
   readonly signal: AbortSignal;
 }
 
 export interface Peer {
-  request(method: string, params: Fields, timeout: number, signal?: AbortSignal): Promise<Fields>;
+  request(method: string, params: Fields, timeout: number): Promise<Fields>;
   notify(method: string, params: Fields): void;
   receive(message: Message): void;
   /** Fails what is under way, and everything asked later, with `reason`. */
@@ -75,7 +73,7 @@ export function peer(
     serving.set(id, abort);
     let message: Fields;
     try {
-      message = { id, result: await serve(method, params, { requestId: id, signal: abort.signal }) };
+      message = { id, result: await serve(method, params, abort) };
     } catch (error) {
       const { code = INTERNAL, message: says = String(error), data } = Object(error);
       message = { id, error: { code, message: says, data } };
@@ -86,15 +84,15 @@ export function peer(
 
   return {
     notify: (method, params) => send({ method, params }),
-    request: (method, params, timeout, signal) =>
+    request: (method, params, timeout) =>
       new Promise((resolve, reject) => {
         if (ended) return reject(ended);
         const id = ++last;
-        const cancel = (reason: string): void => {
+        const timer = setTimeout(() => {
+          const reason = `no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`;
           send({ method: "notifications/cancelled", params: { requestId: id, reason } });
           asked.get(id)?.(new Error(reason));
-        };
-        const timer = setTimeout(() => cancel(`no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`), timeout);
+        }, timeout);
         asked.set(id, (error, result = {}) => {
           clearTimeout(timer);
           asked.delete(id);
@@ -102,7 +100,6 @@ export function peer(
           else resolve(result);
         });
         send({ id, method, params });
-        signal?.addEventListener("abort", () => asked.has(id) && cancel(String(signal.reason)));
       }),
     receive(message) {
       if ("error" in message) asked.get(message.id)?.(message.error);

@@ -39,7 +39,8 @@ export async function hostPage(
   const pages = ${text};
   const log = window.log = [];
   window.view = view;
-  view.onmessagelog = (entry) => log.push(entry);
+  // What is long is of no interest, and takes seconds to get out of the browser.
+  view.onmessagelog = (entry) => log.push(JSON.stringify(entry).length > 1e6 ? { ...entry, message: {} } : entry);
   view.resolver = (uri) => {
     if (!(uri in pages)) throw new Error("no such resource: " + uri);
     return { uri, mimeType: "text/html;profile=mcp-app", text: pages[uri] };

@@ -2,6 +2,7 @@
 import { pageOf } from "./bundles.ts";
 import { expect, test } from "./fixtures.ts";
 import { FORMS, heard, hostPage, innermost } from "./hosts.ts";
+import "./raw.ts";
 
 const APP = `
   import { bridge } from "../bridge/index.ts";
@@ -33,7 +34,7 @@ for (const form of FORMS) {
       "host ui/notifications/tool-input",
       "host ui/notifications/tool-result",
     ]);
-    expect(await page.evaluate(() => (window as any).view.sendCallTool({ name: "add", arguments: { n: 4 } }))).toMatchObject({ structuredContent: { sum: 5 } });
+    expect(await page.evaluate(() => window.view.sendCallTool({ name: "add", arguments: { n: 4 } }))).toMatchObject({ structuredContent: { sum: 5 } });
     const inside = await innermost(page).evaluate(async () => {
       const { b } = window as unknown as { b: { callTool(name: string, input: object): Promise<unknown> } };
       return [await b.callTool("read", { x: 1 }), await b.callTool("write", {}).catch(String), await b.callTool("other", {}).catch(String), self.origin];

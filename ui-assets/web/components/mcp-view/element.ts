@@ -38,6 +38,7 @@ export class McpView extends HTMLElement implements Shower {
   declare onrequestdisplaymode: Hooks["onrequestdisplaymode"];
   declare onrequestteardown: Hooks["onrequestteardown"];
   declare onlog: Hooks["onlog"];
+  declare onnotification: Hooks["onnotification"];
   declare onconfirmtool: Hooks["onconfirmtool"];
   declare onmessagelog: Hooks["onmessagelog"];
   /** Lets the page have less than its server asks for. */
@@ -148,7 +149,6 @@ export class McpView extends HTMLElement implements Shower {
       const bare = page.mimeType?.includes("mcp-app") === true;
       const frame = document.createElement("iframe");
       frame.title = this.ariaLabel ?? (this.title || "App");
-      frame.part.add("frame");
       const made = session(this, { csp, permissions }, !bare, (message) => frame.contentWindow?.postMessage(message, "*"));
       const whole = { html: bare ? html : dressed(html, made.news()), csp, permissions };
       await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
@@ -160,7 +160,8 @@ export class McpView extends HTMLElement implements Shower {
       this.#end("failed");
       const says = document.createElement("p");
       says.role = "alert";
-      says.textContent = String(error);
+      // It may be a server's: nothing in it that an eye cannot see.
+      says.textContent = String(error).replace(/[\p{C}\p{Z}]+/gu, " ").slice(0, 500);
       this.#root.append(says);
       this.#event("failed", error);
     }

@@ -57,6 +57,8 @@ export interface Hooks {
   onrequestdisplaymode: Hook<(mode: DisplayMode) => Answer<DisplayMode>>;
   onrequestteardown: Hook<() => void>;
   onlog: Hook<(entry: Fields) => void>;
+  /** Hears every other notification of the page. */
+  onnotification: Hook<(method: string, params: Fields) => void>;
   /** Asks the person before a tool of the page is called that does not say it only reads. */
   onconfirmtool: Hook<(tool: Tool, input: Fields) => Answer<boolean>>;
   /** Is told each message of the page before anything is done with it, and each message to it. */

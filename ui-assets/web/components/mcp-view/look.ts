@@ -39,7 +39,8 @@ export function lookOf(element: HTMLElement): Look {
   return {
     theme: scheme.includes("dark") && (dark.matches || !scheme.includes("light")) ? "dark" : "light",
     variables: read(VARIABLES),
-    ours: read([...element.computedStyleMap().keys()].filter((name) => name.startsWith("--mcp-"))),
+    // Firefox cannot list them.
+    ours: read([...(element.computedStyleMap?.().keys() ?? [])].filter((name) => name.startsWith("--mcp-"))),
   };
 }
 

@@ -34,7 +34,7 @@ export async function inlined(html: string, read: (uri: string) => Promise<Resou
     element.removeAttribute(name);
     const made = link ? page.createElement("style") : element;
     // Nothing in a file may end the element that it is put into.
-    if (link || element.matches("script")) made.textContent = textOf(file).replace(/<(?=\/(style|script))/gi, "\\3c ");
+    if (link || element.matches("script")) made.textContent = textOf(file).replace(/<\/(?=style|script)/gi, "<\\/");
     else made.setAttribute(name, `data:${file.mimeType}${file.blob ? `;base64,${file.blob}` : `,${encodeURIComponent(textOf(file))}`}`);
     element.replaceWith(made);
   }

@@ -76,7 +76,8 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     else if (method === "ui/notifications/size-changed") view.resized(Number(params.height));
     else if (method === "ui/notifications/request-teardown") view.onrequestteardown?.();
     else if (method === "notifications/message") view.onlog?.(params);
-    else if (method === "notifications/tools/list_changed" && app.appCapabilities?.tools?.listChanged) changed();
+    else if (method !== "notifications/tools/list_changed") view.onnotification?.(method, params);
+    else if (app.appCapabilities?.tools?.listChanged) changed();
   }
 
   /** So many notifications in a second, and no more. */

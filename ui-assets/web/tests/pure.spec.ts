@@ -1,0 +1,77 @@
+// Schemas, values and declarations in, judgements and policies out; no browser.
+import { allowed, policyOf } from "../lib/csp.ts";
+import { parsed } from "../lib/rpc.ts";
+import { problem, unknownKeyword } from "../lib/schema.ts";
+import { expect, test } from "./fixtures.ts";
+
+/** A schema, a value that meets it, a value that does not. */
+const SCHEMAS: readonly (readonly [object | boolean, unknown, unknown])[] = [
+  [{ type: "string" }, "a", 1],
+  [{ type: "integer" }, 1, 1.5],
+  [{ type: "number" }, 1.5, "1"],
+  [{ type: ["null", "boolean"] }, null, 0],
+  [{ type: "array" }, [], {}],
+  [{ type: "object" }, {}, []],
+  [{ enum: ["a", { b: 1 }] }, { b: 1 }, "c"],
+  [{ const: 3 }, 3, "3"],
+  [{ required: ["a"] }, { a: undefined }, {}],
+  [{ required: ["toString"] }, { toString: 1 }, {}],
+  [{ properties: { a: { type: "number" } } }, { a: 1, b: "x" }, { a: "1" }],
+  [{ properties: { a: {} }, additionalProperties: false }, { a: 1 }, { b: 1 }],
+  [{ additionalProperties: { type: "number" } }, { a: 1 }, { a: "1" }],
+  [{ items: { type: "number" } }, [1, 2], [1, "2"]],
+  [{ minItems: 1, maxItems: 2 }, [1], [1, 2, 3]],
+  [{ minLength: 2 }, "ab", "a"],
+  [{ maxLength: 1 }, "😀", "ab"],
+  [{ minimum: 1, maximum: 2 }, 2, 3],
+  [{ exclusiveMinimum: 1 }, 2, 1],
+  [{ exclusiveMaximum: 1 }, 0, 1],
+  [{ pattern: "^a+$" }, "aa", "b"],
+  [{ anyOf: [{ type: "string" }, { minimum: 5 }] }, 6, 4],
+  [{ oneOf: [{ minimum: 1 }, { minimum: 5 }] }, 2, 6],
+  [{ allOf: [{ minimum: 1 }, { maximum: 3 }] }, 2, 4],
+  [{ not: { type: "string" } }, 1, "a"],
+  [{ properties: { a: false } }, {}, { a: 1 }],
+];
+
+test("a value meets a schema, or something is found wrong", () => {
+  for (const [schema, good, bad] of SCHEMAS) {
+    expect(problem(schema, good), JSON.stringify([schema, good])).toBeUndefined();
+    expect(problem(schema, bad), JSON.stringify([schema, bad])).toContain("value");
+    expect(unknownKeyword(schema)).toBeUndefined();
+  }
+  expect(problem({ properties: { a: { items: { type: "number" } } } }, { a: [1, "x"] })).toBe('value.a[1] does not meet type "number"');
+});
+
+test("a keyword that is not judged is named, however deep", () => {
+  for (const schema of [{ $ref: "#" }, { properties: { a: { uniqueItems: true } } }, { items: { if: {} } }, { anyOf: [{ contains: {} }] }, { constructor: 1 }]) {
+    expect(unknownKeyword(schema)).toMatch(/^(\$ref|uniqueItems|if|contains|constructor)$/);
+  }
+  expect(unknownKeyword({ title: "t", properties: { $ref: { format: "uri", description: "d" } } })).toBeUndefined();
+});
+
+test("a policy names what is declared, and nothing that is no origin", () => {
+  expect(policyOf(undefined)).toBe(
+    "default-src data: blob: ;script-src 'unsafe-inline' ;style-src 'unsafe-inline' ;connect-src ;frame-src ;base-uri ;object-src;form-action",
+  );
+  const hostile = ["*", "https:", "data:", "'unsafe-eval'", "https://a.com;script-src *", "https://a.com https://b.com", "https://a.com/path", "https://a.com\n", "javascript://a", 7, null];
+  expect(policyOf({ connectDomains: hostile, resourceDomains: hostile, frameDomains: hostile, baseUriDomains: "https://a.com" })).toBe(policyOf({}));
+  const declared = policyOf({ connectDomains: ["wss://a.com:8080"], resourceDomains: ["https://*.b.com"], frameDomains: ["https://c.com"] });
+  expect(declared).toContain("connect-src wss://a.com:8080;frame-src https://c.com;");
+  expect(declared).toContain("script-src 'unsafe-inline' https://*.b.com;");
+});
+
+test("permissions are those of MCP Apps", () => {
+  expect(allowed({ camera: {}, clipboardWrite: {}, fullscreen: {}, "geolocation *": {} })).toBe("camera;clipboard-write");
+  expect(allowed(undefined)).toBe("");
+});
+
+test("a message is one of four kinds, or none", () => {
+  const message = (fields: object): unknown => parsed({ jsonrpc: "2.0", ...fields });
+  expect(message({ id: 1, method: "m", params: { a: 1 } })).toEqual({ id: 1, method: "m", params: { a: 1 } });
+  expect(message({ method: "m", params: [1] })).toEqual({ method: "m", params: {}, id: undefined });
+  expect(message({ id: "x", result: {} })).toEqual({ id: "x", result: {} });
+  expect(message({ id: 1, error: { code: -1, message: "no" } })).toMatchObject({ id: 1, error: { message: "no", code: -1 } });
+  for (const none of [null, "text", [], { id: 1, method: "m" }]) expect(parsed(none)).toBeUndefined();
+  for (const none of [{ id: null, method: "m" }, { id: {}, method: "m" }, { id: 1 }, { id: 1, result: 3 }, { result: {} }, { method: 3 }]) expect(message(none)).toBeUndefined();
+});

@@ -1,0 +1,97 @@
+// Resources of servers in, what is shown of them, what it may reach and why it may not be shown out.
+import { barriers, expect, test } from "./fixtures.ts";
+import { FORMS, hostPage, innermost } from "./hosts.ts";
+import { GREETED, open } from "./raw.ts";
+
+test("scripts, styles and media of the server are put into the page", async ({ page, sites }) => {
+  const html = '<html lang="de"><head><link rel="stylesheet" href="ui://x.css"><script src="ui://x.js"></script></head><body><img src="ui://x.svg" alt="x"><img src="ui://y.png" alt="y"></body></html>';
+  const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+  const files = {
+    "ui://a": { mimeType: "text/html;profile=mcp-app", text: html },
+    "ui://x.css": { mimeType: "text/css", text: 'body { color: rgb(1, 2, 3); font-family: "</style>" } /* </style><script>document.title = "broken out"</script> */' },
+    "ui://x.js": { mimeType: "text/javascript", text: 'document.documentElement.dataset.ran = "</script><b>"' },
+    "ui://x.svg": { mimeType: "image/svg+xml", text: '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="7"><!-- ü # --></svg>' },
+    "ui://y.png": { mimeType: "image/png", blob: png },
+  };
+  await open(page, sites, `view.resolver = (uri) => (${JSON.stringify(files)})[uri];`, "", "shown");
+  await expect.poll(() => page.frames().length).toBe(3);
+  const inside = innermost(page);
+  await expect(inside.locator("body")).toHaveCSS("color", "rgb(1, 2, 3)");
+  await expect(inside.locator("html")).toHaveAttribute("data-ran", "</script><b>");
+  await expect(inside.locator("body")).toHaveCSS("font-family", '"</style>"');
+  await expect.poll(() => inside.locator("img").evaluateAll((all) => all.map((one) => (one as HTMLImageElement).naturalWidth))).toEqual([7, 1]);
+  expect(await inside.evaluate(() => document.title)).toBe("");
+});
+
+test("what a server declares is reached, and nothing else", async ({ page, sites }) => {
+  const [declared, other] = [await sites(), await sites()];
+  for (const site of [declared, other]) site.put("/x", { body: "x", headers: { "access-control-allow-origin": "*" } });
+  await open(page, sites, `view.resolver = (uri) => ({ mimeType: "text/html;profile=mcp-app", text: pages[uri], _meta: { ui: { csp: { connectDomains: ["${declared.origin}", "${other.origin};", "*", "'unsafe-eval'", "${other.origin} ${other.origin}"] } } } });`);
+  const fetched = (origin: string) => innermost(page).evaluate((url) => fetch(url).then(() => "reached", () => "refused"), `${origin}/x`);
+  expect(await fetched(declared.origin)).toBe("reached");
+  expect(await fetched(other.origin)).toBe("refused");
+  expect(other.requests).toEqual([]);
+});
+
+test("a host may let a page have less than its server declares", async ({ page, sites }) => {
+  const declared = await sites();
+  await open(page, sites, `view.meta = { csp: { connectDomains: ["${declared.origin}"] }, permissions: { camera: {} } }; view.onpagemeta = () => ({});`);
+  expect(await innermost(page).evaluate((url) => fetch(url).then(() => "reached", () => "refused"), declared.origin)).toBe("refused");
+  expect(await page.evaluate(() => window.view.shadowRoot?.querySelector("iframe")?.allow)).toBe("");
+});
+
+for (const form of FORMS) {
+  test(`a page has the permissions that its server asks for, and no other: ${form}`, async ({ page, sites }) => {
+    const site = await hostPage(sites, form, { "ui://a": GREETED }, "view.meta = { permissions: { geolocation: {}, clipboardWrite: {}, usb: {} } }; view.src = 'ui://a';");
+    await page.goto(site.origin);
+    await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
+    const has = await innermost(page).evaluate(() => {
+      const { featurePolicy } = document as unknown as { featurePolicy: { allowsFeature(name: string): boolean } };
+      return ["geolocation", "clipboard-write", "camera", "microphone", "usb"].map((name) => featurePolicy.allowsFeature(name));
+    });
+    expect(has).toEqual([true, true, false, false, false]);
+  });
+}
+
+test("a page makes no code of text", async ({ page, sites }) => {
+  await open(page, sites, "", `${GREETED}<script>setTimeout(() => { try { new Function("1")(); document.title = "made" } catch (e) { document.title = e.name } })</script>`);
+  await expect.poll(() => innermost(page).evaluate(() => document.title)).toBe("EvalError");
+});
+
+test("what cannot be shown says why, to the eye and to the host", async ({ page, sites }) => {
+  await open(page, sites, "view.addEventListener('failed', (e) => document.title = e.detail.message); view.src = 'ui://missing';", GREETED, "failed");
+  await expect(page.getByRole("alert")).toContainText("no such resource: ui://missing");
+  await expect(page).toHaveTitle("no such resource: ui://missing");
+  await page.evaluate(() => Object.assign(window.view, { resolver: () => ({ mimeType: "text/plain", text: "x" }), src: "ui://text" }));
+  await expect(page.getByRole("alert")).toContainText("text/plain");
+  await page.evaluate(() => Object.assign(window.view, { resolver: () => { throw new Error("<b>evil\u202etxt\u0000" + "x".repeat(10_000)); }, src: "ui://hostile" }));
+  await expect(page.getByRole("alert")).toHaveText(/^Error: <b>evil txt x{475,500}$/);
+  await page.evaluate(() => Object.assign(window.view, { resolver: undefined, src: "ui://b" }));
+  await expect(page.getByRole("alert")).toContainText("no `resolver`");
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    expect(await barriers(page)).toEqual([]);
+  }
+  await page.evaluate(() => Object.assign(window.view, { html: "<p>shown" }));
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "shown");
+  await expect(page.getByRole("alert")).toHaveCount(0);
+});
+
+test("a sandbox page that is not there is an error", async ({ page, sites }) => {
+  await page.clock.install();
+  const site = await hostPage(sites, "same port", { "ui://a": GREETED }, "view.setAttribute('sandbox-url', '/none'); view.src = 'ui://a';");
+  await page.goto(site.origin);
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "loading");
+  await page.clock.fastForward(11_000);
+  await expect(page.getByRole("alert")).toContainText("/none");
+});
+
+test("with defer nothing is read before render()", async ({ page, sites }) => {
+  const site = await hostPage(sites, "same port", { "ui://a": GREETED }, "window.reads = 0; const read = view.resolver; view.resolver = (uri) => (reads++, read(uri)); view.src = 'ui://a'; view.render = () => {};");
+  await page.goto(site.origin);
+  await page.evaluate(() => new Promise(requestAnimationFrame));
+  expect(await page.evaluate(() => [(window as unknown as { reads: number }).reads, window.view.status])).toEqual([0, "idle"]);
+  await page.evaluate(() => (Object.getPrototypeOf(window.view) as { render(): void }).render.call(window.view));
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
+  expect(await page.evaluate(() => (window as unknown as { reads: number }).reads)).toBe(1);
+});
