@@ -35,6 +35,8 @@ export class PermissionPrompt extends HTMLElement {
   }
 
   connectedCallback(): void {
+    this.role = "group";
+    this.ariaLabel = "Permission request";
     this.#calm();
     document.addEventListener("visibilitychange", this.#calm);
     this.#ticking = window.setInterval(() => this.#update(), 1000);
@@ -166,7 +168,7 @@ export class PermissionPrompt extends HTMLElement {
     shown.status.textContent = oneLine(words);
     shown.status.hidden = !words;
     this.dataset["status"] = status;
-    this.ariaBusy = String(!this.#settled || (this.#said && status === "pending"));
+    this.ariaBusy = String(!this.#settled || (this.#said !== undefined && status === "pending"));
   }
 }
 

@@ -1,5 +1,5 @@
 // A block in, the elements of its prompt out, and how each shows what is chosen.
-import { el, onPress } from "../../lib/dom.ts";
+import { el, onPress, onTick } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { Block } from "./block.ts";
 import type { Choice, Time } from "./choice.ts";
@@ -65,7 +65,7 @@ export function prompt({ content, tool_call: call, extra, bailiwick: own }: Bloc
     beside?: Node,
   ): HTMLElement => {
     const input = el("input", { type: group ? "radio" : "checkbox", name: group });
-    input.addEventListener("change", (event) => acts.choose(event.isTrusted ? change(input.checked) : undefined));
+    onTick(input, () => acts.choose(change(input.checked)));
     controls.push((choice, open) => {
       input.checked = is(choice);
       input.disabled = !open || !may(choice);
