@@ -97,6 +97,7 @@ test("what was answered elsewhere is told, and left only when a person goes on",
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
   await host.open(page, site);
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c1.txt" })).toBeVisible();
   host.answers.set(`question/${run}-1`, { question: `${run}-1`, status: "granted", granted: ["write:file:/a/b/c.txt"] });
   host.state.questions = [question(2)];
   host.changed();
@@ -314,7 +315,7 @@ test("hostile lines, names and rules are text wherever they stand", async ({ pag
   host.answers.set("history", { ...past, entries: [{ ...past.entries[0], agent: bad, needs: [bad], note: bad, rule: bad }], agents: [bad] });
   await host.open(page, site);
   const inert = async (): Promise<void> => {
-    await expect(page.getByText("<img src=x").first()).toBeVisible();
+    await expect(page.getByText("<img src=x").filter({ visible: true }).first()).toBeVisible();
     await expect(page.locator("img")).toHaveCount(0);
     expect(await page.locator("main").textContent()).not.toMatch(/[\u202e\u200b]/u);
   };

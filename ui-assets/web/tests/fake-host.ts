@@ -145,6 +145,7 @@ export class FakeHost {
 
   #answer({ question, answer }: { question: string; answer: object }): unknown {
     this.state.questions = this.state.questions.filter((one) => (one["tool_call"] as { id: string }).id !== question);
+    this.changed();
     return { question, status: "allow" in answer ? "granted" : "denied", granted: [] };
   }
 }

@@ -72,7 +72,7 @@ export function together(batch: State["batches"][number], back: () => void): { p
     const whole = el(
       "li",
       {},
-      el("label", {}, tick, el("span", {}, el("bdi", {}, oneLine(`${[...agent, question.tool_call.name].join(" › ")}: ${intent}`)))),
+      el("label", {}, tick, el("span", {}, el("bdi", {}, oneLine(intent)), " ", el("bdi", { class: "quiet" }, oneLine([...agent, question.tool_call.name].join(" › "), 120)))),
       line(...needs.map(code), state),
       what,
     );
