@@ -1,11 +1,12 @@
 //! The sources of the pages in, the committed pages out; and a real browser in, what people meet in it out.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+#[path = "support/chromium.rs"]
+mod chromium;
 #[path = "support/node.rs"]
 mod node;
 
@@ -88,28 +89,10 @@ fn no_page_makes_code_or_markup_of_text() {
 
 #[test]
 fn pages_do_what_people_expect_in_a_browser() {
-    let chromium = chromium();
+    let chromium = chromium::place();
     run(
         "npx",
         &["playwright", "test"],
         &[("BAILIWICK_CHROMIUM", &chromium)],
     );
-}
-
-/// Debian's Chromium, installed if it is missing.
-fn chromium() -> PathBuf {
-    let place = std::env::var_os("BAILIWICK_CHROMIUM")
-        .map_or_else(|| PathBuf::from("/usr/bin/chromium"), PathBuf::from);
-    if !place.exists() {
-        let script =
-            "apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium";
-        let installed = Command::new("sh").args(["-c", script]).output().unwrap();
-        assert!(
-            installed.status.success() && place.exists(),
-            "these tests need Chromium at {} (or where BAILIWICK_CHROMIUM says), and it cannot be installed:\n{}",
-            place.display(),
-            String::from_utf8_lossy(&installed.stderr)
-        );
-    }
-    place
 }

@@ -315,7 +315,7 @@ async fn a_runtime_that_is_gone_leaves_the_console() {
     let stage = Stage::new().await;
     let state = stage.state().await;
     assert_eq!(state["sources"].as_array().unwrap().len(), 1);
-    let stage = stage.without_runtime().await;
+    let (stage, console) = stage.without_runtime().await;
     let mut seen = state["version"].clone();
     while stage.state().await["sources"] != json!([]) {
         let path = format!("/api/events/{seen}");
@@ -328,5 +328,5 @@ async fn a_runtime_that_is_gone_leaves_the_console() {
             .status,
         200
     );
-    stage.console.shutdown().await;
+    console.shutdown().await;
 }

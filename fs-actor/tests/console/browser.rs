@@ -7,6 +7,8 @@ use bailiwick::Begun;
 
 use crate::support::{Stage, until, write};
 
+#[path = "../../../ui-assets/tests/support/chromium.rs"]
+mod chromium;
 #[path = "../../../ui-assets/tests/support/node.rs"]
 mod node;
 
@@ -24,6 +26,7 @@ async fn a_person_grants_two_uses_on_the_page_and_takes_them_back() {
             "--config",
             "playwright.live.config.ts",
         ])
+        .env("BAILIWICK_CHROMIUM", chromium::place())
         .env("BAILIWICK_CONSOLE", stage.console.url())
         .current_dir(web)
         .stdin(Stdio::null());
