@@ -117,7 +117,7 @@ test("a script presses nothing and chooses nothing", async ({ page, site }) => {
   expect(await told(page)).toEqual([]);
   // What a script made of the looks is put right with the next second.
   await page.clock.runFor(1000);
-  await expect(page.getByLabel("Only this call")).toBeChecked();
+  await expect(page.getByLabel("once", { exact: true })).toBeChecked();
   await expect(page.getByLabel("exactly what is asked")).toBeChecked();
   await expect(yes(page)).toHaveText("Allow this once");
   await yes(page).click();
@@ -154,7 +154,7 @@ test("wide and endless answers need a tick, and others do not", async ({ page, s
 test("the button says what it will do", async ({ page, site }) => {
   await asked(page, site, question(1));
   for (const [label, words] of [
-    ["For the next uses:", "Allow this for 10 uses"],
+    ["for the next uses:", "Allow this for 10 uses"],
     ["For 1 hour", "Allow this for 1 hour"],
     ["For this session", "Allow this for this session"],
     ["Its sub-agents may, too", "Allow this for this session, sub-agents too"],
@@ -192,7 +192,7 @@ test("the keyboard alone chooses a folder and ten uses, and Escape denies", asyn
   await set(page, { block: question(2) });
   await set(page, { settled: true });
   await calm(page);
-  await page.getByLabel("Only this call").focus();
+  await page.getByLabel("once", { exact: true }).focus();
   await page.keyboard.press("Escape");
   expect(await told(page)).toHaveLength(2);
 });
