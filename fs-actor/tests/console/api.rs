@@ -242,6 +242,12 @@ async fn the_history_tells_what_was_decided_and_whether_its_record_is_whole() {
         .await
         .json();
     assert_eq!(denied["total"], 1);
+    assert_eq!(all["sessions"], json!(["talk"]));
+    for (session, total) in [("talk", 2), ("another", 0)] {
+        let wanted = json!({ "session": session });
+        let found = stage.post("/api/history", &wanted).await.json();
+        assert_eq!(found["total"], total, "{session}");
+    }
     let export = stage.post("/api/history/export", &json!({})).await;
     assert!(export.head.contains("attachment"));
     assert_eq!(export.body.lines().count(), 2);

@@ -272,6 +272,7 @@ const past = {
   unused: [{ run: 1, grant: 3, pattern: "write:file:/never" }],
   agents: ["main", "main/tests"],
   tools: ["edit_file"],
+  sessions: ["talk"],
   runs: [1, 2],
 };
 
@@ -286,8 +287,9 @@ test("the history is filtered, counted, paged and exported", async ({ page, site
   await page.getByLabel("Agent").selectOption("main/tests");
   await page.getByLabel("Tool").selectOption("edit_file");
   await page.getByLabel("Decision").selectOption("denied");
+  await page.getByLabel("Session").selectOption("talk");
   await page.getByLabel("Run").selectOption("2");
-  await expect.poll(() => host.to("history").at(-1)).toEqual({ source: run, agent: "main/tests", tool: "edit_file", decision: "denied", run: 2, skip: 0 });
+  await expect.poll(() => host.to("history").at(-1)).toEqual({ source: run, agent: "main/tests", tool: "edit_file", decision: "denied", session: "talk", run: 2, skip: 0 });
   await page.getByRole("button", { name: "Older" }).click();
   await expect.poll(() => host.to("history").at(-1)).toMatchObject({ skip: 100 });
   const download = page.waitForEvent("download");
