@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(refusal(&worker, "a").await, None);
     assert_eq!(refusal(&worker, "b").await, None);
     assert_eq!(refusal(&worker, "c").await, Some(Code::ScopeRequired));
-    assert_eq!(people.grants().await, [], "a spent grant is gone");
+    assert_eq!(people.grants().await?, [], "a spent grant is gone");
 
     println!("Two seconds:");
     let (began, time) = (Instant::now(), Duration::from_secs(2));

@@ -22,7 +22,7 @@ use clap::error::ErrorKind;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
-pub(crate) use grants::{Granted, Wish};
+pub(crate) use grants::{Applied, Granted, Templates, Wish};
 pub(crate) use record::{At, Look, Show};
 pub(crate) use when::time_of;
 
@@ -33,8 +33,10 @@ pub(crate) enum Wanted {
     Text(String),
     /// A look at an audit.
     Look(Look),
-    /// A look at a grant store, or grants of it taken back.
+    /// A look at a grant store, or a change of its grants.
     Granted(Granted),
+    /// A look at templates of grants.
+    Templates(Templates),
     /// A server.
     Server(Box<Options>),
 }
@@ -124,6 +126,9 @@ pub(crate) fn parse(
     }
     if let Some(granted) = grants::granted(&matches) {
         return Ok(Wanted::Granted(granted));
+    }
+    if let Some(templates) = grants::shown(&matches) {
+        return Ok(Wanted::Templates(templates));
     }
     let asked = command::SHOWN
         .iter()

@@ -1,24 +1,32 @@
-//! The file of a grant store in, a text that tells of its grants out; those to be taken back are gone from it by then.
+//! The file of a grant store in, a text that tells of its grants out; what is to be changed is on the disk by then.
 
 use std::io;
 use std::path::PathBuf;
 
-use bailiwick::{GrantRemovalError, GrantStore, GrantStoreError, StoredGrant, escape, json_line};
+use bailiwick::{
+    GrantEditError, GrantHolder, GrantStore, GrantStoreError, Lifetime, StoredGrant, TemplateError,
+    escape, json_line,
+};
 
-use crate::cli::{Granted, Wish, time_of};
+use crate::cli::{Applied, Granted, Wish, time_of};
 use crate::table::{or_dash, table};
+use crate::templates::{self, TemplatesError};
 
-/// Why grants are not shown, or not taken back.
+/// Why grants are not shown, or not changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantsError {
     #[error(transparent)]
     Store(GrantStoreError),
-    #[error("the grant store `{}` is in use; nothing is taken out of it while a server has it", .0.display())]
+    #[error("the grant store `{}` is in use; nothing in it is changed while a server has it", .0.display())]
     InUse(PathBuf),
     #[error("no grant of `{agent}` is in the grant store `{}`", .file.display())]
     NoneOf { agent: String, file: PathBuf },
-    #[error("cannot take grants out of the grant store `{}`", .0.display())]
-    Removal(PathBuf, #[source] GrantRemovalError),
+    #[error("cannot change the grant store `{}`", .0.display())]
+    Edit(PathBuf, #[source] GrantEditError),
+    #[error(transparent)]
+    Templates(#[from] TemplatesError),
+    #[error("the template cannot be applied")]
+    Template(#[from] TemplateError),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
 }
@@ -32,7 +40,7 @@ impl From<GrantStoreError> for GrantsError {
     }
 }
 
-/// Shows or takes back what a person wants.
+/// Shows or changes what a person wants.
 pub(crate) fn look(granted: Granted) -> Result<String, GrantsError> {
     let Granted { file, wish, json } = granted;
     // To a server no file is an empty store; whoever names one means a store that is there.
@@ -54,31 +62,50 @@ pub(crate) fn look(granted: Granted) -> Result<String, GrantsError> {
         }
         Wish::Revoke(ids) => {
             let taken = GrantStore::open(&file)?.remove(&ids);
-            let taken = taken.map_err(|error| GrantsError::Removal(file, error))?;
-            taken_back(&taken, json)
+            told("Taken back", &edited(file, taken)?, json)
         }
         Wish::RevokeAll(agent) => {
             let mut store = GrantStore::open(&file)?;
             let held = store.grants();
             let held = held.filter(|grant| grant.is_held_at_or_beneath(&agent));
             let ids = held.map(|grant| grant.id).collect();
-            let taken = store.remove(&ids);
-            let taken = taken.map_err(|error| GrantsError::Removal(file.clone(), error))?;
+            let taken = edited(file.clone(), store.remove(&ids))?;
             if taken.is_empty() {
                 let agent = escape(&agent).into_owned();
                 return Err(GrantsError::NoneOf { agent, file });
             }
-            taken_back(&taken, json)
+            told("Taken back", &taken, json)
+        }
+        Wish::Narrow(id, change) => {
+            let left = GrantStore::open(&file)?.narrow(id, &change);
+            told("Narrowed", &[edited(file, left)?], json)
+        }
+        Wish::Apply(applied) => {
+            let Applied {
+                template,
+                file: template_file,
+                agent,
+                roots,
+            } = applied;
+            let template = templates::named(&template, template_file.as_deref())?;
+            let holder = GrantHolder::Agent(agent.into());
+            let grants = template.grants(&roots, &holder, Lifetime::Agent)?;
+            let added = GrantStore::open(&file)?.add(grants);
+            told("Granted", &edited(file, added)?, json)
         }
     }
 }
 
-fn taken_back(taken: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
-    let text = shown(taken, json)?;
-    Ok(if json {
-        text
-    } else {
-        format!("Taken back\n{text}")
+fn edited<T>(file: PathBuf, edited: Result<T, GrantEditError>) -> Result<T, GrantsError> {
+    edited.map_err(|error| GrantsError::Edit(file, error))
+}
+
+/// What became of these grants.
+fn told(what: &str, grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
+    Ok(match (json, grants) {
+        (true, _) => shown(grants, json)?,
+        (false, []) => "All of it was granted before.".to_owned(),
+        (false, _) => format!("{what}\n{}", shown(grants, json)?),
     })
 }
 

@@ -6,6 +6,7 @@ mod logging;
 mod record;
 mod serve;
 mod table;
+mod templates;
 
 use std::error::Error;
 use std::io::Write as _;
@@ -31,6 +32,10 @@ fn main() -> ExitCode {
             Err(error) => refuse(&error, 1),
         },
         Ok(Wanted::Granted(granted)) => match grants::look(granted) {
+            Ok(text) => show(&text),
+            Err(error) => refuse(&error, 1),
+        },
+        Ok(Wanted::Templates(templates)) => match templates::look(&templates) {
             Ok(text) => show(&text),
             Err(error) => refuse(&error, 1),
         },

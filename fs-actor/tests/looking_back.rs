@@ -32,7 +32,7 @@ async fn appended(path: &Path) -> JsonLines {
     }
 }
 
-/// Allows everything but what is called `secret`.
+/// The host's rule: everything is allowed but what is called `secret`.
 fn answer(question: &Question) -> Option<Answer> {
     let secret = question.request.needs[0].to_string().contains("secret");
     Some(if secret {
@@ -162,7 +162,11 @@ async fn the_history_tells_each_decision_of_each_run_once() {
     assert_eq!(lines[2]["decision"], "denied");
     assert_eq!(
         (&lines[2]["by"], &lines[5]["by"]),
-        (&json!("person"), &json!("rule"))
+        (&json!("host"), &json!("rule"))
+    );
+    assert_eq!(
+        (&lines[7]["by"], &lines[7]["cause"]),
+        (&json!("person"), &json!("person"))
     );
     assert_eq!(lines[3]["needs"], json!(["write:file:/repo/src/\u{202e}c"]));
     assert_eq!(
@@ -183,7 +187,21 @@ async fn the_history_tells_each_decision_of_each_run_once() {
     ];
     let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
     assert_eq!(place.lines(&arguments).len(), 7);
-    for none in ["--tool=delete", "--agent=test", "--since=0s", "--until=1d"] {
+    assert_eq!(denied[1]["denial"]["code"], "PERMISSION_DENIED");
+    let hint = denied[1]["denial"]["hint"].as_str().unwrap();
+    assert!(hint.starts_with("change the rule"), "{hint}");
+    let session = lines[0]["session"].as_str().unwrap();
+    let of_session = ["--session", session, "--json"];
+    let arguments = [&["history", "audit.jsonl"], &of_session[..]].concat();
+    assert_eq!(place.lines(&arguments), lines);
+    for none in [
+        "--tool=delete",
+        "--agent=test",
+        "--since=0s",
+        "--until=1d",
+        "--session=other",
+        "--server=git",
+    ] {
         assert_eq!(
             place.told(&["history", "audit.jsonl", "--json", none]),
             "\n",
@@ -210,10 +228,12 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 12, "{text}");
     let at = rows[0].find("ABOUT").unwrap();
-    assert!(rows[3].contains("denied by a person"), "{text}");
+    assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
         rows[3].get(at..),
-        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
+        Some(
+            "q3 write:file:/repo/secret; said: keep out\\u{1b}[2J; to allow it: let the host ask a person, or grant it beforehand"
+        )
     );
     assert!(
         rows[4].contains("write:file:/repo/src/\\u{202e}c"),
@@ -369,7 +389,7 @@ async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
         worker: Some(worker.id()),
         ..GrantFilter::default()
     };
-    let meant: Vec<_> = people.grants_where(&filter).await;
+    let meant: Vec<_> = people.grants_where(&filter).await.unwrap();
     assert_eq!(
         meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
         [reading, writing]
@@ -401,7 +421,7 @@ fn served(place: &Place, arguments: &[&str]) {
 fn a_directory_of_the_name_of_a_command_is_served_as_one() {
     let place = Place::new();
     let make = |name: &str| std::fs::create_dir(place.path(name)).unwrap();
-    ["history", "verify", "grants", "help"]
+    ["history", "verify", "grants", "templates", "help"]
         .into_iter()
         .for_each(make);
     for (name, file) in [
@@ -414,10 +434,13 @@ fn a_directory_of_the_name_of_a_command_is_served_as_one() {
         served(&place, &["--read-only", name]);
         place.refused(&[name], 2, &[file]);
     }
+    served(&place, &["./templates"]);
+    served(&place, &["repo", "templates"]);
     served(&place, &["help"]);
     let help = place.told(&["--help"]);
     assert!(help.contains("./NAME") && help.contains("history") && help.contains("verify"));
     assert!(help.contains("\n  grants "), "{help}");
+    assert!(help.contains("\n  templates "), "{help}");
 }
 
 impl Place {
@@ -523,7 +546,9 @@ async fn what_is_no_grant_store_is_named_and_left_alone() {
     let place = Place::new();
     let revoke = ["--revoke", "g1"];
     let all = ["--revoke-all", "--agent", "main"];
-    for wish in [&[][..], &revoke, &all] {
+    let narrow = ["--narrow", "g1", "--holder-only"];
+    let apply = ["--apply", "read-only", "--agent", "main", "--root", "/repo"];
+    for wish in [&[][..], &revoke, &all, &narrow, &apply] {
         let refused = |file: &str, parts: &[&str]| {
             place.refused(&[&["grants", file], wish].concat(), 1, parts);
         };
@@ -565,4 +590,191 @@ async fn what_is_no_grant_store_is_named_and_left_alone() {
     ] {
         place.refused(arguments, 2, &[part]);
     }
+}
+
+impl Place {
+    fn templated(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn held(&self) -> Vec<(String, bool)> {
+        let grants = GrantStore::read(self.path("grants")).unwrap();
+        let told = grants
+            .iter()
+            .map(|grant| (grant.pattern.to_string(), grant.descendants));
+        told.collect()
+    }
+}
+
+const DOCS: &str = r#"{"name":"docs","about":"Writes the docs","allows":["write:file:{root}/docs"],
+    "covers":["write:file:{root}/docs/x"],"refuses":["write:file:{root}/src"]}"#;
+
+#[tokio::test]
+async fn a_stored_grant_is_narrowed_and_never_widened() {
+    let place = Place::new();
+    let runtime = place.granting(&["tests", "main"]).await;
+    let narrow = ["grants", "grants", "--narrow", "g1"];
+    let with = |more: &[&'static str]| [&narrow[..], more].concat();
+    let down = with(&["--to", "write:file:/repo/src/a"]);
+    place.refused(&down, 1, &["is in use", "while a server has it"]);
+    runtime.shutdown().await;
+    for wider in ["write:file:/repo", "write:file:/repo/src/.mcp.json"] {
+        let text = ["g1 can only be narrowed", "cannot change", "grants`"];
+        place.refused(&with(&["--to", wider]), 1, &text);
+    }
+    place.refused(
+        &["grants", "grants", "--narrow", "g7", "--holder-only"],
+        1,
+        &["no grant g7"],
+    );
+    let both = [
+        ("write:file:/repo/src".to_owned(), true),
+        ("write:file:/repo/src".to_owned(), false),
+    ];
+    assert_eq!(place.held(), both);
+    let text = place.told(&down);
+    assert!(text.starts_with("Narrowed\nGRANT"), "{text}");
+    assert!(
+        text.trim_end().ends_with("write:file:/repo/src/a"),
+        "{text}"
+    );
+    let left = place.lines(&with(&["--holder-only", "--json"]));
+    assert_eq!(left[0]["descendants"], false);
+    assert_eq!(
+        place.held()[0],
+        ("write:file:/repo/src/a".to_owned(), false)
+    );
+    for (arguments, part) in [
+        (&narrow[..], "--to"),
+        (&["grants", "grants", "--to", "read"], "--narrow"),
+        (&["grants", "grants", "--holder-only"], "--narrow"),
+        (&with(&["--to", "fly"]), "--to"),
+        (&with(&["--to", "read", "--revoke", "g1"]), "--narrow"),
+        (&with(&["--to", "read", "--agent", "main"]), "--agent"),
+    ] {
+        place.refused(arguments, 2, &[part]);
+    }
+}
+
+/// The arguments that apply `template` to `main/tests`.
+fn apply(template: &'static str, more: &[&'static str]) -> Vec<&'static str> {
+    let store = ["grants", "grants", "--apply", template];
+    [&store[..], &["--agent", "main/tests"], more].concat()
+}
+
+const OWN: [&str; 4] = ["--root", "/repo", "--template-file", "docs.json"];
+
+#[tokio::test]
+async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() {
+    let place = Place::new();
+    place.granting(&[]).await.shutdown().await;
+    let editor = apply("editor", &["--root", "/repo", "/docs"]);
+    let text = place.told(&editor);
+    assert!(text.starts_with("Granted\nGRANT"), "{text}");
+    assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
+    assert_eq!(place.told(&editor), "All of it was granted before.\n");
+    place.templated("docs.json", DOCS);
+    let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
+    assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
+    assert_eq!(field(&added, "agent"), ["main/tests"]);
+    // A runtime takes up what was added, and numbers go on.
+    let runtime = place.granting(&["main"]).await;
+    runtime.shutdown().await;
+    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5", "g6"]);
+}
+
+#[tokio::test]
+async fn a_template_that_cannot_be_applied_adds_nothing() {
+    let place = Place::new();
+    place.granting(&[]).await.shutdown().await;
+    place.templated("docs.json", DOCS);
+    let root = ["--root", "/repo"];
+    let no_agent = ["--apply", "editor", "--agent", "main/", "--root", "/r"];
+    for (arguments, parts) in [
+        (
+            apply("docs", &root),
+            ["no template `docs`", "read-only, reviewer"],
+        ),
+        (apply("editor", &[]), ["needs a directory", "`editor`"]),
+        (
+            apply("editor", &OWN),
+            ["holds the template `docs`", "docs.json"],
+        ),
+        (
+            apply("docs", &["--template-file", "none"]),
+            ["`none`", "No such file"],
+        ),
+        (
+            [&["grants", "grants"], &no_agent[..]].concat(),
+            ["`main/` is no path of an agent", "grants`"],
+        ),
+    ] {
+        place.refused(&arguments, 1, &parts);
+    }
+    for (arguments, part) in [
+        (&["grants", "grants", "--apply", "editor"][..], "--agent"),
+        (&["grants", "grants", "--root", "/r"], "--apply"),
+        (&["grants", "grants", "--template-file", "x"], "--apply"),
+        (&apply("editor", &["--root", "repo"]), "relative"),
+        (
+            &apply("editor", &["--root", "/r", "--revoke", "g1"]),
+            "--revoke",
+        ),
+    ] {
+        place.refused(arguments, 2, &[part]);
+    }
+    assert_eq!(place.held(), []);
+    place.told(&apply("docs", &OWN));
+    assert_eq!(place.held().len(), 1);
+}
+
+#[test]
+fn templates_are_shown_and_those_that_people_write_are_checked() {
+    let place = Place::new();
+    let text = place.told(&["templates"]);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 5, "{text}");
+    assert!(rows[0].starts_with("TEMPLATE"), "{text}");
+    let reviewer = "reviewer   read:file:{root} write:file:{root}/reviews";
+    assert!(rows[2].starts_with(reviewer), "{text}");
+    let lines = place.lines(&["templates", "--json"]);
+    let names = ["read-only", "reviewer", "editor", "scratch"];
+    assert_eq!(field(&lines, "name"), names);
+    // What is printed is a template again.
+    place.templated("again.json", &lines[1].to_string());
+    assert_eq!(
+        place.lines(&["templates", "again.json", "--json"]),
+        lines[1..2]
+    );
+
+    place.templated("docs.json", DOCS);
+    let text = place.told(&["templates", "docs.json"]);
+    assert!(
+        text.contains("write:file:{root}/docs  Writes the docs"),
+        "{text}"
+    );
+    for (from, to, part) in [
+        ("/docs/x\"", "/src/x\"", "does not cover its example"),
+        ("{root}/src\"", "{root}/docs/y\"", "which it is to refuse"),
+        ("\"docs\"", "\"\"", "lacks `name`"),
+        (
+            "write:file:{root}/docs\"",
+            "fly:file:{root}\"",
+            "`fly:file:/example` in the template",
+        ),
+        (
+            "\"about\"",
+            "\"descendants\"",
+            "unknown field `descendants`",
+        ),
+        ("{\"name\"", "[", "cannot be read"),
+    ] {
+        assert!(DOCS.contains(from), "{from}");
+        place.templated("wrong.json", &DOCS.replacen(from, to, 1));
+        place.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
+    }
+    place.templated("large.json", &" ".repeat((1 << 20) + 1));
+    place.refused(&["templates", "large.json"], 1, &["larger than 1048576"]);
+    place.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
+    place.refused(&["templates", "repo"], 1, &["repo`"]);
 }

@@ -18,7 +18,7 @@ use crate::effect::{Change, ContentHash, LeftOut, Op, PreviewToken};
 use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::permission::{Decision, GrantHolder, Lifetime, Narrowing};
+use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, Narrowing, RevokeCause};
 use crate::policy::Verdict;
 use crate::scope::{Scope, ScopePattern};
 
@@ -62,6 +62,8 @@ pub enum Step {
         /// The worker that delegated to it.
         #[serde(skip_serializing_if = "Option::is_none")]
         parent: Option<WorkerId>,
+        /// The session it is in.
+        session: Arc<str>,
         /// Its own policy layer, as JSON with sorted keys.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<Arc<str>>,
@@ -142,16 +144,19 @@ pub enum Step {
         /// Bytes of the answer.
         bytes: u64,
     },
-    /// A person granted something that outlives one call.
+    /// Something was granted that outlives one call.
     Granted(Box<GrantedStep>),
     /// A grant that a person gave to an agent before this runtime began is live again.
     Restored(Box<GrantedStep>),
     /// A person left less of a grant.
     GrantNarrowed(Box<NarrowedStep>),
-    /// A person took a grant back.
+    /// A grant was taken back.
     GrantRevoked {
         /// Which.
         grant: GrantId,
+        /// Why; records of older versions do not say.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<RevokeCause>,
     },
     /// The worker and its subtree lost their authority.
     Revoked,
@@ -168,6 +173,9 @@ pub struct AnsweredStep {
     pub question: QuestionId,
     /// How it ended.
     pub decision: Decision,
+    /// Who ended it; records of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<DecidedBy>,
     /// What was allowed; empty if that is exactly what was asked, or nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<ScopePattern>,

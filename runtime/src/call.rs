@@ -16,6 +16,8 @@ use crate::id::ToolName;
 pub enum Origin {
     /// A person, through the host's own user interface.
     Human,
+    /// The host or the runtime by itself, such as when a worker ends.
+    Host,
     /// A model. What it writes may narrow its authority and never widen it.
     #[default]
     Model,

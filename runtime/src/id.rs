@@ -17,6 +17,16 @@ impl fmt::Display for WorkerId {
     }
 }
 
+/// The most characters of a worker's name.
+const MOST_NAME: usize = 64;
+
+/// Whether workers can be called `name`; it is one part of an agent's path.
+pub(crate) fn is_agent_name(name: &str) -> bool {
+    (1..=MOST_NAME).contains(&name.chars().count())
+        && !name.contains('/')
+        && !name.chars().any(crate::is_deceptive)
+}
+
 /// Names one call for the life of its runtime; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -117,14 +117,15 @@ pub use id::{CallId, GrantId, NotAGrantId, QuestionId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchItem, BlockCall,
-    BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding, Decision, Deferred, DenyAll,
-    GrantAuthority, GrantDamage, GrantFilter, GrantHolder, GrantRemovalError, GrantStore,
-    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
-    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,
-    PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
-    QuestionState, RepeatedQuestion, Request, Run, Scripted, ServerCard, StoredGrant, Suggestion,
-    Tally, Template, TemplateError, Terminal, batches, suggest,
+    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
+    BlockCall, BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding, Decision,
+    Deferred, Denial, DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter,
+    GrantHolder, GrantStore, GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked,
+    History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing,
+    NewGrant, OptionKind, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired,
+    PermissionType, Question, QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted,
+    ServerCard, StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches,
+    suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

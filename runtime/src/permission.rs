@@ -5,6 +5,7 @@ mod authority;
 mod batch;
 mod block;
 mod broker;
+mod decided;
 mod desk;
 mod grants;
 mod history;
@@ -33,24 +34,26 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
-pub use batch::{Batch, BatchItem, batches};
+pub use batch::{Batch, BatchAnswer, BatchItem, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
 };
 pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
+pub use decided::{DecidedBy, RevokeCause};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub use history::{
-    DecidedBy, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
+    Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
     PastQuestion, RepeatedQuestion, Tally,
 };
 pub(crate) use ladder::ladder;
 pub use ledger::AskLimits;
+pub(crate) use options::listed;
 pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{
-    GrantDamage, GrantRemovalError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
+    GrantDamage, GrantEditError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
 };
 pub use suggest::{Suggestion, suggest};
 pub use template::{Template, TemplateError};

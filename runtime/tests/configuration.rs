@@ -132,6 +132,10 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
     // Nothing of it is there yet.
     let theirs = world.join("logs/theirs");
     let tools = bailiwick::ToolSet::new().reader(Look);
+    let limits = bailiwick::AskLimits {
+        per_minute: 100,
+        ..bailiwick::AskLimits::default()
+    };
     let (runtime, _grants) = Runtime::builder()
         .root("r", world.join("root"))
         .grantable("read:file")
@@ -142,6 +146,7 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
         .approver(
             bailiwick::Scripted::new().allow("read".parse().unwrap(), bailiwick::Lifetime::Once),
         )
+        .asks(limits, std::time::Duration::from_secs(60))
         .build()
         .await
         .unwrap();
@@ -153,7 +158,11 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
         ("logs/grants", false),
         ("logs/grants.lock", false),
         ("logs/grants.new", false),
+        ("logs/grants.corrupt", false),
+        ("logs/grants.corrupt-2", false),
+        ("logs/grants.corrupt-x", true),
         ("logs/theirs", false),
+        ("logs/theirs.corrupt", false),
         ("logs/theirs.lock", false),
         ("logs/theirs.new", false),
         ("logs/theirs.other", true),

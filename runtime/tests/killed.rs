@@ -1,4 +1,4 @@
-//! Runtimes that are killed while people grant and take back in, exactly what people were told out.
+//! Runtimes that are killed while people grant and take back in, exactly what people were told and what is recorded out.
 //!
 //! Alone in its binary: the tests of others count on time, and this one takes all there is.
 #![expect(
@@ -8,12 +8,14 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bailiwick::{
-    GrantAuthority, GrantHolder, GrantId, GrantStore, GrantStoreError, Lifetime, NewGrant, Runtime,
+    BreakReason, GrantAuthority, GrantHolder, GrantId, GrantStore, GrantStoreError, History,
+    HistoryEvent, JsonLines, Lifetime, NewGrant, Runtime,
 };
 
 fn for_agent(pattern: &str) -> NewGrant {
@@ -23,6 +25,26 @@ fn for_agent(pattern: &str) -> NewGrant {
         lifetime: Lifetime::Agent,
         descendants: false,
     }
+}
+
+/// Where the runtime of this process records.
+fn record(folder: &Path, process: u32) -> PathBuf {
+    folder.join(format!("audit-{process}.jsonl"))
+}
+
+/// The grants that a record tells of, up to where its writer was killed.
+fn recorded(file: &Path) -> BTreeSet<(String, String)> {
+    let mut history = History::new();
+    match history.read(BufReader::new(File::open(file).unwrap())) {
+        Ok(_) => {}
+        Err(broken) => assert!(matches!(broken.reason, BreakReason::Torn), "{broken}"),
+    }
+    let entries = history.entries();
+    let granted = entries.filter_map(|entry| match &entry.event {
+        HistoryEvent::Granted(step) => Some((step.grant.to_string(), step.pattern.to_string())),
+        _ => None,
+    });
+    granted.collect()
 }
 
 /// What a runtime to be killed says before and after each word.
@@ -54,8 +76,16 @@ async fn gives_and_takes(grants: &GrantAuthority, name: String, mut live: VecDeq
 async fn runtime_to_be_killed() {
     let folder = std::env::var_os("BAILIWICK_KILL_GRANTS_IN").unwrap();
     let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();
-    let (runtime, grants) = Runtime::builder().grant_store(store).build().await.unwrap();
-    let live: Vec<GrantId> = grants.grants().await.iter().map(|one| one.id).collect();
+    let audit = JsonLines::create(record(Path::new(&folder), std::process::id())).unwrap();
+    let builder = Runtime::builder().grant_store(store).audit(audit);
+    let (runtime, grants) = builder.build().await.unwrap();
+    let live: Vec<GrantId> = grants
+        .grants()
+        .await
+        .unwrap()
+        .iter()
+        .map(|one| one.id)
+        .collect();
     let mine = |third: usize| live.iter().skip(third).step_by(3).copied().collect();
     let life = std::process::id();
     tokio::join!(
@@ -117,7 +147,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
     let file = folder.path().join("grants");
     let cases = std::env::var("BAILIWICK_CASES").ok();
     let cases = cases.map_or(20_000, |cases| cases.parse::<usize>().unwrap());
-    let mut told = Told::default();
+    let (mut told, mut on_record) = (Told::default(), BTreeSet::new());
     for turn in 0..(cases / 100).clamp(10, 1_000) {
         let mut runtime = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -148,11 +178,16 @@ fn a_killed_runtime_leaves_what_people_were_told() {
         for line in lines {
             told.hear(&line.unwrap());
         }
+        on_record.extend(recorded(&record(folder.path(), runtime.id())));
         let found = GrantStore::read(&file).unwrap();
         let found = found
             .iter()
             .map(|one| (one.id.to_string(), one.pattern.to_string()));
-        told.check(found.collect());
+        let found: Vec<_> = found.collect();
+        for grant in &found {
+            assert!(on_record.contains(grant), "no record tells of {grant:?}");
+        }
+        told.check(found.into_iter().collect());
     }
     assert!(told.ever.len() > told.live.len());
 }

@@ -51,6 +51,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("permission/grants", Pure),
     ("permission/ledger", Pure),
     ("permission/settings", Pure),
+    ("permission/decided", Pure),
     ("permission", Pure),
     ("audit/chain", Pure),
     ("audit/verify", Pure),

@@ -89,7 +89,7 @@ fn no_page_makes_code_or_markup_of_text() {
 
 #[test]
 fn pages_do_what_people_expect_in_a_browser() {
-    let chromium = chromium::chromium();
+    let chromium = chromium::place();
     run(
         "npx",
         &["playwright", "test"],

@@ -46,7 +46,7 @@ pub(crate) async fn both_at_once(desk: &mut Desk, team: &Team) -> Result<Said, F
         must_ask(&team.tester, write(OF_TESTER, "take 1\n")),
     );
     let (of_editor, of_tester) = (of_editor?, of_tester?);
-    let batches = desk.people.batches().await;
+    let batches = desk.people.batches().await?;
     let [batch] = batches.as_slice() else {
         return Err("two questions of one kind were not shown together".into());
     };
@@ -61,6 +61,10 @@ pub(crate) async fn both_at_once(desk: &mut Desk, team: &Team) -> Result<Said, F
         );
     }
     ensure(batch.items.len() == 2, "a question is missing in the batch")?;
+    let all = batch.items.iter().all(|item| item.covered);
+    let pattern = batch.pattern.as_ref().filter(|_| all);
+    let pattern = pattern.ok_or("no answer may serve for the whole batch")?;
+    println!("  One answer could serve for both: {pattern}. Here each gets its own:");
 
     let editor = desk.person.decide(of_editor.question()).await?;
     let tester = desk.person.decide(of_tester.question()).await?;
@@ -294,7 +298,7 @@ fn show(entry: &HistoryEntry) {
             format!("asked for {needs}: {how}{note}")
         }
         HistoryEvent::Refused { .. } => format!("was refused {needs} by a rule"),
-        HistoryEvent::Revoked { grant } => format!("{grant} was taken back"),
+        HistoryEvent::Revoked { grant, .. } => format!("{grant} was taken back"),
         other => format!("{other:?}"),
     };
     println!("  run {}, {}: {}", entry.run, entry.agent, what);

@@ -116,7 +116,10 @@ pub(crate) async fn play(worker: &Worker, place: &Place, turns: Vec<Turn>) -> Re
             (Ok(()), Ends::Done | Ends::AsPeopleSay) => true,
             (Err(refused), Ends::Refused(code)) => refused.code() == code,
             (Err(refused), Ends::AsPeopleSay) => {
-                refused.details().get("denied_by") == Some(&json!("person"))
+                matches!(
+                    refused.details().get("denied_by").and_then(Value::as_str),
+                    Some("person" | "host")
+                )
             }
             (Ok(()), Ends::Refused(_)) | (Err(_), Ends::Done) => false,
         };

@@ -42,7 +42,7 @@ async fn people_try_real_servers_in_a_browser() {
                 "live/test-host.ts",
             ])
             .env("BAILIWICK_TEST_HOSTS", json!(urls).to_string())
-            .env("BAILIWICK_CHROMIUM", chromium::chromium())
+            .env("BAILIWICK_CHROMIUM", chromium::place())
             .current_dir(web)
             .stdin(Stdio::null())
             .output()

@@ -110,7 +110,7 @@ pub(super) fn command() -> Command {
         .args(shown)
         .args(of_help())
         .subcommands(record::commands())
-        .subcommand(grants::command())
+        .subcommands(grants::commands())
         // Beside other arguments the name of a command is that of a directory.
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)

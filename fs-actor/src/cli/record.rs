@@ -70,7 +70,7 @@ pub(super) fn commands() -> [Command; 2] {
                 switch("suggest", "Show rules that would have spared questions; nothing gives them by itself. Of protected names only those built in \
                      are known here, not what --protect adds: look at each rule with that in mind")
                     // A part of a history does not tell what was refused elsewhere.
-                .conflicts_with_all(["report", "agent", "tool", "decision", "since", "until"]),
+                .conflicts_with_all(["report", "agent", "session", "server", "tool", "decision", "since", "until"]),
                 switch("json", "Print JSON lines"),
             ]),
         Command::new("verify")
@@ -99,13 +99,21 @@ pub(super) fn switch(name: &'static str, about: &'static str) -> Arg {
         .action(ArgAction::SetTrue)
 }
 
-fn filters() -> [Arg; 5] {
+fn filters() -> [Arg; 7] {
     let decision = PossibleValuesParser::new(DECISIONS.map(|(name, _)| name));
     [
         Arg::new("agent")
             .long("agent")
             .value_name("PATH")
             .help("Only of this agent and those beneath it, such as main/tests"),
+        Arg::new("session")
+            .long("session")
+            .value_name("NAME")
+            .help("Only of workers in this session, as --json names it"),
+        Arg::new("server")
+            .long("server")
+            .value_name("NAME")
+            .help("Only of the tools of this MCP server, by the name that its host gave it"),
         Arg::new("tool")
             .long("tool")
             .value_name("NAME")
@@ -144,6 +152,8 @@ pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
         "history" => At::History {
             filter: HistoryFilter {
                 agent: text("agent").map(Into::into),
+                session: text("session").map(Into::into),
+                server: text("server").map(Into::into),
                 tool: text("tool").map(ToolName::new),
                 decision: given.get_one("decision").copied().flatten(),
                 ..HistoryFilter::default()

@@ -125,7 +125,9 @@ fn options(arguments: &[&str], here: Option<&str>) -> Options {
     let arguments = ["bailiwick-fs"].iter().chain(arguments).map(OsString::from);
     match parse(arguments, [], here.as_ref()).unwrap() {
         Wanted::Server(options) => *options,
-        other @ (Wanted::Text(_) | Wanted::Look(_) | Wanted::Granted(_)) => panic!("{other:?}"),
+        other @ (Wanted::Text(_) | Wanted::Look(_) | Wanted::Granted(_) | Wanted::Templates(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 

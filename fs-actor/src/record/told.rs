@@ -2,7 +2,7 @@
 
 use bailiwick::{
     DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent, HistoryReport,
-    Lifetime, ScopePattern, Suggestion, Tally,
+    Lifetime, RevokeCause, ScopePattern, Suggestion, Tally,
 };
 
 use crate::cli::time_of;
@@ -20,7 +20,7 @@ pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> St
                 or_dash(&entry.agent),
                 tool.to_owned(),
                 decided(entry),
-                about(&entry.event),
+                about(entry),
             ]
         }),
     )
@@ -34,6 +34,7 @@ fn decided(entry: &HistoryEntry) -> String {
     };
     match entry.by {
         DecidedBy::Person => format!("{decision} by a person"),
+        DecidedBy::Host => format!("{decision} by the host"),
         DecidedBy::Rule => format!("{decision} by a rule"),
         _ => decision.to_owned(),
     }
@@ -48,7 +49,16 @@ fn word(decision: Decision) -> &'static str {
     }
 }
 
-fn about(event: &HistoryEvent) -> String {
+/// What it was about; what was not let through ends with what a person can do.
+fn about(entry: &HistoryEntry) -> String {
+    let text = what(&entry.event);
+    match entry.denial() {
+        Some(denial) => format!("{text}; to allow it: {}", denial.hint),
+        None => text,
+    }
+}
+
+fn what(event: &HistoryEvent) -> String {
     match event {
         HistoryEvent::Question(question) => {
             let mut text = format!("{} {}", question.question, list(&question.needs));
@@ -91,8 +101,21 @@ fn about(event: &HistoryEvent) -> String {
             }
             text
         }
-        HistoryEvent::Revoked { grant } => grant.to_string(),
+        HistoryEvent::Revoked { grant, cause } => cause.map_or_else(
+            || grant.to_string(),
+            |cause| format!("{grant}{}", why(cause)),
+        ),
         _ => String::new(),
+    }
+}
+
+/// Why the host took a grant back; what a person did needs no reason.
+fn why(cause: RevokeCause) -> &'static str {
+    match cause {
+        RevokeCause::WorkerEnded => "; its worker ended",
+        RevokeCause::SessionEnded => "; its session ended",
+        RevokeCause::NotStored => "; it could not be stored",
+        _ => "",
     }
 }
 

@@ -242,6 +242,12 @@ async fn the_history_tells_what_was_decided_and_whether_its_record_is_whole() {
         .await
         .json();
     assert_eq!(denied["total"], 1);
+    assert_eq!(all["sessions"], json!(["talk"]));
+    for (session, total) in [("talk", 2), ("another", 0)] {
+        let wanted = json!({ "session": session });
+        let found = stage.post("/api/history", &wanted).await.json();
+        assert_eq!(found["total"], total, "{session}");
+    }
     let export = stage.post("/api/history/export", &json!({})).await;
     assert!(export.head.contains("attachment"));
     assert_eq!(export.body.lines().count(), 2);
@@ -315,7 +321,7 @@ async fn a_runtime_that_is_gone_leaves_the_console() {
     let stage = Stage::new().await;
     let state = stage.state().await;
     assert_eq!(state["sources"].as_array().unwrap().len(), 1);
-    let stage = stage.without_runtime().await;
+    let (stage, console) = stage.without_runtime().await;
     let mut seen = state["version"].clone();
     while stage.state().await["sources"] != json!([]) {
         let path = format!("/api/events/{seen}");
@@ -328,5 +334,5 @@ async fn a_runtime_that_is_gone_leaves_the_console() {
             .status,
         200
     );
-    stage.console.shutdown().await;
+    console.shutdown().await;
 }

@@ -27,7 +27,7 @@ async fn a_person_grants_two_uses_on_the_page_and_takes_them_back() {
             "playwright.live.config.ts",
             "live/console.ts",
         ])
-        .env("BAILIWICK_CHROMIUM", chromium::chromium())
+        .env("BAILIWICK_CHROMIUM", chromium::place())
         .env("BAILIWICK_CONSOLE", stage.console.url())
         .current_dir(web)
         .stdin(Stdio::null());
@@ -42,7 +42,7 @@ async fn a_person_grants_two_uses_on_the_page_and_takes_them_back() {
     assert!(matches!(call.await.unwrap(), Ok(Begun::Ended(_))));
     assert_eq!(stage.on_disk("a.txt").as_deref(), Some("one\n"));
     until(&stage.people, async || {
-        stage.people.grants().await.is_empty()
+        stage.people.grants().await.unwrap().is_empty()
     })
     .await;
     // One use was left; it went with the grant.

@@ -57,12 +57,12 @@ pub(crate) struct Stage {
     pub(crate) people: Arc<GrantAuthority>,
     pub(crate) worker: Worker,
     pub(crate) temp: tempfile::TempDir,
+    pub(crate) console: Console,
     pub(crate) page: Page,
 }
 
-/// A console, and what its page knows of it.
+/// What a page knows of its console.
 pub(crate) struct Page {
-    pub(crate) console: Console,
     pub(crate) address: String,
     pub(crate) token: String,
 }
@@ -92,29 +92,24 @@ impl Stage {
         let spec = WorkerSpec::new("main").policy(policy).session("talk");
         let worker = runtime.spawn(spec).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let console = Console::serve(listener).unwrap();
         let people = Arc::new(people);
         let source = ConsoleSource::new(Arc::clone(&people)).record(ConsoleRecord::File(record));
         console.attend(source);
-        let token = console.url().split_once('#').unwrap().1.to_owned();
         Self {
             runtime,
             people,
             worker,
             temp,
-            page: Page {
-                console,
-                address,
-                token,
-            },
+            page: Page::at(console.url()),
+            console,
         }
     }
 
     /// The page alone, once the runtime and its workers are gone.
-    pub(crate) async fn without_runtime(self) -> Page {
+    pub(crate) async fn without_runtime(self) -> (Page, Console) {
         self.runtime.shutdown().await;
-        self.page
+        (self.page, self.console)
     }
 
     /// A write that waits for a word.
@@ -138,6 +133,19 @@ impl Stage {
 }
 
 impl Page {
+    /// The page of this address.
+    pub(crate) fn at(url: &str) -> Self {
+        let (address, token) = url
+            .strip_prefix("http://")
+            .unwrap()
+            .split_once("/#")
+            .unwrap();
+        Self {
+            address: address.to_owned(),
+            token: token.to_owned(),
+        }
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Reply {
         let lines = self.lines("GET", path);
         raw(&self.address, &lines.each_ref().map(String::as_str), "").await

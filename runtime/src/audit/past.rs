@@ -8,6 +8,7 @@ use super::verify::BreakReason;
 use super::{AnsweredStep, GrantedStep, NarrowedStep};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+use crate::permission::RevokeCause;
 use crate::policy::Verdict;
 use crate::scope::Scope;
 
@@ -34,7 +35,9 @@ pub(crate) struct PastEvent {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(crate) enum PastStep {
-    Spawned,
+    Spawned {
+        session: Option<Arc<str>>,
+    },
     Judged {
         verdict: Verdict,
         needs: Vec<Scope>,
@@ -57,6 +60,7 @@ pub(crate) enum PastStep {
     GrantNarrowed(NarrowedStep),
     GrantRevoked {
         grant: GrantId,
+        cause: Option<RevokeCause>,
     },
     #[serde(other)]
     Other,

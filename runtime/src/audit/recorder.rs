@@ -69,9 +69,13 @@ impl From<AuditError> for CallError {
 
 enum Message {
     Record(AuditEvent),
+    Together(Vec<AuditEvent>),
     Commit(AuditEvent, SyncSender<Result<(), AuditError>>),
-    Flush(oneshot::Sender<Result<(), AuditError>>),
+    Flush(Flushed),
 }
+
+/// Told once what was handed over before is written, or that it is not.
+type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
 
 /// What callers and the writer tell each other beside the channel.
 #[derive(Debug, Default)]
@@ -115,16 +119,26 @@ impl Audit {
 
     /// Hands `event` over without waiting; on an error the step must be refused.
     pub(crate) fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.hand_over(Message::Record(event), 1)
+    }
+
+    /// Hands all of these over without waiting, or none of them; they are written together.
+    pub(crate) fn record_all(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
+        let count = events.len() as u64;
+        self.hand_over(Message::Together(events), count)
+    }
+
+    fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
         let refused = if self.status.failing.load(Ordering::Acquire) {
             AuditError::Failing
         } else {
-            match self.sender.try_send(Message::Record(event)) {
+            match self.sender.try_send(message) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Full(_)) => AuditError::Full,
                 Err(TrySendError::Disconnected(_)) => AuditError::Closed,
             }
         };
-        self.status.missed.fetch_add(1, Ordering::AcqRel);
+        self.status.missed.fetch_add(events, Ordering::AcqRel);
         Err(refused)
     }
 
@@ -144,6 +158,8 @@ impl Audit {
     /// Returns once everything handed over before is written.
     pub(crate) async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
+        // A caller that is gone needs no answer.
+        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
         match self.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
@@ -157,6 +173,17 @@ impl Audit {
         }
         self.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
+    }
+
+    /// As [`Self::flush`], for threads of one's own.
+    pub(crate) fn flush_blocking(&self) -> Result<(), AuditError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
+        self.sender
+            .send(Message::Flush(reply))
+            .map_err(|_| AuditError::Closed)?;
+        self.writer.unpark();
+        answer.recv().map_err(|_| AuditError::Closed)?
     }
 }
 
@@ -193,6 +220,7 @@ impl<S: AuditSink> Writer<S> {
         for message in messages.take(self.most_unwritten.max(1)) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
+                Message::Together(events) => self.unwritten.extend(events),
                 Message::Commit(event, reply) => {
                     commits.push((self.unwritten.len(), reply));
                     self.unwritten.push(event);
@@ -212,7 +240,7 @@ impl<S: AuditSink> Writer<S> {
             let _ = reply.send(result.clone());
         }
         for reply in flushes {
-            let _ = reply.send(result.clone());
+            reply(result.clone());
         }
     }
 
@@ -387,6 +415,30 @@ mod tests {
         assert_eq!(records.len(), taken + 1);
         let missed: u64 = records.iter().map(Record::missed).sum();
         assert_eq!(missed, 101 - taken as u64);
+    }
+
+    #[tokio::test]
+    async fn what_belongs_together_is_taken_whole_or_counted_whole() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 2).unwrap();
+        let several = || vec![refused("a"), refused("b"), refused("c")];
+        audit.record_all(several()).unwrap();
+        audit.flush().await.unwrap();
+        assert_eq!(
+            sink.messages(),
+            ["NOT_FOUND: a", "NOT_FOUND: b", "NOT_FOUND: c"]
+        );
+        sink.set(Mood::Asleep);
+        let taken = (0..100).filter(|_| audit.record_all(several()).is_ok());
+        let taken = taken.count() as u64;
+        assert!((2..=5).contains(&taken), "{taken}");
+        sink.set(Mood::Well);
+        audit.flush().await.unwrap();
+        audit.commit(refused("after")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len() as u64, 3 + taken * 3 + 1);
+        let missed: u64 = records.iter().map(Record::missed).sum();
+        assert_eq!(missed, (100 - taken) * 3);
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl From<AuthorityError> for Fault {
             AuthorityError::Wider => (StatusCode::UNPROCESSABLE_ENTITY, "WIDER"),
             AuthorityError::Template(_) => (StatusCode::UNPROCESSABLE_ENTITY, "TEMPLATE"),
             AuthorityError::NoGrant => (StatusCode::NOT_FOUND, "NO_GRANT"),
+            AuthorityError::InBatch { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "IN_BATCH"),
             AuthorityError::TooMany => (StatusCode::CONFLICT, "TOO_MANY"),
             AuthorityError::Audit(_) => (StatusCode::SERVICE_UNAVAILABLE, "NOT_RECORDED"),
             AuthorityError::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "NOT_STORED"),

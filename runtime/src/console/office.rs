@@ -148,14 +148,15 @@ impl Desk {
     /// Sees what is open and granted, refuses what is refused for the rest of its session, and notes what was used.
     async fn look(&self) -> Sight {
         let mut open = Vec::new();
-        for question in self.grants().questions().await {
+        // A runtime that is gone has nothing open, and its console is about to hear of that.
+        for question in self.grants().questions().await.unwrap_or_default() {
             if self.kept().refusals.refuses(&question.request) {
                 self.refuse_again(&question).await;
             } else {
                 open.push(question.id);
             }
         }
-        let grants = self.grants().grants().await;
+        let grants = self.grants().grants().await.unwrap_or_default();
         self.kept().note_uses(&grants);
         (open, grants)
     }
@@ -171,13 +172,17 @@ impl Desk {
 
     async fn show(&self, state: &mut State) {
         let (source, run) = (&self.source, self.run);
-        let questions = self.grants().questions().await;
+        let (Ok(questions), Ok(grants)) = (
+            self.grants().questions().await,
+            self.grants().grants().await,
+        ) else {
+            return;
+        };
         let asked = |question| show::asked(question, &source.server, &source.known);
         state.questions.extend(questions.iter().map(asked));
         let batches = crate::permission::batches(&questions);
         let together = batches.iter().map(|batch| show::together(run, batch));
         state.batches.extend(together);
-        let grants = self.grants().grants().await;
         let mut kept = self.kept();
         kept.note_uses(&grants);
         state.grants.extend(grants.iter().map(|grant| {

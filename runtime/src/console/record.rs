@@ -53,6 +53,7 @@ pub(super) struct Shown {
     /// Whose entries there are, for a person to choose from.
     agents: BTreeSet<Arc<str>>,
     tools: BTreeSet<String>,
+    sessions: BTreeSet<Arc<str>>,
     runs: BTreeSet<u64>,
 }
 
@@ -128,6 +129,9 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
     let agents = entries().map(|entry| Arc::clone(&entry.agent));
     let tools = entries().filter_map(|entry| entry.tool.as_ref());
     let tools: BTreeSet<&str> = tools.map(ToolName::as_str).collect();
+    let sessions: BTreeSet<Arc<str>> = entries()
+        .filter_map(|entry| entry.session.clone())
+        .collect();
     let runs: BTreeSet<u64> = entries().map(|entry| entry.run).collect();
     let agents: BTreeSet<Arc<str>> = agents.filter(|agent| !agent.is_empty()).collect();
     let report = history.report(&filter);
@@ -148,6 +152,7 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
             .cloned()
             .collect(),
         agents,
+        sessions,
         tools: tools.into_iter().map(str::to_owned).collect(),
         runs,
     }

@@ -341,7 +341,7 @@ async fn suggestions(State(office): Here, body: Bytes) -> Served {
         return answered(&json!({ "suggestion": null }));
     };
     let (history, _) = past(record).await?;
-    let live = desk.grants().grants().await;
+    let live = desk.grants().grants().await?;
     let mut kept = desk.kept();
     let found = desk.grants().suggestions(&history).into_iter().find(|one| {
         let spared = live

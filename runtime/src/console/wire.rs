@@ -266,6 +266,8 @@ pub(super) struct Past {
     agent: Option<Arc<str>>,
     tool: Option<ToolName>,
     decision: Option<Decision>,
+    session: Option<Arc<str>>,
+    server: Option<Arc<str>>,
     since: Option<u64>,
     until: Option<u64>,
     /// Which run that the record tells of.
@@ -280,6 +282,8 @@ impl Past {
             agent: self.agent.clone(),
             tool: self.tool.clone(),
             decision: self.decision,
+            session: self.session.clone(),
+            server: self.server.clone(),
             since: self.since,
             until: self.until,
         }

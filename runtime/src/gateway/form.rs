@@ -7,11 +7,9 @@ use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
 use crate::effect::Change;
-use crate::permission::{Answer, Lifetime, Question};
+use crate::permission::{Answer, Lifetime, Question, listed};
 use crate::scope::ScopePattern;
 
-/// How many rungs of the ladder a form offers: wider ones ask for more care than a form can.
-const MOST_RUNGS: usize = 3;
 /// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
 const MOST_ARGUMENTS: usize = 2000;
 /// The longest note to the agent, in characters.
@@ -84,14 +82,7 @@ fn answer(
 
 /// The rungs that a form offers, each as the text that chooses it.
 fn rungs(question: &Question) -> impl Iterator<Item = (String, &Vec<ScopePattern>)> {
-    let ladder = question.request.ladder.iter().take(MOST_RUNGS);
-    ladder.map(|rung| {
-        let patterns: Vec<String> = rung
-            .iter()
-            .map(|pattern| crate::escape(&pattern.to_string()).into_owned())
-            .collect();
-        (patterns.join(", "), rung)
-    })
+    question.rungs().map(|rung| (listed(rung, ", "), rung))
 }
 
 /// How long an answer may hold, each by the name that chooses it.

@@ -18,6 +18,12 @@ pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
 pub trait Approver: Send + Sync + 'static {
     /// Decides on `question`. What it says is ignored if the question ended meanwhile.
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;
+
+    /// Whether its answers are those of a person, who is asked. That is what the audit and the agent are told then;
+    /// else that the host decided.
+    fn is_person(&self) -> bool {
+        false
+    }
 }
 
 /// Refuses everything.

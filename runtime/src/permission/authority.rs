@@ -23,6 +23,14 @@ pub enum AuthorityError {
     /// The answer leaves a need uncovered or reaches above what may be granted here.
     #[error("the answer does not cover what is asked, or covers more than may be granted")]
     DoesNotFit,
+    /// One question of a batch cannot be answered so; nothing of the batch was.
+    #[error("the question {question} of the batch cannot be answered so")]
+    InBatch {
+        /// The question.
+        question: QuestionId,
+        /// Why.
+        source: Box<AuthorityError>,
+    },
     /// The change would leave more than there was; that takes another grant.
     #[error("a grant can only be narrowed; for more, give another")]
     Wider,
@@ -105,7 +113,10 @@ impl GrantAuthority {
     }
 
     /// The questions that wait for an answer, in the order they were asked.
-    pub async fn questions(&self) -> Vec<Question> {
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn questions(&self) -> Result<Vec<Question>, AuthorityError> {
         self.broker.open_questions().await
     }
 
@@ -141,7 +152,10 @@ impl GrantAuthority {
     }
 
     /// The live grants, in the order they were given.
-    pub async fn grants(&self) -> Vec<GrantView> {
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]: that tells nothing of what the next runtime would take up from a store.
+    pub async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
         self.broker.grants().await
     }
 
@@ -154,7 +168,7 @@ impl GrantAuthority {
         self.broker.revoke_grant(grant).await
     }
 
-    /// Hears a worker again after a person refused it too often.
+    /// Hears a worker again after it was refused too often.
     pub async fn unblock(&self, worker: WorkerId) {
         self.broker.unblock(worker).await;
     }

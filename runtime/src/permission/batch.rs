@@ -1,14 +1,14 @@
-//! Open questions in, groups that a person can look at and answer together out.
+//! Open questions in, groups that a person can look at and answer together out, and the widest pattern to do it by.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Question, Request};
+use super::{Lifetime, Question, Request};
 use crate::id::{QuestionId, ToolName};
 use crate::path::VirtualPath;
-use crate::scope::{Resource, Scope, Verb};
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
 /// Open questions of one session that ask for the same kind of thing. Each still has an answer of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +23,10 @@ pub struct Batch {
     /// The deepest folder that holds all of it, if it is about files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<VirtualPath>,
+    /// The widest that is offered: what is to be done, beneath that folder. None if it would reach above what may be granted
+    /// for every item, or it is not about files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<ScopePattern>,
     /// The questions, in the order they were asked.
     pub items: Vec<BatchItem>,
 }
@@ -41,6 +45,31 @@ pub struct BatchItem {
     pub intent: String,
     /// What has to be allowed.
     pub needs: Vec<Scope>,
+    /// Whether [`Batch::pattern`] may be granted for this one.
+    pub covered: bool,
+}
+
+/// One answer to the questions of a batch that a person ticked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchAnswer {
+    /// They may.
+    Allow {
+        /// What may be done, such as [`Batch::pattern`]; none for exactly what each of them asks.
+        #[serde(default)]
+        pattern: Option<ScopePattern>,
+        /// For how long.
+        lifetime: Lifetime,
+        /// Whether sub-agents of those who ask may use it too.
+        #[serde(default)]
+        descendants: bool,
+    },
+    /// They may not.
+    Deny {
+        /// What the agents are told.
+        #[serde(default)]
+        note: Option<String>,
+    },
 }
 
 /// Returns the questions that can be answered together, in groups of two or more. What is sensitive, or asks for more
@@ -59,12 +88,17 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
     let mut batches: Vec<Batch> = several
         .map(|((session, verb, resource), mut group)| {
             group.sort_by_key(|question| question.id);
+            let folder = folder(&group);
+            let pattern = folder.as_ref().and_then(|folder| pattern(verb, folder));
+            let items = group.into_iter();
+            let items: Vec<BatchItem> = items.map(|one| item(one, pattern.as_ref())).collect();
             Batch {
                 session: Arc::clone(session),
                 verb,
                 resource: resource.as_str().to_owned(),
-                folder: folder(&group),
-                items: group.into_iter().map(item).collect(),
+                folder,
+                pattern: pattern.filter(|_| items.iter().any(|item| item.covered)),
+                items,
             }
         })
         .collect();
@@ -83,7 +117,13 @@ fn kind_of(need: &Scope) -> (Verb, &Resource) {
     (need.verb(), need.resource())
 }
 
-fn item(question: &Question) -> BatchItem {
+/// All that is beneath a folder; what is common to everything is nothing to grant.
+fn pattern(verb: Verb, folder: &VirtualPath) -> Option<ScopePattern> {
+    let all = || ScopePattern::of(&Scope::file(verb, folder.clone()));
+    (!folder.is_top()).then(all)
+}
+
+fn item(question: &Question, pattern: Option<&ScopePattern>) -> BatchItem {
     let request = &question.request;
     BatchItem {
         question: question.id,
@@ -91,6 +131,7 @@ fn item(question: &Question) -> BatchItem {
         tool: request.tool.clone(),
         intent: request.intent.clone(),
         needs: request.needs.clone(),
+        covered: pattern.is_some_and(|pattern| request.fits(std::slice::from_ref(pattern))),
     }
 }
 
@@ -164,6 +205,38 @@ mod tests {
             ("main/agent2", "edit_file", "Edit a file")
         );
         assert_eq!(item.needs, questions[0].request.needs);
+    }
+
+    /// The pattern of the one batch, and what of it that may be granted for.
+    fn offered(questions: &[Question]) -> (Option<String>, Vec<bool>) {
+        let batch = batches(questions).swap_remove(0);
+        let covered = batch.items.iter().map(|item| item.covered).collect();
+        (batch.pattern.map(|pattern| pattern.to_string()), covered)
+    }
+
+    #[test]
+    fn the_widest_that_is_offered_is_the_common_folder_as_far_as_it_may_be_granted() {
+        let mut questions = [
+            question(1, 1, &["write:file:/r/a/x"]),
+            question(2, 1, &["write:file:/r/a/b/y"]),
+        ];
+        let folder = || Some("write:file:/r/a".to_owned());
+        assert_eq!(offered(&questions), (folder(), vec![true, true]));
+        questions[0].request.ceiling = vec!["write:file:/r".parse().unwrap()];
+        questions[1].request.ceiling = vec!["write:file:/r/a/b".parse().unwrap()];
+        assert_eq!(offered(&questions), (folder(), vec![true, false]));
+        questions[0].request.ceiling.clear();
+        assert_eq!(offered(&questions), (None, vec![false, false]));
+        let everywhere = [
+            question(1, 1, &["write:file:/r/x"]),
+            question(2, 1, &["write:file:/s/y"]),
+        ];
+        assert_eq!(offered(&everywhere), (None, vec![false, false]));
+        let tools = [
+            question(1, 1, &["execute:mcp:git:a"]),
+            question(2, 1, &["execute:mcp:git:b"]),
+        ];
+        assert_eq!(offered(&tools), (None, vec![false, false]));
     }
 
     #[test]

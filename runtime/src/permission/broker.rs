@@ -2,6 +2,7 @@
 
 mod way;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,10 @@ use super::ledger::{AskLimits, Standing};
 use super::record::trace_shown;
 use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
-use super::{Answer, Approver, AuthorityError, Decision, NewGrant, Question, Request, Run};
+use super::{
+    Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
+    Request, RevokeCause, Run,
+};
 use crate::audit::Audit;
 use crate::capability::{GRACE, Gate};
 use crate::effect::LeftOut;
@@ -81,6 +85,8 @@ pub(crate) enum Ruling {
     Refused {
         /// Denied, expired or cancelled.
         decision: Decision,
+        /// Who refused.
+        by: DecidedBy,
         /// What the agent is told.
         note: Option<String>,
     },
@@ -102,8 +108,14 @@ pub(crate) enum Message {
     Ask(Box<Request>, Claimant, Option<Told>, AskPort),
     /// A person answers.
     Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
+    /// A person answers several questions together, all or none.
+    AnswerBatch(
+        BTreeSet<QuestionId>,
+        BatchAnswer,
+        SavingPort<Result<(), AuthorityError>>,
+    ),
     /// The approver answers.
-    Decided(QuestionId, Answer),
+    Decided(QuestionId, Answer, DecidedBy),
     /// A person wants to see one question.
     Question(QuestionId, RpcReplyPort<Option<Question>>),
     /// Somebody wants to know how a question stands, and whose it is.
@@ -183,7 +195,8 @@ impl Actor for BrokerActor {
         let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
         // A broker that is gone has no grants left, and dropping this tells whoever waits.
         let report = move |unstored| drop(broker.cast(Message::Unstored(unstored)));
-        let (keeper, stored) = Keeper::start(start.config.store.take(), wall, report)?;
+        let (keeper, stored) =
+            Keeper::start(start.config.store.take(), &start.audit, wall, report)?;
         let approver = start.approver;
         let show = Box::new(move |question: Question| {
             trace_shown(&question.request, question.id);
@@ -206,14 +219,22 @@ impl Actor for BrokerActor {
             Message::Ask(request, claimant, told, port) => {
                 desk.ask(*request, claimant, told, port);
             }
-            Message::Answer(id, answer, port) => tell(port, (desk.answer(id, answer), desk.save())),
-            Message::Decided(id, answer) => desk.decide(id, answer),
+            Message::Answer(id, answer, port) => {
+                let answered = desk.answer(id, answer, DecidedBy::Person);
+                tell(port, (answered, desk.save()));
+            }
+            Message::AnswerBatch(ids, answer, port) => {
+                tell(port, (desk.answer_batch(&ids, answer), desk.save()));
+            }
+            Message::Decided(id, answer, by) => desk.decide(id, answer, by),
             Message::Question(id, port) => tell(port, desk.question(id)),
             Message::Standing(id, port) => tell(port, desk.standing(id)),
             Message::Questions(port) => tell(port, desk.questions()),
             Message::Grants(port) => tell(port, desk.grants()),
             Message::Grant(new, port) => tell(port, (desk.grant(new), desk.save())),
-            Message::Revoke(id, port) => tell(port, (desk.revoke(id), desk.save())),
+            Message::Revoke(id, port) => {
+                tell(port, (desk.revoke(id, RevokeCause::Person), desk.save()));
+            }
             Message::GrantAll(grants, port) => {
                 tell(port, (desk.enter_all(grants), desk.save()));
             }
@@ -258,8 +279,12 @@ async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRe
         answer: Answer::Deny {
             note: Some("nobody could be asked".to_owned()),
         },
+        by: DecidedBy::Host,
     };
     reply.answer = approver.decide(&question).await;
+    if approver.is_person() {
+        reply.by = DecidedBy::Person;
+    }
 }
 
 /// Tells the broker the answer when dropped, also while a panic unwinds.
@@ -267,13 +292,14 @@ struct Reply {
     broker: ActorRef<Message>,
     id: QuestionId,
     answer: Answer,
+    by: DecidedBy,
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
         let answer = std::mem::replace(&mut self.answer, Answer::DENY);
         // A broker that is gone has told everyone who waited.
-        let _ = self.broker.cast(Message::Decided(self.id, answer));
+        let _ = self.broker.cast(Message::Decided(self.id, answer, self.by));
     }
 }
 
@@ -331,6 +357,7 @@ impl Broker {
 mod tests {
     use super::*;
     use crate::audit::{MemoryAudit, Step};
+    use crate::call::Origin;
     use crate::error::Code;
     use crate::permission::tests::request;
     use crate::permission::{Deciding, Deferred, DenyAll, GrantHolder, Lifetime, Ruling, Scripted};
@@ -386,7 +413,7 @@ mod tests {
         /// The one question that is open, as soon as there is one.
         async fn question(&self) -> QuestionId {
             loop {
-                if let [question] = self.broker.open_questions().await.as_slice() {
+                if let [question] = self.broker.open_questions().await.unwrap().as_slice() {
                     return question.id;
                 }
                 tokio::task::yield_now().await;
@@ -444,7 +471,7 @@ mod tests {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
         let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
         assert_eq!(redeemed.patterns, ["write:file:/r/x".parse().unwrap()]);
-        assert_eq!(stage.broker.grants().await, []);
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
         assert_eq!(
             refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),
             Decision::Denied
@@ -581,7 +608,7 @@ mod tests {
             refusal(scripted.ask(request(1, 1, NEED)).await),
             Decision::Denied
         );
-        assert_eq!(scripted.broker.grants().await, []);
+        assert_eq!(scripted.broker.grants().await.unwrap(), []);
         let person = stage(Deferred).await;
         let asking = person.asking(request(1, 1, NEED)).await;
         let id = person.question().await;
@@ -613,7 +640,7 @@ mod tests {
             let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
             assert_eq!(refused.code(), Code::Busy);
         }
-        assert_eq!(stage.broker.open_questions().await.len(), 3);
+        assert_eq!(stage.broker.open_questions().await.unwrap().len(), 3);
         assert_eq!(shown.load(Ordering::SeqCst), 3);
         assert!(waiting.iter().all(|asking| !asking.is_finished()));
     }
@@ -646,7 +673,7 @@ mod tests {
         asking.abort();
         assert!(asking.await.unwrap_err().is_cancelled());
         stage.broker.actor.cast(Message::Tick).unwrap();
-        assert!(stage.broker.open_questions().await.is_empty());
+        assert!(stage.broker.open_questions().await.unwrap().is_empty());
     }
 
     #[tokio::test]
@@ -658,6 +685,11 @@ mod tests {
         assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
         let later = stage.ask(request(1, 2, NEED)).await;
         assert_eq!(later.unwrap_err().code(), Code::Cancelled);
+        // Nothing to see is not the same as nobody to ask.
+        let questions = stage.broker.open_questions().await;
+        assert!(matches!(questions, Err(AuthorityError::Closed)));
+        let grants = stage.broker.grants().await;
+        assert!(matches!(grants, Err(AuthorityError::Closed)));
     }
 
     #[tokio::test]
@@ -735,7 +767,7 @@ mod tests {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         allowed(stage.ask(request(1, 1, NEED)).await);
         refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
-        let grant = stage.broker.grants().await[0].id;
+        let grant = stage.broker.grants().await.unwrap()[0].id;
         stage.broker.revoke_grant(grant).await.unwrap();
         assert_eq!(
             names(&stage).await,
@@ -748,6 +780,117 @@ mod tests {
                 "grant_revoked"
             ]
         );
+    }
+
+    /// Says no, as a person whom it asks.
+    struct Asks;
+
+    impl Approver for Asks {
+        fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+            Box::pin(std::future::ready(Answer::DENY))
+        }
+
+        fn is_person(&self) -> bool {
+            true
+        }
+    }
+
+    /// Who answered the last question: as the call was told, and by decision, word and origin as it was recorded.
+    async fn answered(
+        stage: &Stage,
+        ruling: Result<Ruling, CallError>,
+    ) -> (DecidedBy, Decision, DecidedBy, Origin) {
+        let Ruling::Refused { by, .. } = ruling.unwrap() else {
+            panic!("it was allowed");
+        };
+        stage.audit.flush().await.unwrap();
+        let records = stage.log.records();
+        let event = records.last().unwrap().event();
+        let Step::Answered(step) = &event.step else {
+            panic!("{event:?}");
+        };
+        (by, step.decision, step.by.unwrap(), event.origin)
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_who_refused_and_only_a_person_is_told_to_be_one() {
+        async fn check(approver: impl Approver, by: DecidedBy, origin: Origin) {
+            let stage = stage(approver).await;
+            let ruling = stage.ask(request(1, 1, NEED)).await;
+            let expected = (by, Decision::Denied, by, origin);
+            assert_eq!(answered(&stage, ruling).await, expected);
+        }
+        check(Asks, DecidedBy::Person, Origin::Human).await;
+        let host = (DecidedBy::Host, Origin::Host);
+        check(DenyAll, host.0, host.1).await;
+        check(Scripted::new(), host.0, host.1).await;
+        let panics = Scripted::new().rule(|_| panic!("a fault of the approver"));
+        check(panics, host.0, host.1).await;
+        let beyond = Scripted::new().rule(|_| {
+            Some(Answer::Allow {
+                patterns: vec!["write:file:/q".parse().unwrap()],
+                lifetime: Lifetime::Session,
+                descendants: false,
+                left_out: Vec::new(),
+            })
+        });
+        check(beyond, host.0, host.1).await;
+
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        let id = stage.question().await;
+        stage.broker.answer(id, Answer::DENY).await.unwrap();
+        let person = (
+            DecidedBy::Person,
+            Decision::Denied,
+            DecidedBy::Person,
+            Origin::Human,
+        );
+        assert_eq!(answered(&stage, asking.await.unwrap()).await, person);
+        let asking = stage.asking(request(1, 2, NEED)).await;
+        stage.question().await;
+        stage.seconds.store(600, Ordering::SeqCst);
+        stage.broker.actor.cast(Message::Tick).unwrap();
+        let nobody = (
+            DecidedBy::Nobody,
+            Decision::Expired,
+            DecidedBy::Nobody,
+            Origin::Model,
+        );
+        assert_eq!(answered(&stage, asking.await.unwrap()).await, nobody);
+    }
+
+    #[tokio::test]
+    async fn the_record_says_why_a_grant_is_no_more_and_who_caused_it() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        let allowed = async |n| allowed(stage.ask(request(1, n, NEED)).await).ids[0];
+        let grant = allowed(1).await;
+        stage.broker.revoke_grant(grant).await.unwrap();
+        allowed(2).await;
+        let filter = GrantFilter::default();
+        stage.broker.revoke_where(filter).await.unwrap();
+        allowed(3).await;
+        stage.broker.end_session("session").await;
+        allowed(4).await;
+        stage.broker.forget_worker(WorkerId(1)).await;
+        stage.audit.flush().await.unwrap();
+        let told: Vec<_> = stage
+            .log
+            .records()
+            .iter()
+            .filter_map(|record| match record.event().step {
+                Step::GrantRevoked { cause, .. } => Some((cause.unwrap(), record.event().origin)),
+                _ => None,
+            })
+            .collect();
+        let person = (RevokeCause::Person, Origin::Human);
+        let expected = [
+            person,
+            person,
+            (RevokeCause::SessionEnded, Origin::Host),
+            (RevokeCause::WorkerEnded, Origin::Host),
+        ];
+        assert_eq!(told, expected);
     }
 
     #[tokio::test]
@@ -776,6 +919,6 @@ mod tests {
             (refused.code(), shown.load(Ordering::SeqCst)),
             (Code::Io, 0)
         );
-        assert!(broker.open_questions().await.is_empty());
+        assert!(broker.open_questions().await.unwrap().is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! Messages to the broker in, replies and audit events out: the ledger of questions and the book of grants together.
 
+mod answers;
 mod edits;
 mod ends;
 mod kept;
@@ -14,17 +15,17 @@ use tokio::task::AbortHandle;
 use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
 use super::grants::{Claimant, GrantBook, Redeemed};
 use super::ledger::{Asked, Ledger};
-use super::record::{about, holder, of_person, refused, trace_blocked};
+use super::record::{about, of_grant, trace_blocked};
 use super::store::Keeper;
-use super::{
-    Answer, AuthorityError, Decision, Lifetime, NewGrant, Question, QuestionState, Request, Run,
-};
-use crate::audit::{AnsweredStep, Audit, AuditError, GrantedStep, Step};
+use super::{AuthorityError, DecidedBy, NewGrant, Question, Request, RevokeCause, Run};
+use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::capability::Gate;
-use crate::effect::LeftOut;
 use crate::error::CallError;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::Scope;
+
+/// A grant that is not entered yet.
+type Draft = (GrantId, NewGrant);
 
 /// A call that waits for an answer.
 #[derive(Debug)]
@@ -133,143 +134,44 @@ impl Desk {
         Ok(())
     }
 
-    /// Ends a question as a person said, or says why it has no effect.
-    pub(super) fn answer(&mut self, id: QuestionId, answer: Answer) -> Result<(), AuthorityError> {
-        self.end_overdue();
-        let Some(question) = self.ledger.question(id) else {
-            return Err(match self.ledger.state(id) {
-                Some(QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
-                Some(QuestionState::Pending) | None => AuthorityError::NoQuestion,
-            });
-        };
-        let request = question.request.clone();
-        match answer {
-            Answer::Deny { note } => {
-                let step = refused(id, Decision::Denied, note.clone());
-                self.record_end(&request, step)?;
-                let ended = self.ledger.answer(id, None, (self.clock)());
-                self.refuse(ended, note.as_deref());
-                Ok(())
-            }
-            Answer::Allow {
-                patterns,
-                lifetime,
-                descendants,
-                left_out,
-            } => self.allow(id, &request, patterns, lifetime, descendants, left_out),
-        }
-    }
-
-    /// Ends a question as its approver said; an answer that has no effect is a refusal.
-    pub(super) fn decide(&mut self, id: QuestionId, answer: Answer) {
-        if self.answer(id, answer).is_err() && self.ledger.question(id).is_some() {
-            let note = Some("the answer could not be used");
-            let ended = self.ledger.answer(id, None, (self.clock)());
-            self.record_ended(ended.as_ref(), note);
-            self.refuse(ended, note);
-        }
-    }
-
-    fn allow(
-        &mut self,
-        id: QuestionId,
-        request: &Request,
-        patterns: Vec<ScopePattern>,
-        lifetime: Lifetime,
-        descendants: bool,
-        mut left_out: Vec<LeftOut>,
-    ) -> Result<(), AuthorityError> {
-        left_out.retain(|part| !part.hunks.is_empty());
-        // A grant for later calls would let through what was left out of this one.
-        let divides = !left_out.is_empty();
-        if !request.fits(&patterns)
-            || !request.can_leave_out(&left_out)
-            || (divides && lifetime != Lifetime::Once)
-        {
-            return Err(AuthorityError::DoesNotFit);
-        }
-        let patterns = request.meant(patterns);
-        let new = holder(request, lifetime).map(|holder| {
-            patterns.iter().map(move |pattern| NewGrant {
-                pattern: pattern.clone(),
-                holder: holder.clone(),
-                lifetime,
-                descendants,
-            })
-        });
-        let step = AnsweredStep {
-            question: id,
-            decision: Decision::Granted,
-            patterns: patterns.clone(),
-            lifetime: Some(lifetime),
-            note: None,
-            left_out: left_out.clone(),
-        };
-        self.enter_all(new.into_iter().flatten())
-            .and_then(|entered| {
-                self.record_end(request, step).map_err(|error| {
-                    self.revoke_all(&entered);
-                    error.into()
-                })
-            })?;
-        let now = (self.clock)();
-        let Some(ended) = self.ledger.answer(id, Some(&patterns), now) else {
-            return Ok(());
-        };
-        self.hide(id);
-        // A call that is gone must not spend a use.
-        let waiting = ended.waiters.into_iter();
-        for waiter in waiting.filter(|waiter| !waiter.port.is_closed()) {
-            let redeemed = if lifetime == Lifetime::Once {
-                Some(Redeemed {
-                    patterns: patterns.clone(),
-                    ..Redeemed::default()
-                })
-            } else {
-                self.book.redeem(&waiter.claimant, &request.needs, now)
-            };
-            match redeemed {
-                Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed, left_out.clone()))),
-                // The uses ran out among the calls that shared the question.
-                None => {
-                    let again = Request {
-                        call: waiter.call,
-                        ..request.clone()
-                    };
-                    self.ask(again, waiter.claimant, waiter.told, waiter.port);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Enters all grants or none.
+    /// Enters all grants that a person gives, or none.
     pub(super) fn enter_all(
         &mut self,
         grants: impl IntoIterator<Item = NewGrant>,
     ) -> Result<Vec<GrantId>, AuthorityError> {
-        let mut entered = Vec::new();
+        let (mut drafts, mut events) = (Vec::new(), Vec::new());
         for new in grants {
-            match self.grant(new) {
-                Ok(id) => entered.push(id),
-                Err(error) => {
-                    self.revoke_all(&entered);
-                    return Err(error);
-                }
-            }
+            let (draft, event) = self.draft(drafts.len(), new, DecidedBy::Person)?;
+            drafts.push(draft);
+            events.push(event);
         }
-        Ok(entered)
+        self.audit.record_all(events)?;
+        Ok(self.enter(drafts))
     }
 
-    /// Records a grant, then enters it.
+    /// Records a grant that a person gives, then enters it.
     pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
+        let (draft, event) = self.draft(0, new, DecidedBy::Person)?;
+        let id = draft.0;
+        self.audit.record(event)?;
+        self.enter(vec![draft]);
+        Ok(id)
+    }
+
+    /// What would become of a grant that is given after `others`, and its record.
+    fn draft(
+        &self,
+        others: usize,
+        new: NewGrant,
+        by: DecidedBy,
+    ) -> Result<(Draft, AuditEvent), AuthorityError> {
         if !new.is_sound() {
             return Err(AuthorityError::DoesNotFit);
         }
-        if self.book.len() >= self.max_grants {
+        if self.book.len() + others >= self.max_grants {
             return Err(AuthorityError::TooMany);
         }
-        let id = GrantId(self.next_grant);
+        let id = GrantId(self.next_grant.saturating_add(others as u64));
         let step = Step::Granted(Box::new(GrantedStep {
             grant: id,
             pattern: new.pattern.clone(),
@@ -277,15 +179,24 @@ impl Desk {
             lifetime: new.lifetime,
             descendants: new.descendants,
         }));
-        self.audit.record(of_person(&new.holder, step))?;
-        self.next_grant += 1;
-        self.keeper.give(id, &new);
-        self.book.insert(id, new, (self.clock)());
-        Ok(id)
+        let event = of_grant(&new.holder, by, step);
+        Ok(((id, new), event))
+    }
+
+    /// Enters what is recorded.
+    fn enter(&mut self, drafts: Vec<Draft>) -> Vec<GrantId> {
+        let mut entered = Vec::new();
+        for (id, new) in drafts {
+            self.next_grant = id.0.saturating_add(1);
+            self.keeper.give(id, &new);
+            self.book.insert(id, new, (self.clock)());
+            entered.push(id);
+        }
+        entered
     }
 
     /// Closes the grant's gate; whoever revokes waits until it is idle.
-    pub(super) fn revoke(&mut self, id: GrantId) -> Option<Arc<Gate>> {
+    pub(super) fn revoke(&mut self, id: GrantId, cause: RevokeCause) -> Option<Arc<Gate>> {
         let live = self.book.view(id, (self.clock)()).is_some();
         let (holder, gate) = self.book.revoke(id)?;
         self.keeper.take(id);
@@ -293,9 +204,12 @@ impl Desk {
             // It ended by its uses or its time: nobody took it back, but a call under way by it is stopped.
             return Some(gate);
         }
-        let step = Step::GrantRevoked { grant: id };
+        let step = Step::GrantRevoked {
+            grant: id,
+            cause: Some(cause),
+        };
         // Closing is the safe side: a full audit counts the event it could not take.
-        let _ = self.audit.record(of_person(&holder, step));
+        let _ = self.audit.record(of_grant(&holder, cause.by(), step));
         Some(gate)
     }
 
@@ -303,15 +217,15 @@ impl Desk {
         for ended in self.ledger.cancel_worker(worker) {
             self.conclude(ended);
         }
-        self.revoke_all(&self.book.of_worker(worker));
+        self.revoke_all(&self.book.of_worker(worker), RevokeCause::WorkerEnded);
     }
 
     pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
-        self.revoke_all(&self.book.of_session(session))
+        self.revoke_all(&self.book.of_session(session), RevokeCause::SessionEnded)
     }
 
-    fn revoke_all(&mut self, grants: &[GrantId]) -> Vec<Arc<Gate>> {
-        let revoked = grants.iter().filter_map(|id| self.revoke(*id));
+    fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
+        let revoked = grants.iter().filter_map(|id| self.revoke(*id, cause));
         revoked.collect()
     }
 

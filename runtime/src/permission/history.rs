@@ -1,5 +1,6 @@
 //! The records of an audit in, what was asked, decided, granted and taken back out.
 
+mod denial;
 mod fold;
 mod report;
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Decision, Lifetime, is_at_or_beneath};
+use super::{DecidedBy, Decision, Lifetime, RevokeCause, is_at_or_beneath};
 use crate::audit::{
     AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
     past,
@@ -17,6 +18,8 @@ use crate::effect::{LeftOut, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
 
+pub use denial::Denial;
+use denial::Exported;
 use fold::Fold;
 pub use report::{GrantUse, HistoryReport, RepeatedQuestion, Tally};
 
@@ -69,6 +72,9 @@ pub struct HistoryEntry {
     /// The worker, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerId>,
+    /// The session of that worker; none if the audit does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<Arc<str>>,
     /// The tool that was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
@@ -79,19 +85,6 @@ pub struct HistoryEntry {
     /// What it is.
     #[serde(flatten)]
     pub event: HistoryEvent,
-}
-
-/// Who decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum DecidedBy {
-    /// A person, or whoever answers for one.
-    Person,
-    /// A rule of the policy.
-    Rule,
-    /// Nobody: it is open, or ended without an answer.
-    Nobody,
 }
 
 /// What an entry of a history is about.
@@ -117,6 +110,9 @@ pub enum HistoryEvent {
     Revoked {
         /// Which.
         grant: GrantId,
+        /// Why; none in the record of an older version.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<RevokeCause>,
     },
 }
 
@@ -168,6 +164,10 @@ pub struct PastQuestion {
 pub struct HistoryFilter {
     /// Of this agent, or of one beneath it.
     pub agent: Option<Arc<str>>,
+    /// Of a worker in this session. A grant that an agent has for good is of none.
+    pub session: Option<Arc<str>>,
+    /// Of the tools of this MCP server, by the name that the host gave it.
+    pub server: Option<Arc<str>>,
     /// Of a call of this tool.
     pub tool: Option<ToolName>,
     /// Decided this way.
@@ -184,6 +184,8 @@ impl HistoryFilter {
     pub fn admits(&self, entry: &HistoryEntry) -> bool {
         let Self {
             agent,
+            session,
+            server,
             tool,
             decision,
             since,
@@ -192,6 +194,10 @@ impl HistoryFilter {
         agent
             .as_ref()
             .is_none_or(|agent| is_at_or_beneath(&entry.agent, agent))
+            && is_same(session.as_ref(), entry.session.as_ref())
+            && server
+                .as_ref()
+                .is_none_or(|server| is_of_server(&entry.event, server))
             && tool
                 .as_ref()
                 .is_none_or(|tool| entry.tool.as_ref() == Some(tool))
@@ -205,10 +211,34 @@ impl HistoryFilter {
         let at = grant.given_at.unwrap_or_default();
         let held = grant.agent.as_deref().unwrap_or_default();
         let agent = self.agent.as_deref();
+        let pattern = grant.pattern.as_ref();
         agent.is_none_or(|agent| is_at_or_beneath(held, agent))
+            && is_same(self.session.as_ref(), grant.session.as_ref())
+            && self.server.as_ref().is_none_or(|server| {
+                pattern.is_some_and(|one| all_of(server, |all| all.covers_pattern(one)))
+            })
             && self.since.is_none_or(|since| since <= at)
             && self.until.is_none_or(|until| at < until)
     }
+}
+
+fn is_same(wanted: Option<&Arc<str>>, is: Option<&Arc<str>>) -> bool {
+    wanted.is_none() || wanted == is
+}
+
+/// Whether `holds` of all that the tools of `server` can need.
+fn all_of(server: &str, holds: impl FnOnce(&ScopePattern) -> bool) -> bool {
+    // What is more than one name would be a pattern of other things.
+    let plain = !server.is_empty() && !server.contains([':', '*']);
+    let all = format!("*:mcp:{server}").parse();
+    plain && all.is_ok_and(|all| holds(&all))
+}
+
+fn is_of_server(event: &HistoryEvent, server: &str) -> bool {
+    all_of(server, |all| match event {
+        HistoryEvent::Granted(step) => all.covers_pattern(&step.pattern),
+        event => event.needs().iter().any(|need| all.covers(need)),
+    })
 }
 
 impl History {
@@ -251,13 +281,14 @@ impl History {
         self.fold.entries()
     }
 
-    /// The entries that `filter` admits as JSON, one a line.
+    /// The entries that `filter` admits as JSON, one a line; what was not let through has its [`Denial`] as `denial`.
     ///
     /// # Errors
     /// What serde_json says of an entry that has no JSON.
     pub fn export(&self, filter: &HistoryFilter) -> Result<String, serde_json::Error> {
         let entries = self.entries().filter(|entry| filter.admits(entry));
-        entries.map(|entry| Ok(json_line(entry)? + "\n")).collect()
+        let lines = entries.map(|entry| Ok(json_line(&Exported::from(entry))? + "\n"));
+        lines.collect()
     }
 
     /// Counts of questions and grants among the entries that `filter` admits.

@@ -48,7 +48,7 @@ pub(crate) enum NotAsked {
     Busy,
     /// The worker asked too often of late.
     TooOften { retry_after: Duration },
-    /// A person refused this kind so often that the worker is not heard on it.
+    /// This kind was refused so often that the worker is not heard on it.
     Blocked(Kind),
 }
 
@@ -71,7 +71,7 @@ impl From<NotAsked> for CallError {
             NotAsked::Blocked((verb, resource)) => Self::new(
                 Code::PermissionDenied,
                 format!(
-                    "a person refused `{verb}:{}` repeatedly and is not asked again; go on without it",
+                    "`{verb}:{}` was refused repeatedly and nobody is asked again; go on without it",
                     resource.as_str()
                 ),
             ),

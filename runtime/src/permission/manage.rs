@@ -1,6 +1,6 @@
 //! What a person does with many questions and grants in, one answer for each out.
 
-use super::batch::{Batch, batches};
+use super::batch::{Batch, BatchAnswer, batches};
 use super::settings::{GrantFilter, Narrowing};
 use super::suggest::{Suggestion, suggest};
 use super::template::Template;
@@ -10,12 +10,14 @@ use super::{
 };
 use crate::id::{GrantId, QuestionId};
 use crate::path::VirtualPath;
-use crate::scope::{Scope, Verb};
 
 impl GrantAuthority {
     /// The open questions that a person can look at together.
-    pub async fn batches(&self) -> Vec<Batch> {
-        batches(&self.questions().await)
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn batches(&self) -> Result<Vec<Batch>, AuthorityError> {
+        Ok(batches(&self.questions().await?))
     }
 
     /// Answers several questions, each by its own answer; one that fails does not keep the others.
@@ -28,6 +30,23 @@ impl GrantAuthority {
             told.push((question, self.answer(question, answer).await));
         }
         told
+    }
+
+    /// Answers the questions of a batch that a person ticked by one answer: each ends by a decision of its own, and those
+    /// that are not ticked stay open. It is all or none: nothing is answered unless each of them is open still and the
+    /// pattern fits it, as in [`Self::answer`]. One grant is given where several of the same worker would be equal, but
+    /// for those that count uses. A yes for an agent is on the disk when this returns, as there.
+    ///
+    /// # Errors
+    /// [`AuthorityError::InBatch`] with the first question that cannot be answered so; [`AuthorityError`] if there are too
+    /// many grants, or it cannot be recorded or stored.
+    pub async fn answer_batch(
+        &self,
+        questions: impl IntoIterator<Item = QuestionId>,
+        answer: BatchAnswer,
+    ) -> Result<(), AuthorityError> {
+        let questions = questions.into_iter().collect();
+        self.broker().answer_batch(questions, answer).await
     }
 
     /// Grants everything that `template` says for `roots`, or nothing. [`Template::rules`] shows it before.
@@ -46,10 +65,16 @@ impl GrantAuthority {
     }
 
     /// The live grants that `filter` admits, in the order they were given.
-    pub async fn grants_where(&self, filter: &GrantFilter) -> Vec<GrantView> {
-        let mut grants = self.grants().await;
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn grants_where(
+        &self,
+        filter: &GrantFilter,
+    ) -> Result<Vec<GrantView>, AuthorityError> {
+        let mut grants = self.grants().await?;
         grants.retain(|grant| filter.admits(grant));
-        grants
+        Ok(grants)
     }
 
     /// Takes back every live grant that `filter` admits, each with a record of its own; as [`Self::revoke`].
@@ -72,19 +97,11 @@ impl GrantAuthority {
         grant: GrantId,
         change: Narrowing,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        // A folder gives nothing on the protected files in it, but their very names do.
-        let named = change.pattern.as_ref().and_then(|pattern| pattern.path());
-        let names = named.map(|path| Scope::file(Verb::Write, path.clone()));
-        if names.is_some_and(|need| self.authority().protects(&need)) {
-            let held = self
-                .grants()
-                .await
-                .into_iter()
-                .find(|held| held.id == grant);
-            let held = held.ok_or(AuthorityError::NoGrant)?;
-            if held.pattern.path() != named {
-                return Err(AuthorityError::Wider);
-            }
+        let mut held = self.grants().await?.into_iter();
+        let held = held.find(|held| held.id == grant);
+        let held = held.ok_or(AuthorityError::NoGrant)?;
+        if change.uncovers(&held.pattern, |need| self.authority().protects(need)) {
+            return Err(AuthorityError::Wider);
         }
         self.broker().narrow(grant, change).await
     }
@@ -107,8 +124,11 @@ mod tests {
     use crate::id::WorkerId;
     use crate::permission::broker::{Broker, BrokerConfig, Ruling};
     use crate::permission::tests::request;
-    use crate::permission::{Claimant, Deferred, GrantStore, NewGrant, Request};
+    use crate::permission::{
+        Claimant, DecidedBy, Decision, Deferred, GrantStore, NewGrant, Request,
+    };
     use crate::policy::Authority;
+    use crate::scope::Verb;
 
     struct Stage {
         grants: GrantAuthority,
@@ -188,7 +208,7 @@ mod tests {
                     broker.ask(request, claimant, None).await
                 }));
             }
-            while self.grants.questions().await.len() < asked {
+            while self.grants.questions().await.unwrap().len() < asked {
                 tokio::task::yield_now().await;
             }
             waiting
@@ -213,7 +233,7 @@ mod tests {
         let ids = |grants: Vec<GrantView>| -> Vec<GrantId> {
             grants.iter().map(|grant| grant.id).collect()
         };
-        let meant = stage.grants.grants_where(&filter).await;
+        let meant = stage.grants.grants_where(&filter).await.unwrap();
         assert_eq!(ids(meant), [first, second]);
         assert!(stage.serves("write:file:/r/a/x").await);
         let revoked = stage.grants.revoke_where(filter.clone()).await.unwrap();
@@ -224,14 +244,14 @@ mod tests {
         let revoked: Vec<GrantId> = steps
             .iter()
             .filter_map(|step| match step {
-                Step::GrantRevoked { grant } => Some(*grant),
+                Step::GrantRevoked { grant, .. } => Some(*grant),
                 _ => None,
             })
             .collect();
         assert_eq!(revoked, [first, second]);
         let again = stage.grants.revoke_where(filter).await.unwrap();
         assert_eq!(again.grants, 0);
-        assert!(ids(stage.grants.grants().await).contains(&kept));
+        assert!(ids(stage.grants.grants().await.unwrap()).contains(&kept));
     }
 
     #[tokio::test]
@@ -277,7 +297,7 @@ mod tests {
         assert!(matches!(no_root, Err(AuthorityError::Template(_))));
         let too_many = apply(&["/r", "/s"]).await;
         assert!(matches!(too_many, Err(AuthorityError::TooMany)));
-        assert_eq!(stage.grants.grants().await, []);
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
         assert_eq!(apply(&["/r"]).await.unwrap().len(), 2);
         assert!(stage.serves("write:file:/r/x").await && stage.serves("read:file:/r/x").await);
         assert!(!stage.serves("write:file:/s/x").await);
@@ -308,7 +328,7 @@ mod tests {
         let stage = stage(100).await;
         let requests = (1..=3).map(|n| request(n, n, &["write:file:/r/x"]));
         let mut waiting = stage.asking(requests.collect()).await;
-        let batch = stage.grants.batches().await.swap_remove(0);
+        let batch = stage.grants.batches().await.unwrap().swap_remove(0);
         assert_eq!(batch.items.len(), 3);
         let ids: Vec<QuestionId> = batch.items.iter().map(|item| item.question).collect();
         let beyond = Answer::Allow {
@@ -332,6 +352,7 @@ mod tests {
             .grants
             .questions()
             .await
+            .unwrap()
             .iter()
             .map(|one| one.id)
             .collect();
@@ -340,5 +361,164 @@ mod tests {
         assert!(matches!(denied, Ruling::Refused { .. }));
         let allowed = waiting.remove(0).await.unwrap().unwrap();
         assert!(matches!(allowed, Ruling::Allowed(..)));
+    }
+
+    fn allowed(pattern: Option<&str>, lifetime: Lifetime) -> BatchAnswer {
+        BatchAnswer::Allow {
+            pattern: pattern.map(|pattern| pattern.parse().unwrap()),
+            lifetime,
+            descendants: false,
+        }
+    }
+
+    impl Stage {
+        async fn open(&self) -> Vec<u64> {
+            let questions = self.grants.questions().await.unwrap();
+            questions.iter().map(|question| question.id.0).collect()
+        }
+
+        /// How the questions that ended did, each with the patterns that were allowed.
+        async fn ends(&self) -> Vec<(u64, Decision, usize)> {
+            let steps = self.steps().await.into_iter();
+            let ends = steps.filter_map(|step| match step {
+                Step::Answered(step) => Some((step.question.0, step.decision, step.patterns.len())),
+                _ => None,
+            });
+            ends.collect()
+        }
+    }
+
+    const WANTED: [(u64, &str); 4] = [
+        (1, "write:file:/r/a/x"),
+        (1, "write:file:/r/a/y"),
+        (2, "write:file:/r/a/z"),
+        (2, "write:file:/r/b"),
+    ];
+
+    /// Four questions of two workers.
+    async fn four(stage: &Stage) -> Vec<tokio::task::JoinHandle<Result<Ruling, CallError>>> {
+        let requests = (1..).zip(WANTED);
+        let requests = requests.map(|(n, (worker, need))| request(worker, n, &[need]));
+        stage.asking(requests.collect()).await
+    }
+
+    #[tokio::test]
+    async fn one_answer_ends_each_ticked_question_and_leaves_the_others_open() {
+        let stage = stage(100).await;
+        let mut waiting = four(&stage).await;
+        let batch = stage.grants.batches().await.unwrap().swap_remove(0);
+        let offered = batch.pattern.map(|pattern| pattern.to_string());
+        assert_eq!(offered.as_deref(), Some("write:file:/r"));
+        let ids: Vec<QuestionId> = batch.items.iter().map(|item| item.question).collect();
+        let folder = allowed(Some("write:file:/r/a"), Lifetime::Session);
+        let answer = stage.grants.answer_batch(ids[..3].to_vec(), folder);
+        answer.await.unwrap();
+        assert_eq!(stage.open().await, [4]);
+        let granted = |id| (id, Decision::Granted, 1);
+        assert_eq!(stage.ends().await, [granted(1), granted(2), granted(3)]);
+        // One grant for each worker, however many of its questions were ticked.
+        let holders = stage.grants.grants().await.unwrap();
+        let holders = holders.iter().map(|grant| match &grant.holder {
+            GrantHolder::Session { worker, .. } => worker.0,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(holders.collect::<Vec<_>>(), [1, 2]);
+        for call in waiting.drain(..3) {
+            assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
+        }
+        let deny = BatchAnswer::Deny {
+            note: Some("not now".to_owned()),
+        };
+        stage.grants.answer_batch([ids[3]], deny).await.unwrap();
+        let Ruling::Refused { note, by, .. } = waiting.remove(0).await.unwrap().unwrap() else {
+            panic!("it was allowed");
+        };
+        assert_eq!((note.as_deref(), by), (Some("not now"), DecidedBy::Person));
+        assert_eq!(stage.open().await, [0; 0]);
+    }
+
+    #[tokio::test]
+    async fn uses_are_counted_for_each_question_of_a_batch() {
+        let stage = stage(100).await;
+        let waiting = four(&stage).await;
+        let once = Lifetime::Uses(std::num::NonZeroU32::MIN);
+        let ids = [1, 2].map(QuestionId);
+        let answer = allowed(Some("write:file:/r/a"), once);
+        stage.grants.answer_batch(ids, answer).await.unwrap();
+        for call in waiting.into_iter().take(2) {
+            assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
+        }
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn nothing_of_a_batch_is_answered_unless_all_of_it_can_be() {
+        let stage = stage(1).await;
+        let _waiting = four(&stage).await;
+        let ids =
+            |ids: &[u64]| -> Vec<QuestionId> { ids.iter().copied().map(QuestionId).collect() };
+        let refused = async |ticked: &[u64], answer| {
+            let refused = stage.grants.answer_batch(ids(ticked), answer).await;
+            match refused.unwrap_err() {
+                AuthorityError::InBatch { question, source } => (question.0, *source),
+                other => (0, other),
+            }
+        };
+        let folder = |lifetime| allowed(Some("write:file:/r/a"), lifetime);
+        let beyond = refused(&[1, 4], folder(Lifetime::Once)).await;
+        assert!(matches!(beyond, (4, AuthorityError::DoesNotFit)));
+        let wide = allowed(Some("read"), Lifetime::Once);
+        assert!(matches!(
+            refused(&[1, 2], wide).await,
+            (1, AuthorityError::DoesNotFit)
+        ));
+        let unknown = refused(&[1, 9], allowed(None, Lifetime::Once)).await;
+        assert!(matches!(unknown, (9, AuthorityError::NoQuestion)));
+        let unknown = refused(&[1, 9], BatchAnswer::Deny { note: None }).await;
+        assert!(matches!(unknown, (9, AuthorityError::NoQuestion)));
+        let many = refused(&[1, 3], folder(Lifetime::Session)).await;
+        assert!(matches!(many, (0, AuthorityError::TooMany)));
+        assert_eq!(stage.open().await, [1, 2, 3, 4]);
+        assert_eq!(stage.ends().await, []);
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
+
+        let fits = stage
+            .grants
+            .answer_batch(ids(&[1, 2]), folder(Lifetime::Session));
+        fits.await.unwrap();
+        let late = refused(&[2, 3], allowed(None, Lifetime::Once)).await;
+        let ended = AuthorityError::Ended(Decision::Granted).to_string();
+        assert_eq!((late.0, late.1.to_string()), (2, ended));
+        assert_eq!(stage.open().await, [3, 4]);
+        // Nothing ticked is nothing to answer.
+        let none = stage
+            .grants
+            .answer_batch([], BatchAnswer::Deny { note: None });
+        none.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_stored_is_recorded_as_rolled_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("grants");
+        let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;
+        // Nothing can be written where a folder has the name.
+        #[expect(clippy::disallowed_methods, reason = "the disk is spoiled on purpose")]
+        std::fs::create_dir(folder.path().join("grants.new")).unwrap();
+        let grant = NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Agent("main".into()),
+            lifetime: Lifetime::Agent,
+            descendants: false,
+        };
+        let unstored = stage.grants.grant(grant).await;
+        assert!(matches!(unstored, Err(AuthorityError::Store(_))));
+        let steps = stage.steps().await;
+        let [Step::Granted(given), Step::GrantRevoked { grant, cause }] = steps.as_slice() else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(given.grant, *grant);
+        assert_eq!(*cause, Some(crate::permission::RevokeCause::NotStored));
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
     }
 }

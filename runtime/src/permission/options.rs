@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use super::{Answer, Lifetime, Question};
+use crate::scope::ScopePattern;
 
 /// What an option does, as an ACP client marks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +39,7 @@ pub struct AnswerOption {
     pub kind: OptionKind,
 }
 
-/// How many rungs are offered for longer than a call.
+/// How many rungs are offered for longer than a call: wider ones ask for more care than a button or a form can.
 const MOST_RUNGS: usize = 3;
 const REJECT: &str = "reject";
 
@@ -51,10 +52,7 @@ impl Question {
             .offers()
             .into_iter()
             .map(|(option_id, rung, lifetime)| {
-                let patterns = self.request.ladder.get(rung).into_iter().flatten();
-                let patterns: Vec<String> = patterns
-                    .map(|pattern| crate::escape(&pattern.to_string()).into_owned())
-                    .collect();
+                let patterns = self.request.ladder.get(rung).map_or(&[][..], Vec::as_slice);
                 let (time, kind) = match lifetime {
                     Lifetime::Once => ("this call", OptionKind::AllowOnce),
                     Lifetime::Agent => ("this agent, until revoked", OptionKind::AllowAlways),
@@ -64,7 +62,7 @@ impl Question {
                 };
                 AnswerOption {
                     option_id,
-                    name: format!("Allow {} for {time}", patterns.join(" and ")),
+                    name: format!("Allow {} for {time}", listed(patterns, " and ")),
                     kind,
                 }
             })
@@ -93,9 +91,14 @@ impl Question {
         })
     }
 
+    /// The rungs that are offered for longer than a call, the narrowest first.
+    pub(crate) fn rungs(&self) -> impl Iterator<Item = &Vec<ScopePattern>> {
+        self.request.ladder.iter().take(MOST_RUNGS)
+    }
+
     /// Each allowing option: its id, its rung and how long it holds.
     fn offers(&self) -> Vec<(String, usize, Lifetime)> {
-        let rungs = self.request.ladder.len().min(MOST_RUNGS);
+        let rungs = self.rungs().count();
         let mut offers = vec![("once".to_owned(), 0, Lifetime::Once)];
         offers.extend((0..rungs).map(|rung| (format!("session-{rung}"), rung, Lifetime::Session)));
         if !self.request.sensitive {
@@ -103,6 +106,13 @@ impl Question {
         }
         offers
     }
+}
+
+/// Patterns in one line, inert, for people to read.
+pub(crate) fn listed(patterns: &[ScopePattern], between: &str) -> String {
+    let patterns = patterns.iter();
+    let patterns = patterns.map(|pattern| crate::escape(&pattern.to_string()).into_owned());
+    patterns.collect::<Vec<_>>().join(between)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Decision, GrantHolder, Lifetime, Request};
+use super::{DecidedBy, Decision, GrantHolder, Lifetime, Request};
 use crate::audit::{AnsweredStep, AuditEvent, Step};
 use crate::call::Origin;
 use crate::id::{CallId, QuestionId, WorkerId};
@@ -11,11 +11,13 @@ use crate::id::{CallId, QuestionId, WorkerId};
 pub(super) fn refused(
     question: QuestionId,
     decision: Decision,
+    by: DecidedBy,
     note: Option<String>,
 ) -> AnsweredStep {
     AnsweredStep {
         question,
         decision,
+        by: Some(by),
         patterns: Vec::new(),
         lifetime: None,
         note,
@@ -46,15 +48,31 @@ fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
     }
 }
 
-/// An event of what a person does with a grant of `holder`.
-pub(super) fn of_person(holder: &GrantHolder, step: Step) -> AuditEvent {
+/// Who caused what `by` decided; what nobody decided, whoever asked did.
+fn origin(by: DecidedBy, asked: Origin) -> Origin {
+    match by {
+        DecidedBy::Person => Origin::Human,
+        DecidedBy::Host | DecidedBy::Rule => Origin::Host,
+        DecidedBy::Nobody => asked,
+    }
+}
+
+/// An event of how the question of `request` ended.
+pub(super) fn answered(request: &Request, step: AnsweredStep) -> AuditEvent {
+    let by = step.by.unwrap_or(DecidedBy::Nobody);
+    let step = Step::Answered(Box::new(step));
+    about(request, origin(by, request.origin), step)
+}
+
+/// An event of what becomes of a grant of `holder`.
+pub(super) fn of_grant(holder: &GrantHolder, by: DecidedBy, step: Step) -> AuditEvent {
     let (worker, agent) = whom(holder);
     AuditEvent {
         worker,
         agent,
         call: None,
         tool: None,
-        origin: Origin::Human,
+        origin: origin(by, Origin::Host),
         step,
     }
 }

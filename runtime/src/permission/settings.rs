@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::grants::GrantView;
 use super::{GrantHolder, is_at_or_beneath, millis};
 use crate::id::WorkerId;
-use crate::scope::{ScopePattern, Verb};
+use crate::scope::{Scope, ScopePattern, Verb};
 
 /// Which grants are meant: those for which everything that is set holds. One that sets nothing means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,19 @@ impl Narrowing {
                     .expires_at
                     .is_none_or(|end| now.saturating_add(time) <= end)
             })
+    }
+
+    /// Whether it names a protected file that a grant of `held` does not name: a folder gives nothing on the protected
+    /// files in it, but their very names do.
+    pub(crate) fn uncovers(
+        &self,
+        held: &ScopePattern,
+        protects: impl FnOnce(&Scope) -> bool,
+    ) -> bool {
+        let named = self.pattern.as_ref().and_then(ScopePattern::path);
+        named.is_some_and(|path| {
+            held.path() != Some(path) && protects(&Scope::file(Verb::Write, path.clone()))
+        })
     }
 
     /// Whether calls that use `grant` already may be beyond what is left of it.

@@ -3,15 +3,16 @@
 //! A small file that is replaced as a whole: it changes at the speed of people, holds 10,000 grants at most, and
 //! people can read it. That is why it is no database.
 //!
-//! A grant counts at once and is on the disk when whoever gave it hears so; one that cannot be stored is taken back.
+//! A grant counts at once, is stored once its record is written, and is on the disk when whoever gave it hears so; one that
+//! cannot be stored is taken back.
 //! What was taken back is gone from the disk when that is told, too.
 
+mod edit;
 mod file;
 mod format;
 mod keeper;
 mod writer;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::scope::ScopePattern;
 use file::{Folder, StoreFile};
 use format::Unread;
 
+pub use edit::GrantEditError;
 pub(super) use format::Contents;
 pub use format::GrantDamage;
 pub(super) use keeper::{Keeper, Saved, Unstored, WallClock, wall_clock};
@@ -120,18 +122,6 @@ pub enum GrantStoreError {
     },
 }
 
-/// Why grants are not taken out of a store.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GrantRemovalError {
-    /// One of them is not there; none was taken out.
-    #[error("there is no grant {0}")]
-    NoGrant(GrantId),
-    /// The file cannot be written. It may hold them still.
-    #[error("it cannot be written")]
-    Write(#[source] io::Error),
-}
-
 /// A file that keeps what people granted to agents, for [`RuntimeBuilder::grant_store`](crate::RuntimeBuilder::grant_store).
 ///
 /// One runtime at a time has it; a second is refused, in any process.
@@ -184,39 +174,18 @@ impl GrantStore {
         Ok(contents.grants.into_values().collect())
     }
 
-    /// Takes these grants out, all or none; they are gone from the disk when this returns. No audit tells of it: a runtime
-    /// that has the store takes grants back by [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
-    ///
-    /// # Errors
-    /// [`GrantRemovalError`]
-    pub fn remove(
-        &mut self,
-        ids: &BTreeSet<GrantId>,
-    ) -> Result<Vec<StoredGrant>, GrantRemovalError> {
-        let (left, taken) = self
-            .contents
-            .without(ids)
-            .map_err(GrantRemovalError::NoGrant)?;
-        if !taken.is_empty() {
-            let written = format::encode(&left).and_then(|bytes| self.file.replace(&bytes));
-            written.map_err(GrantRemovalError::Write)?;
-            self.contents = left;
-        }
-        Ok(taken)
-    }
-
     /// The grants that are in it, by number.
     pub fn grants(&self) -> impl Iterator<Item = &StoredGrant> {
         self.contents.grants.values()
     }
 
     /// Every file that belongs to it; workers must reach none of them.
-    pub(crate) fn places(&self) -> [PathBuf; 3] {
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
         self.file.folder().places()
     }
 
     /// Every file that belongs to the store at `path`, whoever has it.
-    pub(crate) fn places_of(path: &Path) -> io::Result<[PathBuf; 3]> {
+    pub(crate) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
         file::places_of(path)
     }
 }

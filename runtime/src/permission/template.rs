@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{GrantHolder, Lifetime, NewGrant};
 use crate::path::VirtualPath;
@@ -72,12 +72,13 @@ pub enum TemplateError {
 /// assert_eq!(rules[1].to_string(), "write:file:/repo/docs");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Template {
     form: Form,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
     name: String,
@@ -180,6 +181,12 @@ impl Template {
     #[must_use]
     pub fn about(&self) -> &str {
         &self.form.about
+    }
+
+    /// The patterns it allows, in which `{root}` stands for each directory.
+    #[must_use]
+    pub fn allows(&self) -> &[String] {
+        &self.form.allows
     }
 
     /// The patterns that applying it to `roots` would grant, each once.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 
-use super::{Answer, Approver, Deciding, Lifetime, Question, Request};
+use super::{Answer, Approver, Deciding, Lifetime, Question, Request, listed};
 use crate::effect::{Change, LeftOut, Preview};
 use crate::escape::escape;
 use crate::scope::ScopePattern;
@@ -81,6 +81,10 @@ impl fmt::Debug for Terminal {
 }
 
 impl Approver for Terminal {
+    fn is_person(&self) -> bool {
+        true
+    }
+
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
         Box::pin(async move {
             let mut console = Arc::clone(&self.console).lock_owned().await;
@@ -102,8 +106,21 @@ impl Approver for Terminal {
     }
 }
 
+/// What a person reads who said no, or nothing clear.
+const REFUSED: &str =
+    "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
+
 impl Console {
     fn ask(&mut self, question: &Question) -> io::Result<Answer> {
+        let answer = self.choice(question)?;
+        if answer == Answer::DENY {
+            self.output.write_all(REFUSED.as_bytes())?;
+            self.output.flush()?;
+        }
+        Ok(answer)
+    }
+
+    fn choice(&mut self, question: &Question) -> io::Result<Answer> {
         let prompt = prompt(question, self.coloured);
         self.output.write_all(prompt.as_bytes())?;
         let parts = if question.request.divisible {
@@ -229,16 +246,9 @@ fn prompt(question: &Question, coloured: bool) -> String {
     }
     out.push_str("you may allow:\n");
     for (index, rung) in request.ladder.iter().enumerate() {
-        let patterns: Vec<String> = rung
-            .iter()
-            .map(|pattern| escape(&pattern.to_string()).into_owned())
-            .collect();
+        let patterns = listed(rung, "  ");
         let covers = escape(&request.covers(rung)).into_owned();
-        out.push_str(&format!(
-            "  {}) {}\n     {covers}\n",
-            index + 1,
-            patterns.join("  ")
-        ));
+        out.push_str(&format!("  {}) {patterns}\n     {covers}\n", index + 1,));
     }
     out
 }
@@ -398,6 +408,18 @@ mod tests {
             typed("1\n4").await,
             allow("write:file:/r/a/x", Lifetime::Session)
         );
+    }
+
+    #[tokio::test]
+    async fn who_refuses_is_told_what_follows_and_who_allows_is_not() {
+        for (input, told) in [("1\n1\n", false), ("\n", true), ("1\n\n", true)] {
+            let screen = Screen::default();
+            let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
+            let question = question(request(1, 1, &["write:file:/r/a/x"]));
+            terminal.decide(&question).await;
+            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(shown.ends_with(REFUSED), told, "{shown}");
+        }
     }
 
     #[tokio::test]

@@ -181,7 +181,7 @@ impl Field {
 /// Refuses keys that are not for who wrote the policy.
 pub(crate) fn admit_audience(policy: &Policy, origin: Origin) -> Result<(), PolicyError> {
     let refused = match origin {
-        Origin::Human => Audience::Llm,
+        Origin::Human | Origin::Host => Audience::Llm,
         Origin::Model | Origin::View => Audience::Human,
     };
     let mut present = present(policy).filter_map(Field::find);

@@ -12,7 +12,7 @@ use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::capability::{Gate, Meter, Spent};
 use crate::error::{CallError, Code};
-use crate::id::WorkerId;
+use crate::id::{WorkerId, is_agent_name};
 use crate::pipeline::{Holder, canonical};
 use crate::policy::{Policy, PolicyError};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
@@ -126,11 +126,7 @@ impl Core {
             origin,
             of_client,
         } = spec;
-        let plain = !name.is_empty() && name.chars().count() <= 64 && !name.contains('/');
-        if !plain
-            || name.starts_with(OF_CLIENTS) != of_client
-            || name.chars().any(crate::is_deceptive)
-        {
+        if !is_agent_name(&name) || name.starts_with(OF_CLIENTS) != of_client {
             return Err(SpawnError::Name);
         }
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
@@ -200,7 +196,11 @@ impl Core {
         parent: Option<WorkerId>,
         policy: Option<Arc<str>>,
     ) -> Result<(), SpawnError> {
-        shared.record(AuditStep::Spawned { parent, policy })?;
+        shared.record(AuditStep::Spawned {
+            parent,
+            session: Arc::clone(&shared.session),
+            policy,
+        })?;
         let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
         let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
         started.map(drop).map_err(SpawnError::Start)

@@ -12,7 +12,7 @@ use crate::effect::{ContentHash, LeftOut, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::permission::{Claimant, Decision, Redeemed, Request, Ruling, Told, ladder};
+use crate::permission::{Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, ladder};
 use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Scope, ScopePattern};
@@ -217,22 +217,69 @@ impl Shared {
 }
 
 pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
-    let (decision, note) = match ruling {
+    let (decision, by, note) = match ruling {
         Ruling::Allowed(granted, left_out) => return Ok((granted, left_out)),
-        Ruling::Refused { decision, note } => (decision, note),
+        Ruling::Refused { decision, by, note } => (decision, by, note),
     };
-    let (code, message) = match decision {
-        Decision::Cancelled => (Code::Cancelled, "the question was withdrawn"),
-        Decision::Expired => (Code::PermissionDenied, "nobody allowed this in time"),
-        Decision::Granted | Decision::Denied => (Code::PermissionDenied, "a person refused this"),
+    let (code, message) = match (decision, by) {
+        (Decision::Cancelled, _) => (Code::Cancelled, "the question was withdrawn"),
+        (Decision::Expired, _) => (Code::PermissionDenied, "nobody allowed this in time"),
+        (Decision::Granted | Decision::Denied, DecidedBy::Person) => {
+            (Code::PermissionDenied, "a person refused this")
+        }
+        (Decision::Granted | Decision::Denied, _) => {
+            (Code::PermissionDenied, "the host refused this")
+        }
     };
     let error = CallError::new(
         code,
         note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")),
     );
     Err(match decision {
-        Decision::Denied => error.with("denied_by", "person"),
-        Decision::Expired => error.with("denied_by", "nobody"),
+        Decision::Denied | Decision::Expired => error.with("denied_by", by.as_str()),
         Decision::Granted | Decision::Cancelled => error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_told_that_and_by_whom_it_was_refused_and_no_way_around_it() {
+        for (decision, by, code, expected) in [
+            (
+                Decision::Denied,
+                DecidedBy::Person,
+                Code::PermissionDenied,
+                "a person refused this: no",
+            ),
+            (
+                Decision::Denied,
+                DecidedBy::Host,
+                Code::PermissionDenied,
+                "the host refused this: no",
+            ),
+            (
+                Decision::Expired,
+                DecidedBy::Nobody,
+                Code::PermissionDenied,
+                "nobody allowed this in time: no",
+            ),
+            (
+                Decision::Cancelled,
+                DecidedBy::Nobody,
+                Code::Cancelled,
+                "the question was withdrawn: no",
+            ),
+        ] {
+            let note = Some("no".to_owned());
+            let error = ruled(Ruling::Refused { decision, by, note }).unwrap_err();
+            assert_eq!((error.code(), error.message()), (code, expected));
+            let denied_by = error.details().get("denied_by").and_then(|by| by.as_str());
+            let denied = code == Code::PermissionDenied;
+            assert_eq!(denied_by, denied.then_some(by.as_str()));
+            assert_eq!(error.details().len(), usize::from(denied));
+        }
+    }
 }

@@ -1,13 +1,13 @@
-//! A machine in, its browser out; it is installed when it is first needed.
+//! Nothing in, the browser that tests use out.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Debian's Chromium, or what `BAILIWICK_CHROMIUM` names.
+/// Debian's Chromium, installed if it is missing.
 ///
 /// # Panics
-/// If it is missing and cannot be installed.
-pub(crate) fn chromium() -> PathBuf {
+/// If it cannot be installed.
+pub(crate) fn place() -> PathBuf {
     let place = std::env::var_os("BAILIWICK_CHROMIUM")
         .map_or_else(|| PathBuf::from("/usr/bin/chromium"), PathBuf::from);
     if !place.exists() {

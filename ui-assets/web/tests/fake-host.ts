@@ -1,126 +1,151 @@
-// A page and what its host shall answer in, the test host's page opened on it out; and texts that must stay text.
-import { expect } from "@playwright/test";
-import type { Page } from "@playwright/test";
+// Questions and grants of a test in, the API of a host's console out, with what it was told.
+import type { Page, Route } from "@playwright/test";
 
 import { built } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
-export type Members = Record<string, unknown>;
-export type Api = Record<string, (body: Members) => unknown>;
+type Json = Readonly<Record<string, unknown>>;
 
-const OPEN = "data:text/html,<script>hit=1</script>";
-/** Texts that would do or seem something, were they anything but text. */
-export const HOSTILE = [
-  "<img src=x onerror=hit=1>",
-  "<script>hit=1</script>",
-  "</script><script>hit=1</script>",
-  "</style><script>hit=1</script>",
-  "<svg/onload=hit=1>",
-  "<iframe srcdoc='<script>parent.hit=1</script>'>",
-  `<iframe src="${OPEN}">`,
-  `<object data="${OPEN}">`,
-  `<embed src="${OPEN}">`,
-  `<meta http-equiv=refresh content="0;${OPEN}">`,
-  "<a href=javascript:hit=1>x</a>",
-  "javascript:hit=1",
-  "\"><img src=x onerror=hit=1>",
-  "'><img src=x onerror=hit=1>",
-  "`${hit=1}`",
-  "{{constructor.constructor('hit=1')()}}",
-  "<details open ontoggle=hit=1>",
-  "<input autofocus onfocus=hit=1>",
-  "<video><source onerror=hit=1>",
-  "<math><mtext></mtext><script>hit=1</script></math>",
-  "<template><script>hit=1</script></template>",
-  "<base href=https://evil.example/>",
-  "<form action=https://evil.example/><button>Allow this call</button></form>",
-  "<link rel=stylesheet href=https://evil.example/x.css>",
-  "<style>*{display:none}</style>",
-  "&lt;img src=x onerror=hit=1&gt;",
-  "&#60;script&#62;hit=1&#60;/script&#62;",
-  "\\u003cscript\\u003ehit=1\\u003c/script\\u003e",
-  "%3Cscript%3Ehit=1%3C/script%3E",
-  "<!--<img src=--><img src=x onerror=hit=1>",
-  "]]><script>hit=1</script>",
-  "<xmp><img src=x onerror=hit=1></xmp>",
-  "<noscript><img src=x onerror=hit=1></noscript>",
-  "<plaintext>",
-  "<title></title><script>hit=1</script>",
-  "<marquee onstart=hit=1>",
-  "<body onload=hit=1>",
-  "__proto__",
-  "constructor",
-  "toString",
-  "\u202egnp.exe",
-  "a\u2066b\u2069c",
-  "zero\u200bwidth\u200cjoin\u200der",
-  "\u0000\u0007\u001b[31mred\u001b[0m",
-  "tag\u{e0041}\u{e0042}",
-  "\ufeffbom",
-  "line\nbreak\r\nand\ttab",
-  "x".repeat(10_000),
-  "\u0301".repeat(500),
-  "👩‍👩‍👧‍👦".repeat(50),
-  "مرحبا‏ שלום",
-];
+const RUN = "00000000000000ab";
 
-export function tool(name: string, more: Members = {}): Members {
-  const { annotations, inputSchema, description, title, ...facts } = more;
+/** A question about an edit; `own` and `block` replace what it says. */
+export function question(number: number, own: Json = {}, block: Json = {}): Json {
   return {
-    tool: { name, title: title ?? name, description: description ?? `Does ${name}.`, inputSchema: inputSchema ?? { type: "object" }, annotations },
-    name,
-    intent: null,
-    lints: [],
-    preview: false,
-    readOnly: false,
-    ui: null,
-    ...facts,
+    type: "tool_call_permission",
+    content: "Replace 3 lines in c.txt (needs write:file:/a/b/c.txt)",
+    status: "pending",
+    timestamp: 1_700_000_000_000,
+    tool_call: {
+      id: `${RUN}-${number}`,
+      name: "edit_file",
+      params: JSON.stringify({ path: "/a/b/c.txt", edits: [{ old_text: "one", new_text: "two" }] }),
+      server_name: "files",
+      server_icons: "📁",
+      server_description: "Reads and changes files",
+    },
+    extra: { permissionType: "write", serverName: "files", toolName: "edit_file", needsUserAction: true },
+    bailiwick: {
+      run: RUN,
+      session: "main",
+      worker: 3,
+      agent: ["main", "worker-3"],
+      intent: `Replace 3 lines in c${number}.txt`,
+      needs: ["write:file:/a/b/c.txt"],
+      trust: "own",
+      sensitive: false,
+      protected: [],
+      rungs: [
+        { patterns: ["write:file:/a/b/c.txt"], covers: "exactly what is asked" },
+        { patterns: ["write:file:/a/b"], covers: "change everything beneath /a/b, now and later; protected names stay closed", count: 14 },
+        { patterns: ["write:file:/a"], covers: "change everything beneath /a, now and later; protected names stay closed" },
+        { patterns: ["write:file"], covers: "change every file that may be granted; protected names stay closed" },
+        { patterns: ["write"], covers: "change everything that may be granted; protected names stay closed" },
+      ],
+      divisible: true,
+      preview: { files: 1, added: 2, removed: 2 },
+      expires_at: Date.now() + 600_000,
+      ...own,
+    },
+    ...block,
   };
 }
 
-export function ready(facts: Members = {}, more: Members = {}): Members {
-  const greeting = { protocolVersion: "2025-11-25", serverInfo: { name: "server", version: "1.2.3" }, capabilities: {} };
-  return {
-    status: "ready",
-    target: "node server.mjs",
-    revision: "2025-11-25",
-    configuration: null,
-    facts: { greeting, tools: [tool("greet")], apps: [], badges: [{ name: "preview", on: true }, { name: "apps", on: false }], configSchema: null, policy: false, ...facts },
-    ...more,
+const hunk = (line: number): Json => ({
+  old_start: line,
+  old_lines: 2,
+  new_start: line,
+  new_lines: 2,
+  lines: [
+    { op: " ", text: "kept\n" },
+    { op: "-", text: `one ${line}\n` },
+    { op: "+", text: `two ${line}\n` },
+  ],
+});
+
+/** What an edit of two places would do. */
+export function changes(more: Json = {}): Json {
+  const change = { path: "/a/b/c.txt", op: "modify", hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, hidden: false };
+  return { changes: [{ ...change, ...more }], divisible: true };
+}
+
+/** A grant; `more` replaces what it says. */
+export function grant(number: number, more: Json = {}): Json {
+  const held = { grant: `${RUN}-${number}`, run: RUN, pattern: "write:file:/a/b", verb: "write", resource: "file" };
+  return { ...held, holder: { agent: "main/tests" }, descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
+}
+
+export class FakeHost {
+  state: Record<string, unknown> & { questions: Json[]; grants: Json[]; batches: Json[] } = {
+    now: 0,
+    sources: [
+      {
+        run: RUN,
+        server: "files",
+        roots: ["/a"],
+        templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }],
+        recorded: true,
+      },
+    ],
+    questions: [],
+    batches: [],
+    grants: [],
+    refusals: [],
+    tallies: [],
   };
-}
+  /** Each thing that was told, as path and body. */
+  readonly told: { path: string; body: unknown }[] = [];
+  /** What a path answers instead; a promise holds it back. */
+  readonly answers = new Map<string, unknown>();
+  #version = 1;
+  #wake: () => void = () => undefined;
 
-/** Puts the page and what it loads on a site. */
-export async function put(site: Site): Promise<void> {
-  site.put("/", await built("test-host.html"));
-  for (const name of ["mcp-view.js", "permission-prompt.js"]) site.put(`/${name}`, { body: await built(name), type: "text/javascript" });
-}
+  /** Opens the console on it. */
+  async open(page: Page, site: Site): Promise<void> {
+    site.put("/", await built("console.html"));
+    await page.route("**/api/**", (route) => this.#serve(route));
+    await page.goto(`${site.origin}/#secret`);
+  }
 
-/** Opens the page on a host that answers so; what it does not answer stays unanswered. */
-export async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = [{ seq: 1, at_ms: 0, side: "state", message: "connecting" }]): Promise<Members[]> {
-  const asked: Members[] = [];
-  await put(site);
-  await page.route("**/api/*", async (route) => {
-    const what = new URL(route.request().url()).pathname.slice("/api/".length);
-    const body = route.request().postDataJSON() as Members;
-    asked.push({ what, body, bearer: route.request().headers()["authorization"] });
-    if (what === "events" && body["after"] === 0) {
-      await route.fulfill({ json: entries });
-      return;
+  /** Tells the page that there is something new. */
+  changed(): void {
+    this.#version += 1;
+    this.#wake();
+  }
+
+  /** The bodies told to one path. */
+  to(path: string): unknown[] {
+    return this.told.filter((one) => one.path === path).map((one) => one.body);
+  }
+
+  async #serve(route: Route): Promise<void> {
+    const request = route.request();
+    const path = new URL(request.url()).pathname.slice("/api/".length);
+    if (request.headers()["authorization"] !== "Bearer secret") return route.fulfill({ status: 401 });
+    if (request.method() === "POST") this.told.push({ path, body: request.postDataJSON() });
+    if (path.startsWith("events/")) {
+      if (path === `events/${this.#version}`) await new Promise<void>((wake) => (this.#wake = wake));
+      return route.fulfill({ json: { version: this.#version } }).catch(() => undefined);
     }
-    const answer = api[what];
-    if (answer !== undefined) await route.fulfill({ json: answer(body) });
-  });
-  await page.goto(`${site.origin}/#token`);
-  return asked;
-}
+    const answer = await (this.answers.get(path) ?? this.#usual(path, request.postDataJSON()));
+    if (answer instanceof Error) return route.fulfill({ status: 422, json: { code: "DOES_NOT_FIT", message: answer.message } });
+    return route.fulfill({ json: answer });
+  }
 
-export const part = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+  #usual(path: string, body: unknown): unknown {
+    if (path === "state") return { version: this.#version, ...this.state };
+    if (path.startsWith("review/")) return changes();
+    if (path === "suggestions") return { suggestion: null };
+    if (path === "answer") return this.#answer(body as { question: string; answer: object });
+    if (path === "answer-batch") {
+      const { answers } = body as { answers: { question: string; answer: object }[] };
+      return { answers: answers.map((one) => this.#answer(one)) };
+    }
+    return { grants: [] };
+  }
 
-/** Presses a button of the prompt, which heeds nothing in its first moments. */
-export async function press(page: Page, name: "Allow this once" | "Deny once"): Promise<void> {
-  await expect(async () => {
-    await part(page, name).click({ timeout: 1_000 });
-    await expect(page.locator(".asks")).toBeHidden({ timeout: 200 });
-  }).toPass();
+  #answer({ question, answer }: { question: string; answer: object }): unknown {
+    this.state.questions = this.state.questions.filter((one) => (one["tool_call"] as { id: string }).id !== question);
+    this.changed();
+    return { question, status: "allow" in answer ? "granted" : "denied", granted: [] };
+  }
 }

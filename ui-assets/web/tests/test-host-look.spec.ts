@@ -1,6 +1,6 @@
 // The page of the test host in every part of it in, whether everybody can use it out.
-import { open, part, put, ready, tool } from "./fake-host.ts";
-import type { Api } from "./fake-host.ts";
+import { open, part, put, ready, tool } from "./test-host-fake.ts";
+import type { Api } from "./test-host-fake.ts";
 import { barriers, expect, test } from "./fixtures.ts";
 
 const LONG = "a_name_without_any_place_to_break_".repeat(8);

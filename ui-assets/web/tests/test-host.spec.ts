@@ -1,7 +1,7 @@
 // The page of the test host and a host that answers what a test wants in, what people meet out.
 import { initial, policySchema } from "../pages/test-host/schema.ts";
-import { HOSTILE, open, part, press, ready, tool } from "./fake-host.ts";
-import type { Api, Members } from "./fake-host.ts";
+import { HOSTILE, open, part, press, ready, tool } from "./test-host-fake.ts";
+import type { Api, Members } from "./test-host-fake.ts";
 import { expect, test } from "./fixtures.ts";
 
 test("each request carries the token of the address, and no address does", async ({ page, site }) => {

@@ -1,5 +1,6 @@
 //! What workers and people want of the broker in, its replies out; and what has to be waited for beside them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ractor::RpcReplyPort;
@@ -10,7 +11,9 @@ use super::super::grants::{Claimant, GrantView, Redeemed};
 use super::super::ledger::Standing;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::store::Saved;
-use super::super::{Answer, AuthorityError, GrantsRevoked, NewGrant, Question, Request, Run};
+use super::super::{
+    Answer, AuthorityError, BatchAnswer, GrantsRevoked, NewGrant, Question, Request, Run,
+};
 use super::{Broker, Message, Ruling, Told};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
@@ -51,6 +54,15 @@ impl Broker {
         stored(reply).await
     }
 
+    pub(crate) async fn answer_batch(
+        &self,
+        ids: BTreeSet<QuestionId>,
+        answer: BatchAnswer,
+    ) -> Result<(), AuthorityError> {
+        let reply = self.call(|port| Message::AnswerBatch(ids, answer, port));
+        stored(reply.await).await
+    }
+
     pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {
         self.call(|port| Message::Question(id, port))
             .await
@@ -73,12 +85,14 @@ impl Broker {
         self.changes.clone()
     }
 
-    pub(crate) async fn open_questions(&self) -> Vec<Question> {
-        self.call(Message::Questions).await.unwrap_or_default()
+    pub(crate) async fn open_questions(&self) -> Result<Vec<Question>, AuthorityError> {
+        let questions = self.call(Message::Questions).await;
+        questions.ok_or(AuthorityError::Closed)
     }
 
-    pub(crate) async fn grants(&self) -> Vec<GrantView> {
-        self.call(Message::Grants).await.unwrap_or_default()
+    pub(crate) async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
+        let grants = self.call(Message::Grants).await;
+        grants.ok_or(AuthorityError::Closed)
     }
 
     pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::AuthorityError;
-use super::super::record::of_person;
+use super::super::record::of_grant;
 use super::super::settings::{GrantFilter, Narrowing};
+use super::super::{AuthorityError, DecidedBy, RevokeCause};
 use super::Desk;
 use crate::audit::{NarrowedStep, Step};
 use crate::capability::Gate;
@@ -18,7 +18,7 @@ impl Desk {
             .filter(|grant| filter.admits(grant))
             .map(|grant| grant.id)
             .collect();
-        self.revoke_all(&meant)
+        self.revoke_all(&meant, RevokeCause::Person)
     }
 
     /// Records what is left of a grant, then leaves no more; the gate is that of calls which may have more.
@@ -36,7 +36,8 @@ impl Desk {
             grant: id,
             change: change.clone(),
         }));
-        self.audit.record(of_person(&view.holder, step))?;
+        self.audit
+            .record(of_grant(&view.holder, DecidedBy::Person, step))?;
         let gate = self.book.narrow(id, change, now);
         if let Some(left) = self.book.view(id, now) {
             self.keeper.keep_less(&left);

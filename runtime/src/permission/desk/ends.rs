@@ -2,26 +2,31 @@
 
 use super::super::broker::Ruling;
 use super::super::ledger::Ended;
-use super::super::record::{about, refused, trace_answered};
-use super::super::{Decision, Request};
+use super::super::record::{answered, refused, trace_answered};
+use super::super::{DecidedBy, Question};
 use super::{Desk, Waiter};
-use crate::audit::{AnsweredStep, AuditError, Step};
-use crate::call::Origin;
 use crate::id::QuestionId;
 
 impl Desk {
     pub(super) fn conclude(&mut self, ended: Ended<Waiter>) {
-        self.record_ended(Some(&ended), None);
-        self.refuse(Some(ended), None);
+        self.record_ended(Some(&ended), DecidedBy::Nobody, None);
+        self.refuse(Some(ended), DecidedBy::Nobody, None);
     }
 
-    pub(super) fn refuse(&mut self, ended: Option<Ended<Waiter>>, note: Option<&str>) {
+    pub(super) fn refuse(
+        &mut self,
+        ended: Option<Ended<Waiter>>,
+        by: DecidedBy,
+        note: Option<&str>,
+    ) {
         let Some(ended) = ended else { return };
-        let id = ended.question.id;
-        self.hide(id);
+        let Question { id, request, .. } = &ended.question;
+        trace_answered(request, *id, ended.decision);
+        self.hide(*id);
         for waiter in ended.waiters {
             waiter.tell(Ok(Ruling::Refused {
                 decision: ended.decision,
+                by,
                 note: note.map(str::to_owned),
             }));
         }
@@ -33,27 +38,17 @@ impl Desk {
         }
     }
 
-    pub(super) fn record_end(
+    pub(super) fn record_ended(
         &self,
-        request: &Request,
-        step: AnsweredStep,
-    ) -> Result<(), AuditError> {
-        let origin = match step.decision {
-            Decision::Granted | Decision::Denied => Origin::Human,
-            Decision::Expired | Decision::Cancelled => request.origin,
-        };
-        let (question, decision) = (step.question, step.decision);
-        let step = Step::Answered(Box::new(step));
-        self.audit.record(about(request, origin, step))?;
-        trace_answered(request, question, decision);
-        Ok(())
-    }
-
-    pub(super) fn record_ended(&self, ended: Option<&Ended<Waiter>>, note: Option<&str>) {
+        ended: Option<&Ended<Waiter>>,
+        by: DecidedBy,
+        note: Option<&str>,
+    ) {
         if let Some(ended) = ended {
-            let step = refused(ended.question.id, ended.decision, note.map(str::to_owned));
+            let Question { id, request, .. } = &ended.question;
+            let step = refused(*id, ended.decision, by, note.map(str::to_owned));
             // A refusal stands even if the audit is full, and the audit counts what it could not take.
-            let _ = self.record_end(&ended.question.request, step);
+            let _ = self.audit.record(answered(request, step));
         }
     }
 }

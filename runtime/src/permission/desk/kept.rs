@@ -1,7 +1,7 @@
 //! Stored grants in, live ones out; and what changed since, handed to the store.
 
 use super::super::store::{Contents, Saved, Unstored};
-use super::super::{GrantHolder, Lifetime, NewGrant};
+use super::super::{GrantHolder, Lifetime, NewGrant, RevokeCause};
 use super::Desk;
 
 impl Desk {
@@ -26,7 +26,7 @@ impl Desk {
 
     /// Takes back what could not be stored.
     pub(in super::super) fn unstored(&mut self, unstored: Unstored) {
-        self.revoke_all(&unstored.grants);
+        self.revoke_all(&unstored.grants, RevokeCause::NotStored);
         unstored.told();
     }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::report::GrantUse;
-use super::{DecidedBy, HistoryEntry, HistoryEvent, PastQuestion};
+use super::{HistoryEntry, HistoryEvent, PastQuestion};
 use crate::audit::{AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
-use crate::permission::{Decision, GrantHolder, Lifetime};
+use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, RevokeCause};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 
@@ -25,7 +25,7 @@ pub(super) struct Fold {
 /// What is known of the run that is being told of; places are those in the lists of all runs.
 #[derive(Clone, Debug, Default)]
 struct Run {
-    workers: BTreeMap<WorkerId, Arc<str>>,
+    workers: BTreeMap<WorkerId, Life>,
     questions: BTreeMap<QuestionId, usize>,
     open: BTreeSet<usize>,
     /// The question that a call asked.
@@ -36,6 +36,13 @@ struct Run {
     grants: BTreeSet<GrantId>,
     /// Whether it did anything yet but take up grants of earlier runs.
     begun: bool,
+}
+
+/// What is known of a worker.
+#[derive(Clone, Debug)]
+struct Life {
+    agent: Arc<str>,
+    session: Option<Arc<str>>,
 }
 
 impl Fold {
@@ -70,8 +77,10 @@ impl Fold {
         self.run.begun |= !matches!(past.event.step, PastStep::Restored(_) | PastStep::Other);
         let Past { at, event } = past;
         match event.step {
-            PastStep::Spawned => {
-                let worker = event.worker.map(|worker| (worker, event.agent));
+            PastStep::Spawned { session } => {
+                let agent = event.agent;
+                let life = Life { agent, session };
+                let worker = event.worker.map(|worker| (worker, life));
                 self.run.workers.extend(worker);
             }
             PastStep::Judged {
@@ -102,15 +111,10 @@ impl Fold {
             PastStep::Granted(ref step) => self.granted(at, &event, step),
             PastStep::Restored(ref step) => self.restored(step),
             PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
-            PastStep::GrantRevoked { grant } => {
+            PastStep::GrantRevoked { grant, cause } => {
                 self.grant(grant).ended_at = Some(at);
-                self.push(
-                    at,
-                    &event,
-                    None,
-                    DecidedBy::Person,
-                    HistoryEvent::Revoked { grant },
-                );
+                let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
+                self.push(at, &event, None, by, HistoryEvent::Revoked { grant, cause });
             }
             PastStep::Judged { .. } | PastStep::Other => {}
         }
@@ -120,7 +124,7 @@ impl Fold {
     /// earlier ones before it does anything else.
     fn begins_a_run(&self, event: &PastEvent) -> bool {
         match &event.step {
-            PastStep::Spawned => event
+            PastStep::Spawned { .. } => event
                 .worker
                 .is_some_and(|worker| self.run.workers.contains_key(&worker)),
             PastStep::Granted(step) => self.run.grants.contains(&step.grant),
@@ -152,11 +156,13 @@ impl Fold {
             .worker
             .and_then(|worker| self.run.workers.get(&worker));
         let agent = known.filter(|_| event.agent.is_empty());
+        let agent = agent.map_or(&event.agent, |life| &life.agent);
         self.entries.push(Some(HistoryEntry {
             run: self.runs,
             at,
-            agent: Arc::clone(agent.unwrap_or(&event.agent)),
+            agent: Arc::clone(agent),
             worker: event.worker,
+            session: known.and_then(|life| life.session.clone()),
             tool: event.tool.clone(),
             decision,
             by,
@@ -206,10 +212,11 @@ impl Fold {
             return;
         };
         entry.decision = Some(step.decision);
-        entry.by = match step.decision {
+        // Older records do not say who answered; those who could were taken for people.
+        entry.by = step.by.unwrap_or(match step.decision {
             Decision::Granted | Decision::Denied => DecidedBy::Person,
             Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
-        };
+        });
         if let HistoryEvent::Question(question) = &mut entry.event {
             question.ended_at = Some(at);
             question.patterns.clone_from(&step.patterns);
@@ -270,19 +277,20 @@ impl Fold {
     fn granted(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
         let what = HistoryEvent::Granted(Box::new(step.clone()));
         let place = self.push(at, event, Some(Decision::Granted), DecidedBy::Person, what);
-        let agent = match &step.holder {
-            GrantHolder::Agent(agent) => Some(agent),
+        let (agent, session) = match &step.holder {
+            GrantHolder::Agent(agent) => (Some(Arc::clone(agent)), None),
             GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
-                self.run.workers.get(worker)
+                let life = self.run.workers.get(worker).cloned();
+                life.map_or((None, None), |life| (Some(life.agent), life.session))
             }
         };
-        let agent = agent.cloned();
         self.run.grants.insert(step.grant);
         let grant = self.grant(step.grant);
         grant.given_at = Some(at);
         grant.pattern = Some(step.pattern.clone());
         grant.holder = Some(step.holder.clone());
         grant.agent = agent;
+        grant.session = session;
         self.run.fresh.push(place);
     }
 

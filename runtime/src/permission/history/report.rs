@@ -35,9 +35,9 @@ impl HistoryReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
-    /// A person allowed it.
+    /// It was allowed.
     pub granted: u64,
-    /// A person refused it.
+    /// It was refused.
     pub denied: u64,
     /// Nobody answered in time.
     pub expired: u64,
@@ -65,7 +65,7 @@ impl Tally {
         self.granted + self.denied + self.expired + self.cancelled + self.open
     }
 
-    /// How many in a hundred of those that a person answered were allowed; none if nobody answered any.
+    /// How many in a hundred of those that were answered were allowed; none if none was.
     #[must_use]
     pub fn approve_rate(&self) -> Option<u64> {
         (self.granted * 100).checked_div(self.granted + self.denied)
@@ -86,6 +86,8 @@ pub struct GrantUse {
     pub holder: Option<GrantHolder>,
     /// The agent that holds it.
     pub agent: Option<Arc<str>>,
+    /// The session of the worker that holds it.
+    pub session: Option<Arc<str>>,
     /// When it was given, in milliseconds since 1970.
     pub given_at: Option<u64>,
     /// How many calls used it.
@@ -104,6 +106,7 @@ impl GrantUse {
             pattern: None,
             holder: None,
             agent: None,
+            session: None,
             given_at: None,
             uses: 0,
             used_at: None,

@@ -39,6 +39,7 @@ impl Log {
     pub(crate) fn spawn(&mut self, worker: u64, agent: &str) {
         let step = Step::Spawned {
             parent: None,
+            session: format!("s{worker}").into(),
             policy: None,
         };
         self.step(Some(worker), agent, step);
@@ -61,9 +62,22 @@ impl Log {
         lifetime: Option<Lifetime>,
         patterns: &[&str],
     ) {
+        self.answer_by(agent, question, decision, None, lifetime, patterns);
+    }
+
+    fn answer_by(
+        &mut self,
+        agent: &str,
+        question: u64,
+        decision: Decision,
+        by: Option<DecidedBy>,
+        lifetime: Option<Lifetime>,
+        patterns: &[&str],
+    ) {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision,
+            by,
             patterns: patterns.iter().map(|text| text.parse().unwrap()).collect(),
             lifetime,
             note: (decision == Decision::Denied).then(|| "no".to_owned()),
@@ -104,6 +118,18 @@ impl Log {
         }
     }
 
+    /// Asks for `needs` and is answered by somebody.
+    pub(crate) fn asked_by(
+        &mut self,
+        question: u64,
+        needs: &[&str],
+        decision: Decision,
+        by: DecidedBy,
+    ) {
+        self.ask("main", question, needs);
+        self.answer_by("main", question, decision, Some(by), None, &[]);
+    }
+
     /// Asks for `needs` and is allowed a part of the change, which is made.
     pub(crate) fn allowed_in_part(&mut self, agent: &str, question: u64, needs: &[&str]) {
         let call = self.ask(agent, question, needs);
@@ -114,6 +140,7 @@ impl Log {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision: Decision::Granted,
+            by: Some(DecidedBy::Person),
             patterns: Vec::new(),
             lifetime: Some(Lifetime::Once),
             note: None,
@@ -153,6 +180,14 @@ impl Log {
         self.step(Some(1), "", Step::Granted(Box::new(step)));
     }
 
+    fn revoke(&mut self, grant: u64, cause: RevokeCause) {
+        let step = Step::GrantRevoked {
+            grant: GrantId(grant),
+            cause: Some(cause),
+        };
+        self.step(Some(1), "", step);
+    }
+
     fn redeem(&mut self, grants: &[u64]) {
         let grants = grants.iter().copied().map(GrantId).collect();
         self.call(
@@ -181,7 +216,7 @@ impl Log {
                     HistoryEvent::Refused { needs, .. } => format!("rule {needs:?}"),
                     HistoryEvent::Granted(step) => format!("{} {}", step.grant, step.pattern),
                     HistoryEvent::Narrowed(step) => format!("{} narrowed", step.grant),
-                    HistoryEvent::Revoked { grant } => format!("{grant} revoked"),
+                    HistoryEvent::Revoked { grant, .. } => format!("{grant} revoked"),
                 };
                 format!("{} {} {decision} {what}", entry.run, entry.agent)
             })
@@ -277,7 +312,7 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
         },
     };
     log.step(Some(1), "", Step::GrantNarrowed(Box::new(narrowed)));
-    log.step(Some(1), "", Step::GrantRevoked { grant: GrantId(2) });
+    log.revoke(2, RevokeCause::Person);
     assert_eq!(
         log.told(),
         [
@@ -294,6 +329,24 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
         panic!("{question:?}");
     };
     assert_eq!(question.grants, [GrantId(3)]);
+}
+
+#[test]
+fn a_grant_that_serves_several_answers_is_told_with_the_first() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.ask("main", 1, NEED);
+    log.ask("main", 2, &["write:file:/r/a/y"]);
+    log.grant(1, "write:file:/r/a", Lifetime::Session);
+    let (granted, session) = (Decision::Granted, Some(Lifetime::Session));
+    for question in [1, 2] {
+        log.answer("main", question, granted, session, &["write:file:/r/a"]);
+    }
+    let grants = log.history.entries().map(|entry| match &entry.event {
+        HistoryEvent::Question(question) => question.grants.clone(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(grants.collect::<Vec<_>>(), [vec![GrantId(1)], vec![]]);
 }
 
 #[test]
@@ -363,6 +416,56 @@ fn every_condition_of_a_filter_must_hold() {
 }
 
 #[test]
+fn entries_and_grants_are_told_apart_by_session_and_server() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    log.spawn(2, "other");
+    log.asked("main", 1, NEED, Decision::Granted, None);
+    log.asked("main", 2, &["write:mcp:git:push"], Decision::Denied, None);
+    log.asked("main", 3, &["write:mcp:git-x:push"], Decision::Denied, None);
+    log.grant(1, "write:mcp:git", Lifetime::Session);
+    log.grant(2, "write:file:/r", Lifetime::Session);
+    log.for_agent("granted", 20_000);
+    let told = |filter: &HistoryFilter| {
+        let entries = log.history.entries().filter(|entry| filter.admits(entry));
+        let report = log.history.report(filter);
+        (entries.count(), report.all.questions(), report.grants.len())
+    };
+    let session = |name: &str| HistoryFilter {
+        session: Some(name.into()),
+        ..HistoryFilter::default()
+    };
+    let server = |name: &str| HistoryFilter {
+        server: Some(name.into()),
+        ..HistoryFilter::default()
+    };
+    assert_eq!(told(&session("s1")), (5, 3, 2));
+    assert_eq!(told(&session("s2")), (0, 0, 0));
+    assert_eq!(told(&server("git")), (2, 1, 1));
+    assert_eq!(told(&server("git-x")), (1, 1, 0));
+    for none in ["gi", "", "*", "git:push:x"] {
+        assert_eq!(told(&server(none)), (0, 0, 0), "{none}");
+    }
+    let both = HistoryFilter {
+        server: Some("git".into()),
+        ..session("s1")
+    };
+    assert_eq!(told(&both), (2, 1, 1));
+    // An older record does not say in which session a worker is.
+    let mut older = History::new();
+    for event in [
+        r#"{"agent":"main","worker":1,"step":"spawned"}"#,
+        r#"{"agent":"main","worker":1,"step":"answered","question":1,"decision":"denied"}"#,
+    ] {
+        let line = format!(r#"{{"at":1,"event":{event}}}"#);
+        older.fold.take(past(line.as_bytes()).unwrap());
+    }
+    let entry = older.entries().next().unwrap();
+    assert_eq!((entry.session.as_ref(), &*entry.agent), (None, "main"));
+    assert!(!session("s1").admits(entry));
+}
+
+#[test]
 fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
     let mut log = Log::default();
     log.spawn(1, "main");
@@ -375,7 +478,7 @@ fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
     }
     log.asked("main", 4, NEED, Decision::Denied, None);
     log.asked("main", 5, NEED, Decision::Expired, None);
-    log.step(Some(1), "", Step::GrantRevoked { grant: GrantId(2) });
+    log.revoke(2, RevokeCause::Person);
     let report = log.history.report(&HistoryFilter::default());
     assert_eq!(
         (report.all.questions(), report.all.approve_rate()),
@@ -523,7 +626,7 @@ fn an_entry_is_one_line_of_json() {
     assert_eq!(
         serde_json::to_value(entry).unwrap(),
         serde_json::json!({
-            "run": 1, "at": 2000, "agent": "main", "worker": 1, "tool": "edit_file", "decision": "denied", "by": "person",
+            "run": 1, "at": 2000, "agent": "main", "session": "s1", "worker": 1, "tool": "edit_file", "decision": "denied", "by": "person",
             "entry": "question", "question": 1, "needs": NEED, "ended_at": 3000, "note": "no",
         })
     );
@@ -547,6 +650,7 @@ async fn a_chain_is_read_as_far_as_it_holds() {
         let step = AnsweredStep {
             question: QuestionId(question),
             decision: Decision::Denied,
+            by: None,
             patterns: Vec::new(),
             lifetime: None,
             note: None,
@@ -592,4 +696,39 @@ async fn a_chain_is_read_as_far_as_it_holds() {
         .read(&changed[0].as_bytes()[..torn])
         .unwrap_err();
     assert!(matches!(torn.reason, BreakReason::Torn));
+}
+
+#[test]
+fn who_decided_is_told_as_recorded_and_older_records_are_read_without_it() {
+    let by = |step: &str, more: &str| {
+        let mut history = History::new();
+        let event = format!(r#"{{"agent":"main","worker":1,"step":"{step}"{more}}}"#);
+        let line = format!(r#"{{"at":1,"event":{event}}}"#);
+        history.fold.take(past(line.as_bytes()).unwrap());
+        let entry = history.entries().next().unwrap();
+        serde_json::to_value(entry).unwrap()["by"].clone()
+    };
+    let answered = |decision: &str, by_whom: &str| {
+        let more = format!(r#","question":1,"decision":"{decision}"{by_whom}"#);
+        by("answered", &more)
+    };
+    for (decision, older) in [
+        ("granted", "person"),
+        ("denied", "person"),
+        ("expired", "nobody"),
+        ("cancelled", "nobody"),
+    ] {
+        assert_eq!(answered(decision, ""), older);
+        assert_eq!(answered(decision, r#","by":"host""#), "host");
+    }
+    for (cause, expected) in [
+        ("", "nobody"),
+        (r#","cause":"person""#, "person"),
+        (r#","cause":"worker_ended""#, "host"),
+        (r#","cause":"session_ended""#, "host"),
+        (r#","cause":"not_stored""#, "host"),
+    ] {
+        let more = format!(r#","grant":1{cause}"#);
+        assert_eq!(by("grant_revoked", &more), expected, "{cause}");
+    }
 }

@@ -16,7 +16,9 @@ use super::GrantStoreError;
 use super::format::{GrantDamage, MOST_BYTES, Unread};
 
 /// How many damaged files are kept beside one another.
-const MOST_ASIDE: u32 = 1000;
+const MOST_ASIDE: u32 = 100;
+/// The user who may do everything anyway.
+const ROOT: u32 = 0;
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// The folder that a file of this path is in.
@@ -26,14 +28,26 @@ fn folder_of(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Every file of the store at `path`, whether it is there or not.
-pub(super) fn places_of(path: &Path) -> io::Result<[PathBuf; 3]> {
+pub(super) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     Ok(places(&folder_of(path)?.join(name)))
 }
 
-fn places(file: &Path) -> [PathBuf; 3] {
+fn places(file: &Path) -> Vec<PathBuf> {
     let name = file.file_name().unwrap_or_default();
-    ["", ".lock", ".new"].map(|end| file.with_file_name(beside(name, end)))
+    let beside = ["", ".lock", ".new"].map(|end| beside(name, end));
+    let all = beside
+        .into_iter()
+        .chain((1..=MOST_ASIDE).map(|n| aside(name, n)));
+    all.map(|name| file.with_file_name(name)).collect()
+}
+
+/// What a damaged file is called, the first, the second and so on.
+fn aside(name: &OsStr, number: u32) -> OsString {
+    match number {
+        1 => beside(name, ".corrupt"),
+        _ => beside(name, &format!(".corrupt-{number}")),
+    }
 }
 
 /// The folder of a store, and its name there.
@@ -56,11 +70,27 @@ impl Folder {
         let folder = folder_of(path).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, &folder, flags, Mode::empty());
-        Ok(Self {
+        let this = Self {
             dir: dir.map_err(|errno| failed(errno.into()))?.into(),
             name: name.to_owned(),
             place: folder.join(name),
-        })
+        };
+        this.kept()?;
+        Ok(this)
+    }
+
+    /// Refuses a folder in which somebody else may put another file in the place of ours.
+    fn kept(&self) -> Result<(), GrantStoreError> {
+        let stat = fstat(&self.dir).map_err(|errno| self.unopened(errno.into()))?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let others = Mode::WGRP | Mode::WOTH;
+        if ![geteuid().as_raw(), ROOT].contains(&stat.st_uid) {
+            Err(self.not_ours("its folder belongs to another user"))
+        } else if mode.intersects(others) && !mode.contains(Mode::SVTX) {
+            Err(self.not_ours("other users may write its folder"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Where the file stands.
@@ -69,7 +99,7 @@ impl Folder {
     }
 
     /// Where the file stands, and what is made beside it.
-    pub(super) fn places(&self) -> [PathBuf; 3] {
+    pub(super) fn places(&self) -> Vec<PathBuf> {
         places(&self.place)
     }
 
@@ -101,10 +131,14 @@ impl Folder {
         } else {
             return Ok(());
         };
-        Err(GrantStoreError::Unsafe {
+        Err(self.not_ours(reason))
+    }
+
+    fn not_ours(&self, reason: &'static str) -> GrantStoreError {
+        GrantStoreError::Unsafe {
             file: self.place.clone(),
             reason,
-        })
+        }
     }
 
     /// Keeps everyone else from writing the file, for as long as the answer lives.
@@ -188,11 +222,8 @@ impl StoreFile {
     /// Moves the file to a name beside it that is free, and says which.
     pub(super) fn set_aside(&self) -> io::Result<PathBuf> {
         let Folder { dir, name, place } = &self.folder;
-        for attempt in 1..=MOST_ASIDE {
-            let aside = match attempt {
-                1 => beside(name, ".corrupt"),
-                _ => beside(name, &format!(".corrupt-{attempt}")),
-            };
+        for number in 1..=MOST_ASIDE {
+            let aside = aside(name, number);
             match renameat_with(dir, name, dir, &aside, RenameFlags::NOREPLACE) {
                 Ok(()) => {
                     fsync(dir)?;

@@ -14,6 +14,7 @@ use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::format::Contents;
 use super::writer::{Change, Done, Message, Writer};
 use super::{GrantStore, GrantWriteError, StoredGrant};
+use crate::audit::Audit;
 use crate::id::GrantId;
 
 /// Tells the milliseconds since 1970.
@@ -76,6 +77,7 @@ impl Keeper {
     /// Starts the writer of `store`, if there is one, and says what is in it.
     pub(crate) fn start(
         store: Option<GrantStore>,
+        audit: &Audit,
         wall: WallClock,
         report: impl Fn(Unstored) + Send + Sync + 'static,
     ) -> io::Result<(Self, Contents)> {
@@ -85,7 +87,9 @@ impl Keeper {
         let GrantStore { file, contents } = store;
         let stored = contents.clone();
         let (sender, receiver) = mpsc::channel();
-        let writer = Writer::new(contents, move |bytes: &[u8]| file.replace(bytes));
+        let audit = audit.clone();
+        let recorded = move || audit.flush_blocking();
+        let writer = Writer::new(contents, recorded, move |bytes: &[u8]| file.replace(bytes));
         thread::Builder::new()
             .name("bailiwick-grants".to_owned())
             .spawn(move || writer.run(&receiver))?;

@@ -14,8 +14,9 @@ use std::sync::mpsc;
 
 use proptest::prelude::*;
 
-use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
+use super::super::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
 use super::*;
+use crate::audit::{Audit, MemoryAudit};
 use crate::cases::cases;
 
 fn new(agent: &str, pattern: &str) -> NewGrant {
@@ -27,14 +28,19 @@ fn new(agent: &str, pattern: &str) -> NewGrant {
     }
 }
 
+fn audit() -> Audit {
+    Audit::start(MemoryAudit::new(10), 10).unwrap()
+}
+
 /// A keeper over `path` whose clock stands still, and what it reports as not stored.
 fn keeper(path: &Path) -> (Keeper, Contents, mpsc::Receiver<Unstored>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
-    let (keeper, contents) = Keeper::start(Some(store), Arc::new(|| 7), move |unstored| {
-        sender.send(unstored).unwrap();
-    })
-    .unwrap();
+    let (keeper, contents) =
+        Keeper::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
+            sender.send(unstored).unwrap();
+        })
+        .unwrap();
     (keeper, contents, unstored)
 }
 
@@ -326,6 +332,54 @@ fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
 }
 
 #[test]
+fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let set_mode = |mode| {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = |why: &str| {
+        for error in [
+            GrantStore::read(&path).unwrap_err(),
+            GrantStore::open(&path).unwrap_err(),
+        ] {
+            assert!(
+                matches!(error, GrantStoreError::Unsafe { reason, .. } if reason == why),
+                "{error:?}"
+            );
+        }
+    };
+    for mode in [0o720, 0o702, 0o777, 0o775] {
+        set_mode(mode);
+        refused("other users may write its folder");
+    }
+    for mode in [0o1777, 0o755, 0o700] {
+        set_mode(mode);
+        assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
+    }
+    std::os::unix::fs::chown(folder.path(), Some(1234), None).expect("these tests run as root");
+    refused("its folder belongs to another user");
+}
+
+#[test]
+fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        fs::write(&path, r#"{"format":"bailiwick-grants","version":1,"#).unwrap();
+        match GrantStore::open(&path).unwrap_err() {
+            GrantStoreError::Damaged { kept_in, .. } => kept.extend(kept_in),
+            other => panic!("{other:?}"),
+        }
+    }
+    let places = GrantStore::open(&path).unwrap().places();
+    assert_eq!(places, GrantStore::places_of(&path).unwrap());
+    assert!(kept.iter().all(|file| places.contains(file)), "{kept:?}");
+    assert_eq!((kept.len(), names(folder.path()).len()), (3, 5));
+}
+
+#[test]
 fn a_store_that_was_let_go_takes_nothing_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
@@ -368,13 +422,13 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     let mut store = GrantStore::open(&path).unwrap();
     let before = fs::read(&path).unwrap();
     let unknown = store.remove(&of(&[1, 9])).unwrap_err();
-    assert!(matches!(unknown, GrantRemovalError::NoGrant(GrantId(9))));
+    assert!(matches!(unknown, GrantEditError::NoGrant(GrantId(9))));
     assert_eq!(store.remove(&of(&[])).unwrap(), []);
     // Nothing can be written where a folder has the name.
     let new = folder.path().join("grants.new");
     fs::create_dir(&new).unwrap();
     let unwritten = store.remove(&of(&[2])).unwrap_err();
-    assert!(matches!(unwritten, GrantRemovalError::Write(_)));
+    assert!(matches!(unwritten, GrantEditError::Write(_)));
     assert_eq!(fs::read(&path).unwrap(), before);
     fs::remove_dir(&new).unwrap();
 
@@ -412,7 +466,7 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut keeper, _) = Keeper::start(Some(store), Arc::clone(&wall), drop).unwrap();
+    let (mut keeper, _) = Keeper::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
     keeper.give(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
@@ -434,8 +488,147 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     wait(keeper.close()).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut keeper, _) = Keeper::start(Some(store), wall, drop).unwrap();
+    let (mut keeper, _) = Keeper::start(Some(store), &audit(), wall, drop).unwrap();
     keeper.keep_less(&left("write:file:/r/a/b"));
     wait(keeper.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
+}
+
+fn to(pattern: &str) -> Narrowing {
+    Narrowing {
+        pattern: Some(pattern.parse().unwrap()),
+        ..Narrowing::default()
+    }
+}
+
+fn stored(path: &Path) -> Vec<(u64, String, bool)> {
+    let told = |grant: &StoredGrant| (grant.id.0, grant.pattern.to_string(), grant.descendants);
+    GrantStore::read(path).unwrap().iter().map(told).collect()
+}
+
+#[test]
+fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let before = fs::read(&path).unwrap();
+    let mut store = GrantStore::open(&path).unwrap();
+    for wider in ["write", "*:file:/r", "read:file:/r/a", "write:file:/s"] {
+        let refused = store.narrow(GrantId(1), &to(wider)).unwrap_err();
+        assert!(
+            matches!(refused, GrantEditError::Wider(GrantId(1))),
+            "{wider}"
+        );
+    }
+    let unknown = store.narrow(GrantId(9), &to("write:file:/r/a"));
+    assert!(matches!(unknown, Err(GrantEditError::NoGrant(GrantId(9)))));
+    let counted = Narrowing {
+        uses: std::num::NonZeroU32::new(1),
+        ..Narrowing::default()
+    };
+    let timed = Narrowing {
+        time: Some(std::time::Duration::from_secs(1)),
+        ..Narrowing::default()
+    };
+    for change in [counted, timed] {
+        let refused = store.narrow(GrantId(1), &change).unwrap_err();
+        assert!(matches!(refused, GrantEditError::NotForGood), "{change:?}");
+    }
+    // Nothing can be written where a folder has the name.
+    fs::create_dir(folder.path().join("grants.new")).unwrap();
+    let unwritten = store.narrow(GrantId(1), &to("write:file:/r/a"));
+    assert!(matches!(unwritten, Err(GrantEditError::Write(_))));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    fs::remove_dir(folder.path().join("grants.new")).unwrap();
+
+    let left = store.narrow(GrantId(1), &to("write:file:/r/a")).unwrap();
+    assert_eq!((left.id, left.given_at_ms), (GrantId(1), 7));
+    let holder_only = Narrowing {
+        holder_only: true,
+        ..Narrowing::default()
+    };
+    store.narrow(GrantId(2), &holder_only).unwrap();
+    let expected = [
+        (1, "write:file:/r/a".to_owned(), true),
+        (2, "write:file:/r".to_owned(), false),
+    ];
+    assert_eq!(stored(&path), expected);
+    assert!(
+        store
+            .grants()
+            .map(|grant| grant.descendants)
+            .eq([true, false])
+    );
+}
+
+#[test]
+fn a_stored_grant_of_a_folder_is_not_turned_into_one_of_a_protected_file_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grants");
+    let mut store = GrantStore::open(&path).unwrap();
+    let grants = ["write:file:/r", "*:file:/r/.mcp.json", "write"].map(|one| new("main", one));
+    store.add(grants).unwrap();
+    for (id, protected) in [
+        (1, "write:file:/r/.mcp.json"),
+        (1, "write:file:/r/deep/.git/config"),
+        (3, "write:file:/.mcp.json"),
+    ] {
+        let refused = store.narrow(GrantId(id), &to(protected)).unwrap_err();
+        assert!(matches!(refused, GrantEditError::Wider(_)), "{protected}");
+    }
+    store
+        .narrow(GrantId(2), &to("write:file:/r/.mcp.json"))
+        .unwrap();
+    store
+        .narrow(GrantId(1), &to("write:file:/r/plain.json"))
+        .unwrap();
+    store.narrow(GrantId(3), &to("write:file:/")).unwrap();
+}
+
+#[test]
+fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let mut store = GrantStore::open(&path).unwrap();
+    let before = fs::read(&path).unwrap();
+    let good = || new("main/tests", "read:file:/r");
+    for agent in [
+        "",
+        "main/",
+        "/main",
+        "main//x",
+        "a\u{202e}b",
+        &"x".repeat(65),
+    ] {
+        let refused = store.add([good(), new(agent, "read")]).unwrap_err();
+        assert!(matches!(refused, GrantEditError::NoAgent(_)), "{agent:?}");
+    }
+    let session = NewGrant {
+        lifetime: Lifetime::Session,
+        ..good()
+    };
+    let of_worker = NewGrant {
+        holder: GrantHolder::Worker(crate::id::WorkerId(1)),
+        ..good()
+    };
+    for wrong in [session, of_worker] {
+        let refused = store.add([good(), wrong]).unwrap_err();
+        assert!(matches!(refused, GrantEditError::NotForGood));
+    }
+    let many = (0..10_000).map(|n| new("main", &format!("read:file:/{n}")));
+    assert!(matches!(store.add(many), Err(GrantEditError::TooMany)));
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    let added = store.add([good(), new("~client", "read:file:/r"), good()]);
+    let ids = |grants: &[StoredGrant]| -> Vec<u64> { grants.iter().map(|one| one.id.0).collect() };
+    let added = added.unwrap();
+    assert_eq!(ids(&added), [3, 4]);
+    assert!(added[0].given_at_ms > 7);
+    assert_eq!(store.add([good()]).unwrap(), []);
+    drop(store);
+    let held = GrantStore::read(&path).unwrap();
+    assert_eq!(ids(&held), [1, 2, 3, 4]);
+    assert_eq!(held[2..], added);
+    // No number is given twice.
+    let (_, contents, _) = keeper(&path);
+    assert_eq!(contents.next, 5);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::StoredGrant;
 use super::format::{Contents, encode};
+use crate::audit::AuditError;
 use crate::id::GrantId;
 
 /// How long the writer waits before it tries a file again that it could not write.
@@ -19,6 +20,9 @@ pub enum GrantWriteError {
     /// It cannot be written.
     #[error("cannot write the grant store")]
     Write(#[source] Arc<io::Error>),
+    /// What was granted cannot be recorded, and nothing is stored before it is.
+    #[error("the grant cannot be recorded")]
+    Record(#[source] AuditError),
     /// The runtime has let go of it.
     #[error("the grant store is closed")]
     Closed,
@@ -66,7 +70,9 @@ pub(super) enum Message {
 }
 
 /// The one that writes; lives on its own thread.
-pub(super) struct Writer<R> {
+pub(super) struct Writer<S, R> {
+    /// Returns once everything that was handed to the audit before is written.
+    recorded: S,
     /// Puts bytes in the place of the file.
     replace: R,
     /// What the file is to say.
@@ -75,9 +81,14 @@ pub(super) struct Writer<R> {
     failing: bool,
 }
 
-impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
-    pub(super) fn new(contents: Contents, replace: R) -> Self {
+impl<S, R> Writer<S, R>
+where
+    S: FnMut() -> Result<(), AuditError>,
+    R: FnMut(&[u8]) -> io::Result<()>,
+{
+    pub(super) fn new(contents: Contents, recorded: S, replace: R) -> Self {
         Self {
+            recorded,
             replace,
             wanted: contents,
             failing: false,
@@ -116,11 +127,19 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
                 Message::Close(done) => closing = Some(done),
             }
         }
+        // A kill between the two must not leave a grant of which no record tells.
+        let gives = changes.iter().any(|change| !change.given.is_empty());
+        let recorded = if gives { (self.recorded)() } else { Ok(()) };
+        let recorded = recorded.map_err(GrantWriteError::Record);
         let before = self.wanted.grants.clone();
         for change in &changes {
             for grant in &change.given {
                 self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
-                self.wanted.grants.insert(grant.id, grant.clone());
+                // Of one that was to be narrowed nothing may be left: it is taken back.
+                match recorded {
+                    Ok(()) => drop(self.wanted.grants.insert(grant.id, grant.clone())),
+                    Err(_) => drop(self.wanted.grants.remove(&grant.id)),
+                }
             }
             for id in &change.taken {
                 self.wanted.grants.remove(id);
@@ -132,12 +151,17 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
             self.write()
         };
         for change in changes {
-            if stored.is_err() {
+            let told = if change.given.is_empty() {
+                stored.clone()
+            } else {
+                recorded.clone().and(stored.clone())
+            };
+            if told.is_err() {
                 for grant in &change.given {
                     self.wanted.grants.remove(&grant.id);
                 }
             }
-            change.told(stored.clone());
+            change.told(told);
         }
         closing
     }
@@ -198,10 +222,14 @@ mod tests {
     fn what_waits_together_is_written_together_and_each_is_told() {
         let told = Told::default();
         let mut writes = Vec::new();
-        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
-            writes.push(written(bytes));
-            Ok(())
-        });
+        let mut writer = Writer::new(
+            Contents::default(),
+            || Ok(()),
+            |bytes: &[u8]| {
+                writes.push(written(bytes));
+                Ok(())
+            },
+        );
         let batch = [
             change(1, &[1, 2], &[], &told),
             change(2, &[3], &[1], &told),
@@ -217,17 +245,75 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_stored_before_it_is_recorded_and_what_cannot_be_is_not_stored() {
+        let told = Told::default();
+        let log = RefCell::new(Vec::new());
+        let well = Cell::new(true);
+        let recorded = || {
+            log.borrow_mut().push("record".to_owned());
+            if well.get() {
+                Ok(())
+            } else {
+                Err(AuditError::Failing)
+            }
+        };
+        let mut writer = Writer::new(Contents::default(), recorded, |bytes: &[u8]| {
+            log.borrow_mut().push(format!("store {:?}", written(bytes)));
+            Ok(())
+        });
+        writer.take([change(1, &[1, 2], &[], &told)].into_iter());
+        // To take back waits for no record: less is the safe side.
+        writer.take([change(2, &[], &[1], &told)].into_iter());
+        well.set(false);
+        writer.take([change(3, &[3], &[], &told), change(4, &[], &[2], &told)].into_iter());
+        writer.take([change(5, &[4], &[], &told)].into_iter());
+        well.set(true);
+        writer.take([change(6, &[5], &[], &told)].into_iter());
+        // One that is narrowed is given anew; if that cannot be recorded, it goes.
+        well.set(false);
+        writer.take([change(7, &[5], &[], &told)].into_iter());
+        drop(writer);
+        let expected = [
+            "record",
+            "store [1, 2]",
+            "store [2]",
+            "record",
+            "store []",
+            "record",
+            "record",
+            "store [5]",
+            "record",
+            "store []",
+        ];
+        assert_eq!(*log.borrow(), expected);
+        let expected = [
+            (1, true),
+            (2, true),
+            (3, false),
+            (4, true),
+            (5, false),
+            (6, true),
+            (7, false),
+        ];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+
+    #[test]
     fn on_a_full_disk_no_grant_is_given_and_what_was_taken_back_goes_as_soon_as_there_is_room() {
         let told = Told::default();
         let full = Cell::new(false);
         let disk = RefCell::new(Vec::new());
-        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
-            if full.get() {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            *disk.borrow_mut() = written(bytes);
-            Ok(())
-        });
+        let mut writer = Writer::new(
+            Contents::default(),
+            || Ok(()),
+            |bytes: &[u8]| {
+                if full.get() {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                *disk.borrow_mut() = written(bytes);
+                Ok(())
+            },
+        );
         writer.take([change(1, &[1, 2], &[], &told)].into_iter());
         full.set(true);
         writer.take([change(2, &[3], &[], &told), change(3, &[], &[1], &told)].into_iter());

@@ -42,17 +42,19 @@ export function needsTick(details: Details | undefined, choice: Choice): boolean
   return details !== undefined && (choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && wide));
 }
 
+/** How long an answer can hold, in words. */
+export const TIMES = {
+  once: "once",
+  uses: "for the next uses:",
+  hour: "for 1 hour",
+  session: "for this session",
+  agent: "until I revoke it",
+} as const satisfies Record<Time, string>;
+
 export function allowWords(details: Details | undefined, choice: Choice): string {
   const { rung, time, uses, descendants, out } = choice;
   const what = rung > 0 ? oneLine(patterns(details, choice).join(" and "), 60) : out.length > 0 ? "what is ticked" : "this";
-  const times = {
-    once: "once",
-    uses: `for ${uses} uses`,
-    hour: "for 1 hour",
-    session: "for this session",
-    agent: "until I revoke it",
-  };
-  return `Allow ${what} ${times[time]}${descendants ? ", sub-agents too" : ""}`;
+  return `Allow ${what} ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}`;
 }
 
 export function denyWords({ note, rest }: Choice): string {

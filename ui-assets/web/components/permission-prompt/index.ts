@@ -35,6 +35,8 @@ export class PermissionPrompt extends HTMLElement {
   }
 
   connectedCallback(): void {
+    this.role = "group";
+    this.ariaLabel = "Permission request";
     this.#calm();
     document.addEventListener("visibilitychange", this.#calm);
     this.#ticking = window.setInterval(() => this.#update(), 1000);

@@ -1,7 +1,8 @@
 // A block in, the elements of its prompt out, and how each shows what is chosen.
-import { el, onPress } from "../../lib/dom.ts";
+import { el, onPress, onTick } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { Block } from "./block.ts";
+import { TIMES } from "./choice.ts";
 import type { Choice, Time } from "./choice.ts";
 
 /** What a prompt changes later. */
@@ -25,14 +26,6 @@ export interface Acts {
 
 const TYPES = { read: "Wants to read", write: "Wants to change or run", all: "Wants to read and change" };
 const TRUST = { own: "This host’s own tool", known: "Known to this host", unknown: "⚠ Unknown server" };
-const TIMES: readonly (readonly [Time, string])[] = [
-  ["once", "Only this call"],
-  ["uses", "For the next uses:"],
-  ["hour", "For 1 hour"],
-  ["session", "For this session"],
-  ["agent", "Until I revoke it"],
-];
-
 const box = (name: string, ...children: (Node | string | undefined)[]): HTMLElement => el("div", { class: name }, ...children);
 const quoted = (text: string): HTMLElement => el("bdi", {}, visible(text));
 const code = (text: string): HTMLElement => el("code", {}, quoted(text));
@@ -65,7 +58,7 @@ export function prompt({ content, tool_call: call, extra, bailiwick: own }: Bloc
     beside?: Node,
   ): HTMLElement => {
     const input = el("input", { type: group ? "radio" : "checkbox", name: group });
-    input.addEventListener("change", (event) => acts.choose(event.isTrusted ? change(input.checked) : undefined));
+    onTick(input, () => acts.choose(change(input.checked)));
     controls.push((choice, open) => {
       input.checked = is(choice);
       input.disabled = !open || !may(choice);
@@ -86,7 +79,8 @@ export function prompt({ content, tool_call: call, extra, bailiwick: own }: Bloc
   const times = [
     tick("Remember this choice", ({ time }) => time !== "once", (on) => ({ time: on ? longer : "once" }), isWhole),
     ...(own
-      ? TIMES.filter(([time]) => !own.sensitive || time !== "agent").map(([time, words]) => {
+      ? Object.entries(TIMES).filter(([time]) => !own.sensitive || time !== "agent").map(([name, words]) => {
+          const time = name as Time;
           const may = (choice: Choice): boolean => time === "once" || isWhole(choice);
           const label = tick(words, (choice) => choice.time === time, () => ({ time }), may, "time");
           return time === "uses" ? box("line", label, number) : label;

@@ -81,6 +81,7 @@ const entry = object({
   note: maybe(text),
   rule: maybe(text),
   grant: maybe(number),
+  cause: maybe(text),
 });
 
 export const history = object({
@@ -91,6 +92,7 @@ export const history = object({
   unused: list(object({ run: number, grant: number, pattern: maybe(text), agent: maybe(text) })),
   agents: list(text),
   tools: list(text),
+  sessions: list(text),
   runs: list(number),
 });
 

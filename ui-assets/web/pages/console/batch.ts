@@ -1,5 +1,5 @@
 // Questions of one kind in, a list to tick and one press for what is ticked out.
-import { el } from "../../lib/dom.ts";
+import { el, onTick } from "../../lib/dom.ts";
 import { list, object } from "../../lib/parse.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { host, review, standing } from "./api.ts";
@@ -66,17 +66,13 @@ export function together(batch: State["batches"][number], back: () => void): { p
   const add = (question: Question): void => {
     const { agent, intent, needs, preview } = question.bailiwick;
     const id = question.tool_call.id;
-    const tick = el("input", { type: "checkbox", disabled: true });
-    tick.addEventListener("change", ({ isTrusted }) => {
-      if (!isTrusted) tick.checked = !tick.checked;
-      count();
-    });
+    const tick = onTick(el("input", { type: "checkbox", disabled: true }), () => count());
     const what = el("div", {});
     const state = el("span", { class: "quiet" });
     const whole = el(
       "li",
       {},
-      el("label", {}, tick, el("span", {}, el("bdi", {}, oneLine(`${[...agent, question.tool_call.name].join(" › ")}: ${intent}`)))),
+      el("label", {}, tick, el("span", {}, el("bdi", {}, oneLine(intent)), " ", el("bdi", { class: "quiet" }, oneLine([...agent, question.tool_call.name].join(" › "), 120)))),
       line(...needs.map(code), state),
       what,
     );

@@ -28,7 +28,7 @@ function row(entry: History["entries"][number]): HTMLElement {
     oneLine(entry.tool ?? ""),
     oneLine(`${entry.entry}${grant}${entry.decision === undefined ? "" : `: ${entry.decision}`}`),
     oneLine(entry.by),
-    el("span", {}, ...what.map(code), " ", oneLine([entry.note, entry.rule].filter(Boolean).join(" "))),
+    el("span", {}, ...what.map(code), " ", oneLine([entry.note, entry.rule, entry.cause].filter(Boolean).join(" "))),
   ];
   return el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
 }
@@ -42,6 +42,7 @@ export function past(): { place: HTMLElement; show(state: State): void } {
   const any = (words: string): readonly [string, string] => ["", words];
   const agent = select("Agent", [any("Every agent")], from);
   const tool = select("Tool", [any("Every tool")], from);
+  const session = select("Session", [any("Every session")], from);
   const run = select("Run", [any("Every run")], from);
   const decision = select("Decision", [any("Every decision"), ...DECISIONS.map((word) => [word, word] as const)], from);
   const source = select("Where", [], from);
@@ -52,7 +53,7 @@ export function past(): { place: HTMLElement; show(state: State): void } {
   const place = el(
     "section",
     { tabindex: -1, "aria-label": "History" },
-    line(agent, tool, decision, run, source, el("label", {}, "Since ", since), el("label", {}, "Until ", until), button("Look again", () => void load()), button("Export", () => void save())),
+    line(agent, tool, decision, session, run, source, el("label", {}, "Since ", since), el("label", {}, "Until ", until), button("Look again", () => void load()), button("Export", () => void save())),
     found,
   );
 
@@ -61,6 +62,7 @@ export function past(): { place: HTMLElement; show(state: State): void } {
     ...(agent.value !== "" && { agent: agent.value }),
     ...(tool.value !== "" && { tool: tool.value }),
     ...(decision.value !== "" && { decision: decision.value }),
+    ...(session.value !== "" && { session: session.value }),
     ...(run.value !== "" && { run: Number(run.value) }),
     ...(since.value !== "" && { since: Date.parse(since.value) }),
     ...(until.value !== "" && { until: Date.parse(until.value) }),
@@ -78,6 +80,7 @@ export function past(): { place: HTMLElement; show(state: State): void } {
     const { tally, total, unused } = now;
     offer(agent, [any("Every agent"), ...now.agents.map((name) => [name, name] as const)]);
     offer(tool, [any("Every tool"), ...now.tools.map((name) => [name, name] as const)]);
+    offer(session, [any("Every session"), ...now.sessions.map((name) => [name, name] as const)]);
     offer(run, [any("Every run"), ...now.runs.map((number) => [String(number), `Run ${number}`] as const)]);
     const to = (place: number) => (): void => {
       skip = place;

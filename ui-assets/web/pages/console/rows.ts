@@ -1,5 +1,5 @@
 // Changes in, rows that show them out; each hunk has a tick where it can be left out.
-import { el } from "../../lib/dom.ts";
+import { el, onTick } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { LeftOut } from "../../components/permission-prompt/choice.ts";
 import type { Change } from "./api.ts";
@@ -44,10 +44,7 @@ export function rows(changes: readonly Change[], tell?: (out: readonly LeftOut[]
       if (tell && change.op === "modify") {
         const tick = el("input", { type: "checkbox", checked: true });
         kept.set(tick, { path: change.path, hunk: place });
-        tick.addEventListener("change", ({ isTrusted }) => {
-          if (!isTrusted) tick.checked = !tick.checked;
-          ticked();
-        });
+        onTick(tick, ticked);
         label.prepend(tick, " ");
       }
       const body = el("div", {});

@@ -1,5 +1,5 @@
 // What is granted in, two levels of it out: what may be done at all, and each rule with what a person can do about it.
-import { el } from "../../lib/dom.ts";
+import { el, onTick } from "../../lib/dom.ts";
 import { anything, list, object } from "../../lib/parse.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { host } from "./api.ts";
@@ -81,7 +81,7 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
 
   const row = (grant: Grant): HTMLElement => {
     const tick = el("input", { type: "checkbox", checked: chosen.has(grant.grant), "aria-label": `Choose ${oneLine(grant.pattern)}`, "data-key": `t${grant.grant}` });
-    tick.addEventListener("change", () => {
+    onTick(tick, () => {
       if (tick.checked) chosen.add(grant.grant);
       else chosen.delete(grant.grant);
       update();

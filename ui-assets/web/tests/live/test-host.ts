@@ -1,7 +1,7 @@
 // Test hosts of real servers in, what a person does there out; each test has a host of its own.
 import type { Locator, Page } from "@playwright/test";
 
-import { part, press } from "../fake-host.ts";
+import { part, press } from "../test-host-fake.ts";
 import { barriers, expect, test } from "../fixtures.ts";
 
 const hosts = JSON.parse(process.env["BAILIWICK_TEST_HOSTS"] ?? "{}") as Record<string, string>;

@@ -1,0 +1,243 @@
+//! Answers of people and approvers in, questions ended, grants entered and everybody who waited told out.
+
+use std::collections::BTreeSet;
+
+use super::super::batch::BatchAnswer;
+use super::super::broker::Ruling;
+use super::super::grants::Redeemed;
+use super::super::record::{answered, holder, refused, trace_answered};
+use super::super::{
+    Answer, AuthorityError, DecidedBy, Decision, Lifetime, NewGrant, Question, QuestionState,
+    Request,
+};
+use super::Desk;
+use crate::audit::AnsweredStep;
+use crate::effect::LeftOut;
+use crate::id::QuestionId;
+use crate::scope::ScopePattern;
+
+/// A yes that fits its question.
+struct Yes {
+    question: QuestionId,
+    request: Request,
+    patterns: Vec<ScopePattern>,
+    lifetime: Lifetime,
+    descendants: bool,
+    left_out: Vec<LeftOut>,
+}
+
+impl Yes {
+    fn new(
+        question: &Question,
+        patterns: Vec<ScopePattern>,
+        lifetime: Lifetime,
+        descendants: bool,
+        mut left_out: Vec<LeftOut>,
+    ) -> Result<Self, AuthorityError> {
+        left_out.retain(|part| !part.hunks.is_empty());
+        // A grant for later calls would let through what was left out of this one.
+        let divides = !left_out.is_empty();
+        let request = &question.request;
+        if !request.fits(&patterns)
+            || !request.can_leave_out(&left_out)
+            || (divides && lifetime != Lifetime::Once)
+        {
+            return Err(AuthorityError::DoesNotFit);
+        }
+        Ok(Self {
+            question: question.id,
+            patterns: request.meant(patterns),
+            request: request.clone(),
+            lifetime,
+            descendants,
+            left_out,
+        })
+    }
+
+    /// What outlives the call.
+    fn grants(&self) -> Vec<NewGrant> {
+        let held = holder(&self.request, self.lifetime);
+        let grants = held.into_iter().flat_map(|holder| {
+            self.patterns.iter().map(move |pattern| NewGrant {
+                pattern: pattern.clone(),
+                holder: holder.clone(),
+                lifetime: self.lifetime,
+                descendants: self.descendants,
+            })
+        });
+        grants.collect()
+    }
+
+    fn step(&self, by: DecidedBy) -> AnsweredStep {
+        AnsweredStep {
+            question: self.question,
+            decision: Decision::Granted,
+            by: Some(by),
+            patterns: self.patterns.clone(),
+            lifetime: Some(self.lifetime),
+            note: None,
+            left_out: self.left_out.clone(),
+        }
+    }
+}
+
+impl Desk {
+    /// Ends a question as was said, or says why that has no effect.
+    pub(in super::super) fn answer(
+        &mut self,
+        id: QuestionId,
+        answer: Answer,
+        by: DecidedBy,
+    ) -> Result<(), AuthorityError> {
+        self.end_overdue();
+        let question = self.open(id)?;
+        match answer {
+            Answer::Deny { note } => self.deny(&[id], note.as_deref(), by),
+            Answer::Allow {
+                patterns,
+                lifetime,
+                descendants,
+                left_out,
+            } => {
+                let yes = Yes::new(question, patterns, lifetime, descendants, left_out)?;
+                self.allow(&[yes], by)
+            }
+        }
+    }
+
+    /// Ends all of these questions by one answer of a person, or none of them.
+    pub(in super::super) fn answer_batch(
+        &mut self,
+        ids: &BTreeSet<QuestionId>,
+        answer: BatchAnswer,
+    ) -> Result<(), AuthorityError> {
+        self.end_overdue();
+        let of = |question, source| AuthorityError::InBatch {
+            question,
+            source: Box::new(source),
+        };
+        match answer {
+            BatchAnswer::Deny { note } => {
+                for id in ids {
+                    self.open(*id).map_err(|error| of(*id, error))?;
+                }
+                let ids: Vec<QuestionId> = ids.iter().copied().collect();
+                self.deny(&ids, note.as_deref(), DecidedBy::Person)
+            }
+            BatchAnswer::Allow {
+                pattern,
+                lifetime,
+                descendants,
+            } => {
+                let patterns: Vec<ScopePattern> = pattern.into_iter().collect();
+                let yes = |id: &QuestionId| {
+                    self.open(*id)
+                        .and_then(|question| {
+                            let patterns = patterns.clone();
+                            Yes::new(question, patterns, lifetime, descendants, Vec::new())
+                        })
+                        .map_err(|error| of(*id, error))
+                };
+                let all = ids.iter().map(yes).collect::<Result<Vec<_>, _>>()?;
+                self.allow(&all, DecidedBy::Person)
+            }
+        }
+    }
+
+    /// Ends a question as its approver said; an answer that has no effect is a refusal of the host's.
+    pub(in super::super) fn decide(&mut self, id: QuestionId, answer: Answer, by: DecidedBy) {
+        if self.answer(id, answer, by).is_err() && self.ledger.question(id).is_some() {
+            let note = Some("the answer could not be used");
+            let ended = self.ledger.answer(id, None, (self.clock)());
+            self.record_ended(ended.as_ref(), DecidedBy::Host, note);
+            self.refuse(ended, DecidedBy::Host, note);
+        }
+    }
+
+    fn open(&self, id: QuestionId) -> Result<&Question, AuthorityError> {
+        self.ledger
+            .question(id)
+            .ok_or_else(|| match self.ledger.state(id) {
+                Some(QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
+                Some(QuestionState::Pending) | None => AuthorityError::NoQuestion,
+            })
+    }
+
+    fn deny(
+        &mut self,
+        ids: &[QuestionId],
+        note: Option<&str>,
+        by: DecidedBy,
+    ) -> Result<(), AuthorityError> {
+        let asked = ids.iter().filter_map(|id| self.ledger.question(*id));
+        let events = asked.map(|question| {
+            let note = note.map(str::to_owned);
+            let step = refused(question.id, Decision::Denied, by, note);
+            answered(&question.request, step)
+        });
+        self.audit.record_all(events.collect())?;
+        for id in ids {
+            let ended = self.ledger.answer(*id, None, (self.clock)());
+            self.refuse(ended, by, note);
+        }
+        Ok(())
+    }
+
+    /// Records all of it together, then enters the grants and tells the calls.
+    fn allow(&mut self, all: &[Yes], by: DecidedBy) -> Result<(), AuthorityError> {
+        let mut drafts = Vec::new();
+        let mut events = Vec::new();
+        for yes in all {
+            for new in yes.grants() {
+                // Uses are counted for each question; without a count one grant serves for equal ones.
+                let counted = matches!(yes.lifetime, Lifetime::Uses(_));
+                let same = |(_, other): &(_, NewGrant)| *other == new;
+                if counted || !drafts.iter().any(same) {
+                    let (draft, event) = self.draft(drafts.len(), new, by)?;
+                    drafts.push(draft);
+                    events.push(event);
+                }
+            }
+            events.push(answered(&yes.request, yes.step(by)));
+        }
+        self.audit.record_all(events)?;
+        self.enter(drafts);
+        for yes in all {
+            trace_answered(&yes.request, yes.question, Decision::Granted);
+            self.tell(yes);
+        }
+        Ok(())
+    }
+
+    /// Ends the question and lets the calls that wait for it go on.
+    fn tell(&mut self, yes: &Yes) {
+        let now = (self.clock)();
+        let Some(ended) = self.ledger.answer(yes.question, Some(&yes.patterns), now) else {
+            return;
+        };
+        self.hide(yes.question);
+        // A call that is gone must not spend a use.
+        let waiting = ended.waiters.into_iter();
+        for waiter in waiting.filter(|waiter| !waiter.port.is_closed()) {
+            let redeemed = if yes.lifetime == Lifetime::Once {
+                Some(Redeemed {
+                    patterns: yes.patterns.clone(),
+                    ..Redeemed::default()
+                })
+            } else {
+                self.book.redeem(&waiter.claimant, &yes.request.needs, now)
+            };
+            match redeemed {
+                Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed, yes.left_out.clone()))),
+                // The uses ran out among the calls that shared the question.
+                None => {
+                    let again = Request {
+                        call: waiter.call,
+                        ..yes.request.clone()
+                    };
+                    self.ask(again, waiter.claimant, waiter.told, waiter.port);
+                }
+            }
+        }
+    }
+}

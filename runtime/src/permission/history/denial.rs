@@ -1,0 +1,126 @@
+//! A decision that let nothing through in, its code, its reason and what a person could do about it out.
+//!
+//! This is for people alone. An agent is told the code and who refused, and no way around it.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::{HistoryEntry, HistoryEvent};
+use crate::error::Code;
+use crate::permission::{DecidedBy, Decision};
+
+/// Why a call was not let through, for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Denial<'e> {
+    /// What the agent was told.
+    pub code: Code,
+    /// What decided, and what was said to it.
+    pub reason: Cow<'e, str>,
+    /// What a person can do, if such a call is to be let through.
+    pub hint: &'static str,
+}
+
+impl HistoryEntry {
+    /// Why it was not let through; none for what was, for what is open and for what nobody waited for any more.
+    #[must_use]
+    pub fn denial(&self) -> Option<Denial<'_>> {
+        let (reason, hint) = match (&self.event, self.decision?) {
+            (HistoryEvent::Refused { rule, .. }, Decision::Denied) => (
+                said("a rule of the policy denies it", rule.as_deref()),
+                "change the rule, or give the task to an agent that may; no answer and no grant opens this",
+            ),
+            (HistoryEvent::Question(question), Decision::Denied) => {
+                let note = question.note.as_deref();
+                match self.by {
+                    DecidedBy::Host => (
+                        said("the host refused it and asked no person", note),
+                        "let the host ask a person, or grant it beforehand",
+                    ),
+                    DecidedBy::Person | DecidedBy::Rule | DecidedBy::Nobody => (
+                        said("a person refused it", note),
+                        "say yes when it is asked again, or grant it beforehand",
+                    ),
+                }
+            }
+            (HistoryEvent::Question(_), Decision::Expired) => (
+                said("nobody answered in time", None),
+                "answer in time or allow more of it, or grant it beforehand",
+            ),
+            _ => return None,
+        };
+        Some(Denial {
+            code: Code::PermissionDenied,
+            reason,
+            hint,
+        })
+    }
+}
+
+fn said(what: &'static str, more: Option<&str>) -> Cow<'static, str> {
+    more.map_or(what.into(), |more| format!("{what}: {more}").into())
+}
+
+/// An entry as it is exported.
+#[derive(Serialize)]
+pub(super) struct Exported<'e> {
+    #[serde(flatten)]
+    entry: &'e HistoryEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denial: Option<Denial<'e>>,
+}
+
+impl<'e> From<&'e HistoryEntry> for Exported<'e> {
+    fn from(entry: &'e HistoryEntry) -> Self {
+        Self {
+            entry,
+            denial: entry.denial(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Log;
+    use super::*;
+
+    const NEED: &[&str] = &["write:file:/r/a/x"];
+
+    #[track_caller]
+    fn check(log: &Log, reason: Option<&str>, hint: &str) {
+        let entry = log.history.entries().last().unwrap();
+        let denial = entry.denial();
+        assert_eq!(denial.as_ref().map(|denial| &*denial.reason), reason);
+        let exported = serde_json::to_value(Exported::from(entry)).unwrap();
+        let Some(denial) = denial else {
+            return assert_eq!(exported.get("denial"), None);
+        };
+        assert!(denial.hint.contains(hint), "{denial:?}");
+        let expected = serde_json::json!({
+            "code": "PERMISSION_DENIED", "reason": reason, "hint": denial.hint,
+        });
+        assert_eq!(exported["denial"], expected);
+        assert_eq!(exported["agent"], "main");
+    }
+
+    #[test]
+    fn what_was_not_let_through_says_why_and_what_a_person_can_do() {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        log.asked("main", 1, NEED, Decision::Denied, None);
+        check(&log, Some("a person refused it: no"), "say yes when");
+        log.asked_by(2, NEED, Decision::Denied, DecidedBy::Host);
+        let by_host = "the host refused it and asked no person: no";
+        check(&log, Some(by_host), "let the host ask");
+        log.asked("main", 3, NEED, Decision::Expired, None);
+        check(&log, Some("nobody answered in time"), "answer in time");
+        log.ruled("main", "write:file:/etc/x");
+        let by_rule = "a rule of the policy denies it: the layer of the agent";
+        check(&log, Some(by_rule), "no grant opens this");
+        log.asked("main", 4, NEED, Decision::Granted, None);
+        check(&log, None, "");
+        log.asked("main", 5, NEED, Decision::Cancelled, None);
+        check(&log, None, "");
+    }
+}

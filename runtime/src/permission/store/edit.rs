@@ -1,0 +1,171 @@
+//! An open store and what a person wants changed in it, the grants that are meant and the file replaced out.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::format::{Contents, MOST_GRANTS};
+use super::{GrantStore, StoredGrant, format, wall_clock};
+use crate::config::{Config, RootConfig};
+use crate::id::{GrantId, is_agent_name};
+use crate::path::VirtualPath;
+use crate::permission::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
+use crate::policy::Authority;
+use crate::scope::Scope;
+
+/// Why a store is not changed. Nothing in it is other than before, but for [`Self::Write`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantEditError {
+    /// One of those meant is not there.
+    #[error("there is no grant {0}")]
+    NoGrant(GrantId),
+    /// The change would leave more than there was; that takes another grant.
+    #[error("grant {0} can only be narrowed; for more, give another")]
+    Wider(GrantId),
+    /// What a store keeps is neither counted nor timed, and held by an agent.
+    #[error("a store keeps only what an agent was granted for good")]
+    NotForGood,
+    /// No worker can have this path.
+    #[error("`{}` is no path of an agent, such as main/tests", crate::escape(.0))]
+    NoAgent(Arc<str>),
+    /// It would hold too many.
+    #[error("a store holds at most {MOST_GRANTS} grants; take some back")]
+    TooMany,
+    /// The file cannot be written. It may say what it said before, or what it was to say.
+    #[error("it cannot be written")]
+    Write(#[source] io::Error),
+}
+
+impl GrantStore {
+    /// Takes these grants out, all or none; they are gone from the disk when this returns. No audit tells of it: a runtime
+    /// that has the store takes grants back by [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
+    ///
+    /// # Errors
+    /// [`GrantEditError`]
+    pub fn remove(&mut self, ids: &BTreeSet<GrantId>) -> Result<Vec<StoredGrant>, GrantEditError> {
+        let (left, taken) = self
+            .contents
+            .without(ids)
+            .map_err(GrantEditError::NoGrant)?;
+        if !taken.is_empty() {
+            self.put(left)?;
+        }
+        Ok(taken)
+    }
+
+    /// Leaves less of a grant, which is so on the disk when this returns; as
+    /// [`GrantAuthority::narrow`](crate::GrantAuthority::narrow), and no audit tells of it. Of protected names only those
+    /// built in are known here: what a configuration adds, a runtime knows.
+    ///
+    /// # Errors
+    /// [`GrantEditError`]; [`GrantEditError::Wider`] also for a protected file that the grant does not name.
+    pub fn narrow(
+        &mut self,
+        id: GrantId,
+        change: &Narrowing,
+    ) -> Result<StoredGrant, GrantEditError> {
+        let held = self.contents.grants.get(&id);
+        let mut grant = held.ok_or(GrantEditError::NoGrant(id))?.clone();
+        if change.uses.is_some() || change.time.is_some() {
+            return Err(GrantEditError::NotForGood);
+        }
+        if !change.narrows(&grant.view(), Duration::ZERO)
+            || change.uncovers(&grant.pattern, is_protected)
+        {
+            return Err(GrantEditError::Wider(id));
+        }
+        if let Some(pattern) = &change.pattern {
+            grant.pattern = pattern.clone();
+        }
+        grant.descendants &= !change.holder_only;
+        let mut left = self.contents.clone();
+        left.grants.insert(id, grant.clone());
+        self.put(left)?;
+        Ok(grant)
+    }
+
+    /// Adds grants to agents, all or none; they are on the disk when this returns. A grant that the agent has in just this
+    /// form is not added again. No audit tells of it: a runtime that has the store grants by
+    /// [`GrantAuthority::grant`](crate::GrantAuthority::grant).
+    ///
+    /// # Errors
+    /// [`GrantEditError`]
+    pub fn add(
+        &mut self,
+        grants: impl IntoIterator<Item = NewGrant>,
+    ) -> Result<Vec<StoredGrant>, GrantEditError> {
+        let given_at_ms = wall_clock();
+        let mut more = self.contents.clone();
+        let mut added = Vec::new();
+        for new in grants {
+            let (GrantHolder::Agent(agent), Lifetime::Agent) = (new.holder, new.lifetime) else {
+                return Err(GrantEditError::NotForGood);
+            };
+            if !agent.split('/').all(is_agent_name) {
+                return Err(GrantEditError::NoAgent(agent));
+            }
+            let grant = StoredGrant {
+                id: GrantId(more.next),
+                agent,
+                pattern: new.pattern,
+                descendants: new.descendants,
+                given_at_ms,
+            };
+            if more.grants.values().any(|held| held.is_as(&grant)) {
+                continue;
+            }
+            more.next += 1;
+            more.grants.insert(grant.id, grant.clone());
+            added.push(grant);
+        }
+        if more.grants.len() > MOST_GRANTS {
+            return Err(GrantEditError::TooMany);
+        }
+        if !added.is_empty() {
+            self.put(more)?;
+        }
+        Ok(added)
+    }
+
+    fn put(&mut self, contents: Contents) -> Result<(), GrantEditError> {
+        let written = format::encode(&contents).and_then(|bytes| self.file.replace(&bytes));
+        written.map_err(GrantEditError::Write)?;
+        self.contents = contents;
+        Ok(())
+    }
+}
+
+impl StoredGrant {
+    fn view(&self) -> GrantView {
+        GrantView {
+            id: self.id,
+            pattern: self.pattern.clone(),
+            holder: GrantHolder::Agent(Arc::clone(&self.agent)),
+            descendants: self.descendants,
+            uses_left: None,
+            expires_at: None,
+            used: 0,
+        }
+    }
+
+    /// Whether it gives the same to the same.
+    fn is_as(&self, other: &Self) -> bool {
+        let Self {
+            id: _,
+            agent,
+            pattern,
+            descendants,
+            given_at_ms: _,
+        } = self;
+        *agent == other.agent && *pattern == other.pattern && *descendants == other.descendants
+    }
+}
+
+/// Whether it would change a file that is protected in every configuration: names are protected at any depth, so one
+/// root that holds everything serves for all.
+fn is_protected(need: &Scope) -> bool {
+    let config = Config::new().root(RootConfig::new(VirtualPath::top()));
+    Authority::configured(&config).map_or(true, |authority| authority.protects(need))
+}
