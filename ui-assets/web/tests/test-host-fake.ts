@@ -67,7 +67,13 @@ export const HOSTILE = [
 export function tool(name: string, more: Members = {}): Members {
   const { annotations, inputSchema, description, title, ...facts } = more;
   return {
-    tool: { name, title: title ?? name, description: description ?? `Does ${name}.`, inputSchema: inputSchema ?? { type: "object" }, annotations },
+    tool: {
+      name,
+      title: title ?? name,
+      description: description ?? `Does ${name}.`,
+      inputSchema: inputSchema ?? { type: "object" },
+      annotations,
+    },
     name,
     intent: null,
     lints: [],
@@ -85,19 +91,31 @@ export function ready(facts: Members = {}, more: Members = {}): Members {
     target: "node server.mjs",
     revision: "2025-11-25",
     configuration: null,
-    facts: { greeting, tools: [tool("greet")], apps: [], badges: [{ name: "preview", on: true }, { name: "apps", on: false }], configSchema: null, policy: false, ...facts },
+    facts: {
+      greeting,
+      tools: [tool("greet")],
+      apps: [],
+      badges: [{ name: "preview", on: true }, { name: "apps", on: false }],
+      configSchema: null,
+      policy: false,
+      ...facts,
+    },
     ...more,
   };
 }
 
+const BEGUN = [{ seq: 1, at_ms: 0, side: "state", message: "connecting" }];
+
 /** Puts the page and what it loads on a site. */
 export async function put(site: Site): Promise<void> {
   site.put("/", await built("test-host.html"));
-  for (const name of ["mcp-view.js", "permission-prompt.js"]) site.put(`/${name}`, { body: await built(name), type: "text/javascript" });
+  for (const name of ["mcp-view.js", "permission-prompt.js"]) {
+    site.put(`/${name}`, { body: await built(name), type: "text/javascript" });
+  }
 }
 
 /** Opens the page on a host that answers so; what it does not answer stays unanswered. */
-export async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = [{ seq: 1, at_ms: 0, side: "state", message: "connecting" }]): Promise<Members[]> {
+export async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = BEGUN): Promise<Members[]> {
   const asked: Members[] = [];
   await put(site);
   await page.route("**/api/*", async (route) => {

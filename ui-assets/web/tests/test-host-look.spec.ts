@@ -12,10 +12,17 @@ const SCHEMA = {
     mode: { type: "string", enum: ["read", "write"], scope: "configuration" },
   },
 };
+const WRITE = {
+  preview: true,
+  inputSchema: SCHEMA,
+  lints: ["{x} is not required"],
+  intent: "Write {path}",
+  annotations: { destructiveHint: true, scopes: ["write:file"] },
+};
 const everything = (): Api => ({
   state: () =>
     ready({
-      tools: [tool("write", { preview: true, inputSchema: SCHEMA, lints: ["{x} is not required"], intent: "Write {path}", annotations: { destructiveHint: true, scopes: ["write:file"] } }), tool(LONG)],
+      tools: [tool("write", WRITE), tool(LONG)],
       apps: [{ uri: "ui://a", name: "Files", description: "A browser" }],
       configSchema: SCHEMA,
       policy: true,

@@ -69,7 +69,9 @@ test("hostile text of a server is text wherever it stands", async ({ page, site 
   const api: Api = {
     state: () => ready({ tools, apps: HOSTILE.map((text) => ({ uri: `ui://${text}`, name: text, description: text })) }, { target: HOSTILE[0], reason: HOSTILE[2] }),
     intent: ({ template }) => ({ sentence: template }),
-    request: () => ({ result: { content, structuredContent: { [String(HOSTILE[0])]: HOSTILE }, _meta: { requested_scopes: HOSTILE } } }),
+    request: () => ({
+      result: { content, structuredContent: { [String(HOSTILE[0])]: HOSTILE }, _meta: { requested_scopes: HOSTILE } },
+    }),
     checks: () => HOSTILE.map((text) => ({ check: text, outcome: "fail", detail: text })),
   };
   page.on("dialog", () => expect(true, "no dialog opens").toBe(false));
@@ -90,7 +92,10 @@ test("hostile text of a server is text wherever it stands", async ({ page, site 
   await expect(page.locator("article")).toHaveAttribute("data-status", "failed");
   await part(page, "Wire").click();
   for (const summary of await page.locator("summary").all()) await summary.click();
-  const made = "img:not([src^='data:image/png']), script:not(head [type=module], body > :last-child), iframe, object, embed, svg, form[action], link, base, meta[http-equiv=refresh], a[href]";
+  const made = [
+    ...["img:not([src^='data:image/png'])", "script:not(head [type=module], body > :last-child)", "iframe", "object"],
+    ...["embed", "svg", "form[action]", "link", "base", "meta[http-equiv=refresh]", "a[href]"],
+  ].join();
   expect(await page.locator(made).evaluateAll((found) => found.map((one) => one.outerHTML.slice(0, 80)))).toEqual([]);
   expect(await page.evaluate(() => Reflect.get(window, "hit"))).toBeUndefined();
   // What would turn or hide text is shown as what it is.

@@ -45,7 +45,10 @@ function permission(asked: Permission): Node {
       },
       extra: { permissionType: verbs.size === 1 ? [...verbs][0] : "all" },
     };
-    prompt.addEventListener("permission-granted", (event) => answer(at((event as CustomEvent<unknown>).detail, "remember") === true ? "kept" : "once"));
+    prompt.addEventListener("permission-granted", (event) => {
+      const { detail } = event as CustomEvent<unknown>;
+      answer(at(detail, "remember") === true ? "kept" : "once");
+    });
     prompt.addEventListener("permission-denied", () => answer("denied"));
     prompt.settled = false;
     slot.append(prompt);

@@ -51,7 +51,12 @@ function sentence(template: string, given: () => unknown, told: (now: string) =>
     // The connection bar tells that the host is gone.
     asked.then(settle, () => undefined);
   });
-  return h("p", { class: "intent", "aria-live": "polite", "data-status": () => now().status }, quiet("Intent"), h("bdi", {}, () => visible(now().words)));
+  return h(
+    "p",
+    { class: "intent", "aria-live": "polite", "data-status": () => now().status },
+    quiet("Intent"),
+    h("bdi", {}, () => visible(now().words)),
+  );
 }
 
 const compared = (all: readonly Compared[]): Node =>
@@ -89,6 +94,10 @@ export function call(tool: Tool): Node {
   const stuck = () => busy() || held();
   const previewing = (label: string, act: (attempt: Attempt) => Promise<Outcome>) =>
     button(label, { act: () => run(act), disabled: () => stuck() || !tool.preview, title: tool.preview ? "" : NO_PREVIEW });
+  const took = () => {
+    const ms = outcome()?.ms;
+    return busy() ? "Waiting…" : ms !== undefined && `${ms} ms`;
+  };
   const shown = ({ note, call: made, compared: pairs, preview }: Outcome): Child => [
     note !== undefined && notice(note, "warn"),
     made !== undefined && results({ title: "Result", response: made, tool, input: sent }),
@@ -113,7 +122,7 @@ export function call(tool: Tool): Node {
       button("Call", { act: () => run((attempt) => attempt.call()), looks: "primary", disabled: stuck }),
       previewing("Preview", (attempt) => attempt.preview()),
       previewing("Preview, ask, call", (attempt) => attempt.approved(setOutcome)),
-      h("span", { class: "quiet", "aria-live": "polite" }, () => (busy() ? "Waiting…" : outcome()?.ms !== undefined && `${outcome()?.ms} ms`)),
+      h("span", { class: "quiet", "aria-live": "polite" }, took),
     ),
     asking(),
     when(outcome, shown),

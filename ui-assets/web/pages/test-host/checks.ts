@@ -5,7 +5,7 @@ import { ask } from "./api.ts";
 import { list, reason } from "./json.ts";
 import { checkOf } from "./model.ts";
 import type { Check } from "./model.ts";
-import { badge, button, code, notice, quiet, row, said } from "./parts.ts";
+import { about, badge, button, code, notice, quiet, row, said } from "./parts.ts";
 
 const LOOKS: Readonly<Record<Check["outcome"], readonly [string, string]>> = {
   pass: ["✓ pass", "good"],
@@ -36,7 +36,10 @@ export function checks(): Node {
     "article",
     { "data-status": status },
     h("h2", {}, "Checks"),
-    h("p", { class: "said" }, "What ", code("test_host check"), " tries: lists, schemas, refusals, previews. Nothing is changed, if the server keeps its word."),
+    about(
+      ...["What ", code("test_host check"), " tries: lists, schemas, refusals, previews. "],
+      "Nothing is changed, if the server keeps its word.",
+    ),
     row(button(() => (busy() ? "Checking…" : "Run the checks"), { act: run, looks: "primary", disabled: busy })),
     when(shown, (made) => made),
   );

@@ -150,7 +150,13 @@ export function fields({ schema, root, required, value, change }: Omit<Asked, "n
 }
 
 /** A form and the JSON that it stands for, one at a time; `hold` tells whether what is typed is no object. */
-export function editor(name: string, schema: unknown, get: () => unknown, set: (value: unknown) => void, hold: (is: boolean) => void): Child {
+export function editor(
+  name: string,
+  schema: unknown,
+  get: () => unknown,
+  set: (value: unknown) => void,
+  hold: (is: boolean) => void,
+): Child {
   const [raw, setRaw] = signal(false);
   const [fault, setFault] = signal("");
   const oninput = (event: Event) => {
@@ -166,8 +172,8 @@ export function editor(name: string, schema: unknown, get: () => unknown, set: (
       { class: "fields", onsubmit: (event: Event) => event.preventDefault() },
       fields({ schema, root: schema, required: true, value: get(), change: (value) => set(value ?? {}) }),
     );
-  const source = () =>
-    h("textarea", { class: "code", rows: 8, spellcheck: "false", "aria-label": `The ${name} as JSON`, value: pretty(get()), oninput });
+  const label = { "aria-label": `The ${name} as JSON` };
+  const source = () => h("textarea", { ...label, class: "code", rows: 8, spellcheck: "false", value: pretty(get()), oninput });
   return [
     row(
       button("Form", { act: () => setRaw(false), looks: "small", on: () => !raw(), disabled: () => fault() !== "" }),

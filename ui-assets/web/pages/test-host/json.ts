@@ -25,6 +25,9 @@ export const texts = (value: unknown): string[] => list(value).filter((item) => 
 
 export const pretty = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
 
+/** A text as it is, anything else as JSON. */
+export const shownAs = (value: unknown): string => (typeof value === "string" ? value : pretty(value));
+
 /** The value of a JSON text, or why it is none. */
 export function parsed(source: string): { value: unknown } | { fault: string } {
   try {

@@ -5,8 +5,8 @@ import { oneLine } from "../../lib/visible.ts";
 import { bar } from "./bar.ts";
 import { badges, call } from "./call.ts";
 import { checks } from "./checks.ts";
-import type { Tool } from "./model.ts";
-import { badge, button, code, notice, row, said, typed } from "./parts.ts";
+import type { App, Tool } from "./model.ts";
+import { badge, button, code, notice, row, said, search } from "./parts.ts";
 import { configuration, policies } from "./settings.ts";
 import { elicitations, follow, locale, meetings, reconnect, state, theme, width } from "./store.ts";
 import { view } from "./view.ts";
@@ -16,9 +16,10 @@ function tools(): Node {
   const all = state().tools;
   const [filter, setFilter] = signal("");
   const [picked, pick] = signal(all[0]);
-  const fits = ({ name, title, description }: Tool) => `${name} ${title} ${description}`.toLowerCase().includes(filter().toLowerCase());
+  const fits = ({ name, title, description }: Tool) => `${name} ${title} ${description}`.toLowerCase().includes(filter());
   const line = (tool: Tool) => {
-    const name = h("span", { class: "name", title: oneLine(tool.name) }, said(tool.title, 80), tool.lints.length > 0 && badge("! lint", "warn"));
+    const lint = tool.lints.length > 0 && badge("! lint", "warn");
+    const name = h("span", { class: "name", title: oneLine(tool.name) }, said(tool.title, 80), lint);
     return h("li", {}, button([name, badges(tool)], { act: () => pick(tool), looks: "pick-tool", on: () => picked() === tool }));
   };
   const none = h("li", { class: "quiet" }, all.length === 0 ? "The server has no tools." : "No tool fits.");
@@ -28,7 +29,7 @@ function tools(): Node {
     h(
       "nav",
       { "aria-label": "Tools" },
-      h("input", { type: "search", "aria-label": "Search tools", placeholder: `Search ${all.length} tools`, oninput: (event: Event) => setFilter(typed(event)) }),
+      search("Search tools", `Search ${all.length} tools`, setFilter),
       h("ul", { class: "plain list" }, each(() => all.filter(fits), line, none)),
     ),
     h("div", { class: "work" }, when(picked, call, () => notice("There is nothing to call."))),
@@ -39,6 +40,11 @@ function applications(): Node {
   const { apps, tools: all } = state();
   const shows = (uri: string) => all.filter((tool) => tool.ui === uri).length;
   const [picked, pick] = signal("");
+  const line = ({ uri, name, description }: App) => {
+    const open = button(said(name, 80), { act: () => pick(uri), on: () => picked() === uri });
+    const template = shows(uri) > 0 && badge(`shows what ${shows(uri)} tools answer`);
+    return h("li", {}, row(open, code(uri, 200, "quiet"), template), h("div", { class: "quiet" }, said(description)));
+  };
   return h(
     "article",
     {},
@@ -46,9 +52,7 @@ function applications(): Node {
     h(
       "ul",
       { class: "plain" },
-      apps.toSorted((a, b) => shows(a.uri) - shows(b.uri)).map(({ uri, name, description }) =>
-        h("li", {}, button(said(name, 80), { act: () => pick(uri), on: () => picked() === uri }), " ", code(uri, 200, "quiet"), shows(uri) > 0 && [" ", badge(`shows what ${shows(uri)} tools answer`)], h("div", { class: "quiet" }, said(description))),
-      ),
+      apps.toSorted((a, b) => shows(a.uri) - shows(b.uri)).map(line),
     ),
     apps.length === 0 && notice("The server offers no page that can be opened by itself."),
     when(picked, (uri) => view({ uri })),
@@ -70,7 +74,8 @@ function app(): Node {
   const met = memo(() => (state().greeting === undefined ? undefined : meetings()));
   const waiting = () => (state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
   const refused = () => state().status === "failed" && state().configuration !== undefined;
-  const anew = when(refused, () => row(button("Connect without the configuration", { act: () => reconnect(state().revision, undefined) })));
+  const act = () => reconnect(state().revision, undefined);
+  const anew = when(refused, () => row(button("Connect without the configuration", { act })));
   const part = () => {
     const now = tab();
     if (now === "Wire") return wire();

@@ -18,11 +18,19 @@ export const row = (...children: Child[]): HTMLElement => h("div", { class: "row
 
 export const quiet = (...children: Child[]): HTMLElement => h("span", { class: "quiet" }, ...children);
 
+/** What a part of the page is for. */
+export const about = (...children: Child[]): HTMLElement => h("p", { class: "said" }, ...children);
+
 /** What was typed or chosen. */
 export const typed = (event: Event): string => {
   const { target } = event;
   const fields = [HTMLInputElement, HTMLTextAreaElement, HTMLSelectElement];
   return fields.some((kind) => target instanceof kind) ? String(Reflect.get(target ?? {}, "value")) : "";
+};
+
+export const search = (label: string, placeholder: string, set: (words: string) => void): HTMLElement => {
+  const oninput = (event: Event) => set(typed(event).toLowerCase());
+  return h("input", { type: "search", "aria-label": label, placeholder, oninput });
 };
 
 interface Pressed {

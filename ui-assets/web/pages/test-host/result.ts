@@ -36,6 +36,8 @@ function media(block: unknown, kind: "img" | "audio"): Node {
   );
 }
 
+const first = async (uri: unknown): Promise<unknown> => list(at(await result("resources/read", { uri }), "contents"))[0];
+
 function contents(read: unknown): Child {
   const body = text(at(read, "text"));
   return body === undefined ? quiet("Bytes, which are not shown.") : words(body, DIFF.test(text(at(read, "mimeType")) ?? ""));
@@ -51,7 +53,7 @@ function link(block: unknown, { tool, input, response }: Shown): Node {
   const uri = text(at(block, "uri")) ?? "";
   const open = async () => {
     try {
-      const read = list(at(await result("resources/read", { uri }), "contents"))[0];
+      const read = await first(uri);
       show(isApp(read) ? view({ uri, tool, input, result: at(response, "result") }) : contents(read));
     } catch (error) {
       show(notice(reason(error), "bad"));
@@ -112,6 +114,5 @@ export function results(shown: Shown): Node {
 /** The diffs that a preview left behind, for whoever has to decide about it. */
 export async function diffs(came: unknown): Promise<Child> {
   const links = list(at(came, "content")).filter((block) => DIFF.test(text(at(block, "mimeType")) ?? ""));
-  const read = links.map(async (block) => contents(list(at(await result("resources/read", { uri: at(block, "uri") }), "contents"))[0]));
-  return Promise.all(read);
+  return Promise.all(links.map(async (block) => contents(await first(at(block, "uri")))));
 }

@@ -5,7 +5,7 @@ import { signal } from "../../lib/signals.ts";
 import { request } from "./api.ts";
 import { editor } from "./form.ts";
 import { at, members, reason, texts } from "./json.ts";
-import { badge, button, code, notice, quiet, row, said } from "./parts.ts";
+import { about, badge, button, code, notice, quiet, row, said } from "./parts.ts";
 import { policySchema } from "./schema.ts";
 import { errorOf, policy, reconnect, setPolicy, state } from "./store.ts";
 
@@ -17,7 +17,7 @@ export function configuration(): Node {
     "article",
     { "data-status": now.configuration === undefined ? "unset" : "sent" },
     h("h2", {}, "Configuration"),
-    h("p", { class: "said" }, "What is set here is sent as ", code("experimental.configuration"), " when the server is met again."),
+    about("What is set here is sent as ", code("experimental.configuration"), " when the server is met again."),
     now.configSchema === undefined
       ? notice("The server publishes no schema of its configuration.")
       : [
@@ -51,7 +51,7 @@ const tries = (all: readonly Tried[]): Node =>
     "ul",
     { class: "plain tried", "data-status": all.every((one) => one.refused) ? "refused" : "widened" },
     all.map(({ policy: wide, refused, told }) =>
-      h("li", {}, badge(refused ? "refused" : "NOT REFUSED", refused ? "good" : "bad"), " ", code(wide, 200), h("br", {}), quiet(said(told))),
+      h("li", {}, row(refused ? badge("refused", "good") : badge("NOT REFUSED", "bad"), code(wide, 200)), quiet(said(told))),
     ),
   );
 
@@ -73,12 +73,16 @@ export function policies(): Node {
   const [value, setValue] = signal<unknown>(policy() ?? {});
   const [held, hold] = signal(false);
   const [tried, setTried] = signal<Child>(undefined);
+  const used = () => `Calls are made ${policy() === undefined ? "without" : "under"} it.`;
   const must = () => widened(value()).then(setTried, (error: unknown) => setTried(notice(reason(error), "bad")));
   return h(
     "article",
     {},
     h("h2", {}, "Policy"),
-    h("p", { class: "said" }, "It goes along with each call as ", code("_meta.policy"), " and can only take away. What is set at the start alone is not offered."),
+    about(
+      ...["It goes along with each call as ", code("_meta.policy"), " and can only take away. "],
+      "What is set at the start alone is not offered.",
+    ),
     !now.policy || now.configSchema === undefined
       ? notice("The server does not say that it knows policies.")
       : [
@@ -87,9 +91,7 @@ export function policies(): Node {
             button("Use for calls", { act: () => setPolicy(value()), looks: "primary", disabled: held }),
             button("Stop using it", { act: () => setPolicy(undefined), disabled: () => policy() === undefined }),
             button("Try to widen: must fail", { act: must, disabled: held }),
-            h("span", { class: "quiet", "data-status": () => (policy() === undefined ? "off" : "on"), "aria-live": "polite" }, () =>
-              policy() === undefined ? "Calls are made without it." : "Calls are made under it.",
-            ),
+            h("span", { class: "quiet", "aria-live": "polite" }, used),
           ),
           when(tried, (all) => all),
         ],

@@ -6,7 +6,7 @@ import type { Child } from "../../lib/h.ts";
 import { effect, signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { result } from "./api.ts";
-import { isMembers, members, parsed, pretty, reason } from "./json.ts";
+import { isMembers, members, parsed, reason, shownAs } from "./json.ts";
 import type { Members } from "./json.ts";
 import type { Tool } from "./model.ts";
 import { button, quiet, row, words } from "./parts.ts";
@@ -29,7 +29,10 @@ function hooked(view: McpView, say: Say): void {
   view.resolver = async (uri) => members(await result("resources/read", { uri }));
   view.resourceLister = async (cursor) => members(await result("resources/list", cursor === undefined ? {} : { cursor }));
   // A page gets no further than a model would: what the server lacks permission for fails.
-  view.toolCaller = async (params) => members(await result("tools/call", policy() === undefined ? params : { ...params, _meta: { policy: policy() } }));
+  view.toolCaller = async (params) => {
+    const _meta = policy() === undefined ? undefined : { policy: policy() };
+    return members(await result("tools/call", { ...params, _meta }));
+  };
   view.tools = state().tools.map((tool) => tool.raw as Listed);
   view.onopenlink = (url) => window.confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
   view.onmessage = (content) => {
@@ -37,7 +40,8 @@ function hooked(view: McpView, say: Say): void {
     return true;
   };
   view.onmodelcontext = (context) => say("tells the model", context);
-  view.onconfirmtool = (tool, input) => window.confirm(`Call ${oneLine(tool.name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
+  view.onconfirmtool = ({ name }, input) =>
+    window.confirm(`Call ${oneLine(name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
   view.onlog = (entry) => say("logs", entry);
 }
 
@@ -60,25 +64,26 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   made.addEventListener("toolschanged", () => void list());
   hooked(made, say);
   made.title = tool === undefined ? uri : `View of ${oneLine(tool.title, 80)}`;
-  for (const [name, value] of [["auto-height", ""], ["max-height", "1200"], ["sandbox-url", "/sandbox"], ["src", uri]] as const) made.setAttribute(name, value);
+  const attributes = { "auto-height": "", "max-height": "1200", "sandbox-url": "/sandbox", src: uri };
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   if (tool !== undefined) {
     made.toolInput = members(input);
     made.toolResult = { content: [], ...members(came) };
   }
   stage.append(made);
   const lines = (): Child =>
-    said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(typeof what === "string" ? what : pretty(what))));
+    said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(shownAs(what))));
   const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
   const use = async (name: string) => {
     const read = parsed(given.value);
-    if (!("value" in read) || !isMembers(read.value)) return say(`cannot be asked for ${name}:`, "the arguments are no JSON object");
+    if (!("value" in read) || !isMembers(read.value)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
     try {
       say(`answers ${name}`, await made.sendCallTool({ name, arguments: read.value }));
     } catch (error) {
       say(`refuses ${name}`, reason(error));
     }
   };
-  const offered = (): Child =>
-    tools().length > 0 && [row(quiet("Tools of the view"), ...tools().map((name) => button(oneLine(name, 120), { act: () => use(name), looks: "small" }))), given];
+  const press = (name: string) => button(oneLine(name, 120), { act: () => use(name), looks: "small" });
+  const offered = (): Child => tools().length > 0 && [row(quiet("Tools of the view"), ...tools().map(press)), given];
   return h("div", { class: "shown" }, stage, offered, lines);
 }

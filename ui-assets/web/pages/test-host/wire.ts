@@ -1,9 +1,9 @@
 // The log in, what was sent and received out; the newest comes first.
 import { each, h, when } from "../../lib/h.ts";
 import { memo, signal } from "../../lib/signals.ts";
-import { at, pretty, text } from "./json.ts";
+import { at, shownAs, text } from "./json.ts";
 import type { Entry } from "./model.ts";
-import { badge, button, notice, quiet, row, said, typed, words } from "./parts.ts";
+import { badge, button, notice, quiet, row, said, search, typed, words } from "./parts.ts";
 import { entries } from "./store.ts";
 
 const MOST_SHOWN = 200;
@@ -38,7 +38,7 @@ function line({ seq, atMs, side, message, fault }: Entry): Node {
         fault !== undefined && badge("not as MCP says", "bad"),
         h("span", { class: "quiet time" }, `${(atMs / 1000).toFixed(3)} s`),
       ),
-      when(open, () => [fault !== undefined && notice(fault, "bad"), words(typeof message === "string" ? message : pretty(message))]),
+      when(open, () => [fault !== undefined && notice(fault, "bad"), words(shownAs(message))]),
     ),
   );
 }
@@ -51,8 +51,9 @@ export function wire(): Node {
   const fits = (entry: Entry) =>
     (side() === "all" || entry.side === side()) &&
     (!faulty() || entry.fault !== undefined) &&
-    (filter() === "" || JSON.stringify(entry.message).toLowerCase().includes(filter().toLowerCase()));
+    (filter() === "" || JSON.stringify(entry.message).toLowerCase().includes(filter()));
   const found = memo(() => entries().filter(fits));
+  const newest = () => found().slice(-MOST_SHOWN).reverse();
   const copy = async () => {
     const lines = found().map((entry) => `${JSON.stringify(entry)}\n`);
     try {
@@ -67,7 +68,7 @@ export function wire(): Node {
     { "data-entries": () => found().length },
     row(
       h("h2", {}, "Wire"),
-      h("input", { type: "search", "aria-label": "Filter by text", placeholder: "Filter", oninput: (event: Event) => setFilter(typed(event)) }),
+      search("Filter by text", "Filter", setFilter),
       h(
         "select",
         { "aria-label": "Which side", onchange: (event: Event) => setSide(typed(event)) },
@@ -79,6 +80,6 @@ export function wire(): Node {
       h("span", { class: "quiet", "aria-live": "polite" }, copied),
     ),
     when(() => found().length > MOST_SHOWN, () => quiet(`The last ${MOST_SHOWN} are shown.`)),
-    h("ol", { class: "plain log" }, each(() => found().slice(-MOST_SHOWN).reverse(), line, h("li", { class: "quiet" }, "Nothing fits."))),
+    h("ol", { class: "plain log" }, each(newest, line, h("li", { class: "quiet" }, "Nothing fits."))),
   );
 }
