@@ -23,7 +23,8 @@ use super::wire::{
 use super::{READING, page, show};
 use crate::gateway::{Callers, Token, body};
 use crate::permission::{
-    Answer, Decision, GrantHolder, GrantsRevoked, Lifetime, NewGrant, QuestionState, Template,
+    Answer, AuthorityError, Decision, GrantHolder, GrantsRevoked, Lifetime, NewGrant,
+    QuestionState, Template,
 };
 
 /// The longest body of a request, in bytes.
@@ -270,6 +271,8 @@ async fn revoke_where(State(office): Here, body: Bytes) -> Served {
                 all.grants += revoked.grants;
                 all.unfinished += revoked.unfinished;
             }
+            // Its grants are gone with it.
+            Err(AuthorityError::Closed) => {}
             // The others are taken back all the same.
             Err(error) => fault = Some(error),
         }
@@ -314,8 +317,7 @@ async fn template_rules(State(office): Here, body: Bytes) -> Served {
     let looked: Looked = wire::read(&body)?;
     let desk = of_run(&office, &looked.run)?;
     let rules = template(&desk, &looked.template)?.rules(&looked.roots);
-    let rules =
-        rules.map_err(|error| Fault::from(crate::permission::AuthorityError::from(error)))?;
+    let rules = rules.map_err(|error| Fault::from(AuthorityError::from(error)))?;
     answered(&json!({ "rules": rules }))
 }
 
