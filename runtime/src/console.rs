@@ -3,6 +3,7 @@
 //! The page is part of the host, as a terminal would be: it is served to whoever has its address, which carries a secret
 //! that no worker is ever told. Nothing here decides: what a person says goes to the [`GrantAuthority`], which checks it.
 
+mod back;
 mod faults;
 mod office;
 mod page;

@@ -15,15 +15,13 @@ use serde_json::{Value, json};
 
 use super::faults::Fault;
 use super::office::{Desk, Office};
-use super::record;
 use super::wire::{
-    self, Applied, AskedAgain, Given, Looked, Narrowed, Often, Past, Revoked, Said, SaidOfEach,
-    Swept,
+    self, Applied, AskedAgain, Given, Looked, Narrowed, Revoked, Said, SaidOfEach, Swept,
 };
-use super::{READING, page, show};
+use super::{READING, back, page, show};
 use crate::gateway::{Callers, Token, body};
 use crate::permission::{
-    Answer, Decision, GrantHolder, GrantsRevoked, Lifetime, NewGrant, QuestionState, Template,
+    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, QuestionState, Template,
 };
 
 /// The longest body of a request, in bytes.
@@ -31,8 +29,8 @@ const MAX_BODY: usize = 256 << 10;
 /// How long a page waits for something new before it asks again.
 const WAITING: Duration = Duration::from_secs(25);
 
-type Served = Result<Response, Fault>;
-type Here = State<Arc<Office>>;
+pub(super) type Served = Result<Response, Fault>;
+pub(super) type Here = State<Arc<Office>>;
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
@@ -67,9 +65,9 @@ pub(super) fn router(office: Arc<Office>, hosts: &[String], token: Token) -> Rou
         .route("/api/grant", post(grant))
         .route("/api/template-rules", post(template_rules))
         .route("/api/grant-template", post(grant_template))
-        .route("/api/suggestions", post(suggestions))
-        .route("/api/history", post(history))
-        .route("/api/history/export", post(export))
+        .route("/api/suggestions", post(back::suggestions))
+        .route("/api/history", post(back::history))
+        .route("/api/history/export", post(back::export))
         .layer(middleware::from_fn(read))
         .layer(middleware::from_fn_with_state(Arc::new(people), heard));
     let shown = Router::new()
@@ -109,7 +107,7 @@ async fn read(request: Request, next: Next) -> Response {
     ([(header::CONNECTION, "close")], refusal).into_response()
 }
 
-fn answered(value: &impl Serialize) -> Served {
+pub(super) fn answered(value: &impl Serialize) -> Served {
     let text = serde_json::to_vec(value).map_err(|_| Fault::internal("no JSON"))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
@@ -118,7 +116,7 @@ fn desk(office: &Office, run: u64, code: &'static str) -> Result<Arc<Desk>, Faul
     office.desk(run).ok_or_else(|| Fault::missing(code))
 }
 
-fn of_run(office: &Office, run: &str) -> Result<Arc<Desk>, Fault> {
+pub(super) fn of_run(office: &Office, run: &str) -> Result<Arc<Desk>, Fault> {
     let run = wire::run(run).ok_or_else(|| Fault::missing("NO_RUN"))?;
     desk(office, run, "NO_RUN")
 }
@@ -270,6 +268,8 @@ async fn revoke_where(State(office): Here, body: Bytes) -> Served {
                 all.grants += revoked.grants;
                 all.unfinished += revoked.unfinished;
             }
+            // Its grants are gone with it.
+            Err(AuthorityError::Closed) => {}
             // The others are taken back all the same.
             Err(error) => fault = Some(error),
         }
@@ -314,8 +314,7 @@ async fn template_rules(State(office): Here, body: Bytes) -> Served {
     let looked: Looked = wire::read(&body)?;
     let desk = of_run(&office, &looked.run)?;
     let rules = template(&desk, &looked.template)?.rules(&looked.roots);
-    let rules =
-        rules.map_err(|error| Fault::from(crate::permission::AuthorityError::from(error)))?;
+    let rules = rules.map_err(|error| Fault::from(AuthorityError::from(error)))?;
     answered(&json!({ "rules": rules }))
 }
 
@@ -331,86 +330,4 @@ async fn grant_template(State(office): Here, body: Bytes) -> Served {
     office.renewed();
     let names = given.into_iter().map(|id| show::grant_name(desk.run, id));
     answered(&json!({ "grants": names.collect::<Vec<_>>() }))
-}
-
-/// A rule for what a person allowed often, if there is one that was not suggested before.
-async fn suggestions(State(office): Here, body: Bytes) -> Served {
-    let often: Often = wire::read(&body)?;
-    let desk = of_run(&office, &often.run)?;
-    let Some(record) = desk.source.record.clone() else {
-        return answered(&json!({ "suggestion": null }));
-    };
-    let (history, _) = past(record).await?;
-    let live = desk.grants().grants().await?;
-    let mut kept = desk.kept();
-    let found = desk.grants().suggestions(&history).into_iter().find(|one| {
-        let spared = live
-            .iter()
-            .any(|grant| grant.pattern.covers_pattern(&one.pattern));
-        one.agent == often.agent && !spared && !kept.suggested.contains(&key(one))
-    });
-    let Some(found) = found else {
-        return answered(&json!({ "suggestion": null }));
-    };
-    kept.suggested.insert(key(&found));
-    drop(kept);
-    // However long it was allowed before: a person who is offered a rule gets the narrowest.
-    let holder = GrantHolder::Session {
-        session: often.session,
-        worker: often.worker,
-    };
-    answered(&json!({ "suggestion": {
-        "run": often.run, "agent": found.agent, "pattern": found.pattern, "spares": found.spares,
-        "holder": holder, "lifetime": Lifetime::Session,
-    } }))
-}
-
-fn key(suggestion: &crate::permission::Suggestion) -> String {
-    format!("{} {}", suggestion.agent, suggestion.pattern)
-}
-
-/// Reads a record where that may block.
-async fn past(
-    record: record::ConsoleRecord,
-) -> Result<(crate::permission::History, record::Chain), Fault> {
-    let reading = tokio::task::spawn_blocking(move || record.read());
-    let read = reading
-        .await
-        .map_err(|_| Fault::internal("the record was not read"))?;
-    read.map_err(|error| Fault::unreadable(&error))
-}
-
-/// The record that a request is about.
-fn recorded(office: &Office, past: &Past) -> Result<record::ConsoleRecord, Fault> {
-    let desk = match &past.source {
-        Some(run) => of_run(office, run)?,
-        None => {
-            let mut desks = office.desks().into_iter();
-            let found = desks.find(|desk| desk.source.record.is_some());
-            found.ok_or_else(|| Fault::missing("NO_RECORD"))?
-        }
-    };
-    let record = desk.source.record.clone();
-    record.ok_or_else(|| Fault::missing("NO_RECORD"))
-}
-
-async fn history(State(office): Here, body: Bytes) -> Served {
-    let wanted: Past = wire::read(&body)?;
-    let (history, chain) = past(recorded(&office, &wanted)?).await?;
-    answered(&record::shown(&history, chain, &wanted))
-}
-
-async fn export(State(office): Here, body: Bytes) -> Served {
-    let wanted: Past = wire::read(&body)?;
-    let (history, _) = past(recorded(&office, &wanted)?).await?;
-    let lines = history.export(&wanted.filter());
-    let lines = lines.map_err(|_| Fault::internal("an entry has no JSON"))?;
-    let headers = [
-        (header::CONTENT_TYPE, "application/x-ndjson"),
-        (
-            header::CONTENT_DISPOSITION,
-            "attachment; filename=\"history.jsonl\"",
-        ),
-    ];
-    Ok((headers, lines).into_response())
 }
