@@ -76,6 +76,8 @@ pub(crate) enum Ask {
     Replay,
     /// The person behind the client is asked by elicitation.
     Client,
+    /// Whoever has the page of this program is asked.
+    Page,
 }
 
 /// Why the arguments, the environment or the configuration file are no options.

@@ -1,5 +1,7 @@
 //! Options in, a server of the file tools out.
 
+mod asking;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::{
-    About, AskLimits, AuditFileError, BuildError, ConfigSource, Deferred, FileTools, Gateway,
-    GrantStore, GrantStoreError, Http, HttpError, JsonLines, OpenError, Opener, Policy, Runtime,
-    RuntimeBuilder, ServeError as StreamError, Served, Token, Trust, WorkerSpec, config_schema,
+    About, AskLimits, AuditFileError, BuildError, ConfigSource, Console, ConsoleError,
+    ConsoleRecord, Deferred, FileTools, Gateway, GrantStore, GrantStoreError, Http, HttpError,
+    JsonLines, MemoryAudit, OpenError, Opener, Policy, Runtime, RuntimeBuilder,
+    ServeError as StreamError, Served, Token, Trust, WorkerSpec, config_schema,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
@@ -20,10 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
 
-/// What a trusted client may grant by itself where nothing else is configured: anything outside the roots.
+/// What people may be asked for where nothing else is configured: anything outside the roots.
 const GRANTABLE: [&str; 2] = ["read:file", "write:file"];
 
-/// How long a question waits for the person behind a client.
+/// How much of a record without a file is kept for the page, in records.
+const KEPT: usize = 4096;
+
+/// How long a question waits for a person.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why a server ended.
@@ -50,6 +56,9 @@ pub(crate) enum ServeError {
     /// The address cannot be served.
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
+    /// There is no page to ask on.
+    #[error("cannot serve a page to ask on")]
+    Console(#[from] ConsoleError),
     /// Signals cannot be waited for.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
@@ -69,6 +78,8 @@ struct Server {
     options: Arc<Options>,
     /// Held while the files of one runtime are chosen and opened: two at once would choose the same audit.
     files: Arc<Mutex<Files>>,
+    /// Where people are asked, if that is a page.
+    console: Option<Arc<Console>>,
 }
 
 /// Which files the runtimes that were opened have.
@@ -86,8 +97,10 @@ impl Files {
         &mut self,
         options: &Options,
         mut builder: RuntimeBuilder,
-    ) -> Result<RuntimeBuilder, OpenError> {
+    ) -> Result<(RuntimeBuilder, ConsoleRecord), OpenError> {
+        let record;
         if let Some(file) = self.audit(options) {
+            record = ConsoleRecord::File(file.clone());
             let audit = JsonLines::append(file).map_err(|error| {
                 tracing::error!(%error, "the audit file cannot be written");
                 OpenError::Audit(error)
@@ -95,8 +108,12 @@ impl Files {
             // Only a file that could be opened is done with: records never move on to another for a fault of the first.
             self.opened += 1;
             builder = builder.audit(audit);
+        } else {
+            let audit = MemoryAudit::new(KEPT);
+            record = ConsoleRecord::Memory(audit.clone());
+            builder = builder.audit(audit);
         }
-        self.keeping(options, builder)
+        Ok((self.keeping(options, builder)?, record))
     }
 
     /// The file that the next runtime records in: the one that was named, then that name with a number.
@@ -141,10 +158,11 @@ impl Files {
 }
 
 impl Server {
-    fn new(options: Arc<Options>) -> Self {
+    fn new(options: Arc<Options>, console: Option<Arc<Console>>) -> Self {
         Self {
             options,
             files: Arc::default(),
+            console,
         }
     }
 
@@ -153,11 +171,17 @@ impl Server {
         let mut files = Arc::clone(&self.files).lock_owned().await;
         let options = Arc::clone(&self.options);
         let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
-        let builder = opening.await.map_err(|_| OpenError::Stopped)??;
+        let (builder, record) = opening.await.map_err(|_| OpenError::Stopped)??;
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
-        let grants = (self.options.trust == Trust::Host).then_some(grants);
+        let grants = match &self.console {
+            Some(console) => {
+                console.attend(asking::source(grants, record));
+                None
+            }
+            None => (self.options.trust == Trust::Host).then_some(grants),
+        };
         Ok(Served::new(runtime, &worker, grants))
     }
 }
@@ -185,7 +209,7 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
     let mut builder = Runtime::builder()
         .configured(effective.config)
         .tools(bailiwick_fs::tools());
-    if options.ask == Ask::Client {
+    if options.ask != Ask::Replay {
         // Stateless clients share a worker, and one that leaves its question must not keep the others from asking.
         let limits = AskLimits {
             open_per_worker: 10,
@@ -193,7 +217,7 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
         };
         builder = builder.approver(Deferred).asks(limits, PATIENCE);
     }
-    if grants_nothing && options.trust == Trust::Host {
+    if grants_nothing && (options.trust == Trust::Host || options.ask == Ask::Page) {
         builder = GRANTABLE
             .iter()
             .fold(builder, |builder, pattern| builder.grantable(pattern));
@@ -211,7 +235,11 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     }
     check(&options).await?;
     let options = Arc::new(options);
-    let server = Server::new(Arc::clone(&options));
+    let console = match options.ask {
+        Ask::Page => Some(Arc::new(asking::page().await?)),
+        Ask::Replay | Ask::Client => None,
+    };
+    let server = Server::new(Arc::clone(&options), console);
     let mut gateway = Gateway::opening(server, options.trust, about())
         .files(FileTools {
             read: "read_file",

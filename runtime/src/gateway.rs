@@ -52,6 +52,8 @@ use door::Door;
 pub use door::{OpenError, Opener, Served};
 #[cfg(feature = "http")]
 pub use endpoint::Endpoint;
+#[cfg(all(feature = "ui", feature = "http"))]
+pub(crate) use http::{Bounds, Callers, body, connections, hosts};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
 use rate::Bucket;

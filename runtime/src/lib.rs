@@ -76,6 +76,8 @@ mod permission;
 mod pipeline;
 mod tool;
 
+#[cfg(all(feature = "ui", feature = "http"))]
+mod console;
 #[cfg(feature = "mcp")]
 mod gateway;
 mod host;
@@ -95,6 +97,8 @@ pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,
     config_schema, policy_schema,
 };
+#[cfg(all(feature = "ui", feature = "http"))]
+pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};
 pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
     ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, LeftOut,
@@ -114,13 +118,14 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
-    BlockCall, BlockExtra, BlockKind, BlockStatus, DecidedBy, Deciding, Decision, Deferred, Denial,
-    DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore,
-    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
-    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,
-    PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
-    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, StoredGrant,
-    Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
+    BlockCall, BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding, Decision,
+    Deferred, Denial, DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter,
+    GrantHolder, GrantStore, GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked,
+    History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing,
+    NewGrant, OptionKind, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired,
+    PermissionType, Question, QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted,
+    ServerCard, StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches,
+    suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

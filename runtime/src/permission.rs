@@ -33,7 +33,7 @@ use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
-pub use authority::{AuthorityError, GrantAuthority};
+pub use authority::{AuthorityError, Changes, GrantAuthority};
 pub use batch::{Batch, BatchAnswer, BatchItem, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,

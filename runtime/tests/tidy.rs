@@ -93,6 +93,11 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/ask", Io),
     ("gateway/http/callers", Pure),
     ("gateway", Io),
+    ("console/faults", Pure),
+    ("console/wire", Pure),
+    ("console/refusals", Pure),
+    ("console/show", Pure),
+    ("console", Io),
     ("lib", Pure),
 ];
 

@@ -31,3 +31,12 @@ pub const SANDBOX: &str = include_str!("../dist/sandbox.html");
 /// The `Content-Security-Policy` of [`SANDBOX`]. It takes the origin from the page however it is opened, and says
 /// nothing of scripts, since the pages shown in it inherit it; what they may reach is added for each.
 pub const SANDBOX_POLICY: &str = "sandbox allow-scripts allow-forms";
+
+/// The page of the test host: a whole document, which its host serves on loopback and answers.
+pub const TEST_HOST: &str = include_str!("../dist/test-host.html");
+
+/// The console: the host's own page, on which a person answers questions and looks at grants and the record.
+pub const CONSOLE: &str = include_str!("../dist/console.html");
+
+/// The element `<permission-prompt>`, an ES module for a host's own document. Serve it as `text/javascript`.
+pub const PERMISSION_PROMPT: &str = include_str!("../dist/permission-prompt.js");

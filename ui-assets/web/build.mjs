@@ -1,5 +1,6 @@
 // Sources in, one self-contained file for each page and component out: `node build.mjs [FOLDER]`, by default ../dist.
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -90,15 +91,20 @@ async function folders(name) {
 
 async function main() {
   const made = new Map();
+  /** What a host links beside a component that stands in its own document. */
+  const sheets = new Map();
   for (const name of await folders("pages")) {
     made.set(`${name}.html`, await page(join(here, "pages", name)));
   }
   for (const name of await folders("components")) {
     const script = await bundled(join(here, "components", name, "index.ts"), "esm");
     made.set(`${name}.js`, { text: `${script}\n`, script });
+    const sheet = join(here, "components", name, "style.css");
+    if (existsSync(sheet)) sheets.set(`${name}.css`, `${await style(sheet)}\n`);
   }
   await rm(out, { recursive: true, force: true });
   await mkdir(out, { recursive: true });
+  for (const [name, text] of sheets) await writeFile(join(out, name), text);
   let sum = 0;
   const over = [];
   for (const [name, { text, script }] of made) {

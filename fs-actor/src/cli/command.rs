@@ -124,10 +124,12 @@ fn server() -> [Arg; 9] {
         "host" => Trust::Host,
         _ => Trust::Agent,
     });
-    let ask = PossibleValuesParser::new(["replay", "client"]).map(|text| match text.as_str() {
-        "client" => Ask::Client,
-        _ => Ask::Replay,
-    });
+    let ask =
+        PossibleValuesParser::new(["replay", "client", "page"]).map(|text| match text.as_str() {
+            "client" => Ask::Client,
+            "page" => Ask::Page,
+            _ => Ask::Replay,
+        });
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let level = PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>());
     [
@@ -167,7 +169,7 @@ fn server() -> [Arg; 9] {
             .long("ask")
             .value_name("HOW")
             .value_parser(ask)
-            .help("What becomes of a call that a person must allow: the client replays it with scopes, or its person is asked [default: replay]"),
+            .help("What becomes of a call that a person must allow: the client replays it with scopes, its person is asked, or it waits for an answer on a page whose address is told on standard error [default: replay]"),
         Arg::new("rate")
             .long("rate")
             .value_name("N/UNIT")

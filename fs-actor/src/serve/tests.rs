@@ -17,7 +17,7 @@ fn keeping(flag: &str, file: PathBuf) -> Server {
     let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
         panic!("no server is wanted");
     };
-    Server::new(Arc::new(*options))
+    Server::new(Arc::new(*options), None)
 }
 
 #[tokio::test]

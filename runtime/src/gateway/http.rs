@@ -1,8 +1,8 @@
 //! A loopback listener in, Streamable HTTP for the gateway's worker out: who may speak is checked before what is said.
 
-mod body;
+pub(crate) mod body;
 mod callers;
-mod connections;
+pub(crate) mod connections;
 mod events;
 mod sessions;
 
@@ -21,7 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
 use super::token::Token;
-use callers::Callers;
+pub(crate) use callers::Callers;
+#[cfg(feature = "ui")]
+pub(crate) use connections::Bounds;
 pub(super) use connections::next;
 use sessions::Sessions;
 
@@ -250,7 +252,7 @@ impl Gateway {
 }
 
 /// The names by which a client on this machine reaches `address`; the port that is HTTP's own may go unsaid.
-fn hosts(address: SocketAddr) -> Vec<String> {
+pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
     let literal = match address.ip() {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -1,5 +1,7 @@
 //! A person's word in, grants and answers out: the one handle that can widen what workers may do.
 
+use tokio::sync::watch;
+
 use super::broker::Broker;
 use super::{
     Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question, TemplateError,
@@ -61,6 +63,17 @@ pub enum AuthorityError {
     Closed,
 }
 
+/// Tells that a question or a grant may have changed; several changes may be told as one.
+#[derive(Clone, Debug)]
+pub struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Returns once something may have changed; none if the runtime is gone.
+    pub async fn next(&mut self) -> Option<()> {
+        self.0.changed().await.ok()
+    }
+}
+
 /// Answers questions, grants and revokes: whoever holds it speaks for the person.
 ///
 /// It is handed out once, when the runtime is built, and never reaches a model-facing path. It cannot be
@@ -91,7 +104,7 @@ impl GrantAuthority {
         Self { broker, authority }
     }
 
-    pub(super) fn authority(&self) -> &Authority {
+    pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
 
@@ -105,6 +118,14 @@ impl GrantAuthority {
     /// [`AuthorityError::Closed`]
     pub async fn questions(&self) -> Result<Vec<Question>, AuthorityError> {
         self.broker.open_questions().await
+    }
+
+    /// Tells from now on whenever a question or a grant may have changed.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let mut told = self.broker.changes();
+        told.mark_unchanged();
+        Changes(told)
     }
 
     /// The question, while it waits for an answer.

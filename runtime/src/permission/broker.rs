@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
@@ -159,7 +159,18 @@ pub(crate) enum Message {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for Message {}
 
-struct BrokerActor;
+/// Tells whoever watches after each message that may have changed a question or a grant.
+struct BrokerActor(watch::Sender<()>);
+
+impl Message {
+    /// Whether it only looks.
+    fn looks(&self) -> bool {
+        matches!(
+            self,
+            Self::Question(..) | Self::Standing(..) | Self::Questions(_) | Self::Grants(_)
+        )
+    }
+}
 
 /// What the actor starts from.
 struct Start {
@@ -202,6 +213,7 @@ impl Actor for BrokerActor {
         message: Message,
         desk: &mut Desk,
     ) -> Result<(), ActorProcessingErr> {
+        let looks = message.looks();
         match message {
             Message::Redeem(claimant, needs, port) => tell(port, desk.redeem(&claimant, &needs)),
             Message::Ask(request, claimant, told, port) => {
@@ -247,6 +259,9 @@ impl Actor for BrokerActor {
         }
         // Where nobody waits: what cannot be stored is taken back and logged.
         drop(desk.save());
+        if !looks {
+            self.0.send_replace(());
+        }
         Ok(())
     }
 }
@@ -294,6 +309,7 @@ pub(crate) struct Broker {
     actor: ActorRef<Message>,
     grace: Duration,
     run: Run,
+    changes: watch::Receiver<()>,
 }
 
 impl Broker {
@@ -326,8 +342,14 @@ impl Broker {
             audit,
             approver,
         };
-        let (actor, _) = Actor::spawn(None, BrokerActor, start).await?;
-        Ok(Self { actor, grace, run })
+        let (changed, changes) = watch::channel(());
+        let (actor, _) = Actor::spawn(None, BrokerActor(changed), start).await?;
+        Ok(Self {
+            actor,
+            grace,
+            run,
+            changes,
+        })
     }
 }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where it is; Debian's is installed if there is none.
+/// Debian's Chromium, installed if it is missing.
 ///
 /// # Panics
-/// If there is none and it cannot be installed.
+/// If it cannot be installed.
 pub(crate) fn place() -> PathBuf {
     let place = std::env::var_os("BAILIWICK_CHROMIUM")
         .map_or_else(|| PathBuf::from("/usr/bin/chromium"), PathBuf::from);

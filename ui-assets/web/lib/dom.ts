@@ -25,3 +25,12 @@ export function onPress(button: HTMLButtonElement, act: () => void): HTMLButtonE
   });
   return button;
 }
+
+/** Calls `act` when a person ticks, not when a script does: the `change` of a press by a script counts as trusted. */
+export function onTick(tick: HTMLInputElement, act: () => void): HTMLInputElement {
+  tick.addEventListener("click", (event) => {
+    if (event.isTrusted) act();
+    else event.preventDefault();
+  });
+  return tick;
+}

@@ -43,7 +43,8 @@ pub(super) async fn read(State(bounds): State<Bounds>, request: Request, next: N
     (refusal.0, [(header::CONNECTION, "close")], refusal.1).into_response()
 }
 
-async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode, String)> {
+/// The whole body, if it has no more than `most` bytes.
+pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode, String)> {
     let mut chunks = body.into_data_stream();
     let mut all = BytesMut::new();
     while let Some(chunk) = chunks.next().await {

@@ -7,15 +7,15 @@ use crate::gateway::token::Token;
 
 /// Who is heard: what a request may call this server, the pages it may come from, and what it must carry.
 #[derive(Clone, Debug)]
-pub(super) struct Callers {
-    pub(super) hosts: Vec<String>,
-    pub(super) origins: Vec<String>,
-    pub(super) token: Option<Token>,
+pub(crate) struct Callers {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) origins: Vec<String>,
+    pub(crate) token: Option<Token>,
 }
 
 /// Why a request is not heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// It does not say once what it calls this server.
     NoHost,
     /// It calls this server by a name of others, as a page does that rebound its own.
@@ -53,7 +53,7 @@ impl Callers {
     ///
     /// # Errors
     /// The first of the [`Refusal`]s that holds.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = single(headers, &header::HOST).map_err(|Doubled| Refusal::NoHost)?;
         let host = host.ok_or(Refusal::NoHost)?;
         let target = uri

@@ -63,13 +63,13 @@ fn went(error: &io::Error) -> bool {
 
 /// How many connections are served at a time, and how long each may take to say what it wants.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) most: usize,
-    pub(super) time: Duration,
+pub(crate) struct Bounds {
+    pub(crate) most: usize,
+    pub(crate) time: Duration,
 }
 
 /// Serves until `stop` is cancelled, and then until every request under way is answered.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,

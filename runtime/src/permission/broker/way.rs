@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ractor::RpcReplyPort;
 use ractor::rpc::CallResult;
+use tokio::sync::watch;
 
 use super::super::grants::{Claimant, GrantView, Redeemed};
 use super::super::ledger::Standing;
@@ -77,6 +78,11 @@ impl Broker {
     /// Which run of the runtime this is.
     pub(crate) fn run(&self) -> Run {
         self.run
+    }
+
+    /// Hears whenever a question or a grant may have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.clone()
     }
 
     pub(crate) async fn open_questions(&self) -> Result<Vec<Question>, AuthorityError> {

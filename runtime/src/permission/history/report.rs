@@ -48,7 +48,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, decision: Option<Decision>) {
+    pub(crate) fn count(&mut self, decision: Option<Decision>) {
         let count = match decision {
             Some(Decision::Granted) => &mut self.granted,
             Some(Decision::Denied) => &mut self.denied,

@@ -1,0 +1,226 @@
+//! Requests that are and are not of the page in, who is heard out.
+
+use reqwest::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, ORIGIN};
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use crate::app::Serving;
+use crate::{serving, wrong};
+
+/// What the page knows of its host.
+pub(crate) struct Page {
+    client: Client,
+    origin: String,
+    token: String,
+}
+
+impl Page {
+    pub(crate) fn of(host: &Serving) -> Self {
+        let url = host.url();
+        let (origin, token) = url.split_once("/#").unwrap();
+        Self {
+            client: Client::new(),
+            origin: origin.to_owned(),
+            token: token.to_owned(),
+        }
+    }
+
+    fn request(&self, what: &str, body: &Value) -> RequestBuilder {
+        let address = format!("{}/api/{what}", self.origin);
+        self.client.post(address).body(body.to_string())
+    }
+
+    fn with_token(&self, what: &str, body: &Value) -> RequestBuilder {
+        self.request(what, body).bearer_auth(&self.token)
+    }
+
+    /// What the host answers, an error's words too.
+    pub(crate) async fn ask(&self, what: &str, body: &Value) -> Value {
+        let answer = self.with_token(what, body).send().await.unwrap();
+        serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+    }
+
+    async fn call(&self, name: &str) -> Value {
+        let params = json!({"name": name, "arguments": {}});
+        let body = json!({"method": "tools/call", "params": params});
+        self.ask("request", &body).await
+    }
+}
+
+async fn status(request: RequestBuilder) -> StatusCode {
+    request.send().await.unwrap().status()
+}
+
+#[tokio::test]
+async fn only_the_page_itself_is_heard() {
+    let host = serving(&[]).await;
+    let page = Page::of(&host);
+    let none = json!({});
+    let authority = page.origin.trim_start_matches("http://").to_owned();
+    let asked = |name, value: &str| page.with_token("state", &none).header(name, value);
+    assert_eq!(
+        status(page.with_token("state", &none)).await,
+        StatusCode::OK
+    );
+    assert_eq!(status(asked(ORIGIN, &page.origin)).await, StatusCode::OK);
+    let local = authority.replace("127.0.0.1", "localhost");
+    assert_eq!(status(asked(HOST, &local)).await, StatusCode::OK);
+
+    for origin in [
+        "http://evil.example",
+        "null",
+        "",
+        &format!("https://{authority}"),
+    ] {
+        let refused = status(asked(ORIGIN, origin)).await;
+        assert_eq!(refused, StatusCode::FORBIDDEN, "{origin}");
+    }
+    for name in ["evil.example", "127.0.0.1", "127.0.0.1:1"] {
+        assert_eq!(
+            status(asked(HOST, name)).await,
+            StatusCode::FORBIDDEN,
+            "{name}"
+        );
+    }
+    let without = page.request("state", &none);
+    assert_eq!(status(without).await, StatusCode::UNAUTHORIZED);
+    let longer = format!("Bearer {}0", page.token);
+    for token in ["Bearer", "Bearer x", &page.token, &longer] {
+        let request = page.request("state", &none).header(AUTHORIZATION, token);
+        assert_eq!(status(request).await, StatusCode::UNAUTHORIZED, "{token}");
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused() {
+    let host = serving(&[]).await;
+    let page = Page::of(&host);
+    for (what, body, expected) in [
+        ("state", json!({}), StatusCode::OK),
+        ("state", json!({"more": 1}), StatusCode::BAD_REQUEST),
+        ("nothing", json!({}), StatusCode::NOT_FOUND),
+        (
+            "intent",
+            json!({"template": "{a}", "arguments": {}}),
+            StatusCode::OK,
+        ),
+        (
+            "intent",
+            json!({"template": "{a}"}),
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "request",
+            json!({"method": "ping", "params": {}}),
+            StatusCode::OK,
+        ),
+        (
+            "request",
+            json!({"method": "ping", "params": []}),
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "connect",
+            json!({"revision": "1999-01-01"}),
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "connect",
+            json!({"revision": "2025-11-25", "configuration": 1}),
+            StatusCode::BAD_REQUEST,
+        ),
+    ] {
+        let answered = status(page.with_token(what, &body)).await;
+        assert_eq!(answered, expected, "{what} {body}");
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn each_page_comes_with_its_own_policy() {
+    let host = serving(&[]).await;
+    let page = Page::of(&host);
+    for (path, policy) in [
+        (
+            "/",
+            Some("frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"),
+        ),
+        ("/sandbox", Some("sandbox allow-scripts allow-forms")),
+        ("/mcp-view.js", None),
+        ("/permission-prompt.js", None),
+    ] {
+        let address = format!("{}{path}", page.origin);
+        let answer = page.client.get(address).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        let given = answer.headers().get(CONTENT_SECURITY_POLICY);
+        assert_eq!(given.map(|given| given.to_str().unwrap()), policy, "{path}");
+        assert_eq!(answer.headers()["cache-control"], "no-store", "{path}");
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_ended_is_told_and_can_be_started_again() {
+    let host = serving(&["node", &wrong()]).await;
+    let page = Page::of(&host);
+    let called = page.call("twice").await;
+    assert_eq!(called["result"]["content"][0]["text"], "done", "{called}");
+    let ended = page.call("exit").await;
+    let reason = ended["message"].as_str().unwrap();
+    assert_eq!(reason, "the server ended (exit status: 3)");
+    let state = page.ask("state", &json!({})).await;
+    assert_eq!(
+        (&state["status"], &state["reason"]),
+        (&json!("ended"), &json!(reason))
+    );
+    let again = page
+        .ask("connect", &json!({"revision": "2025-11-25"}))
+        .await;
+    assert_eq!(again["status"], "ready", "{again}");
+    let called = page.call("twice").await;
+    assert_eq!(
+        called["result"]["structuredContent"]["calls"], 1,
+        "{called}"
+    );
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_is_told_on_the_page() {
+    let host = serving(&["/nowhere/server"]).await;
+    let state = Page::of(&host).ask("state", &json!({})).await;
+    assert_eq!(state["status"], "failed");
+    let reason = state["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("`/nowhere/server` cannot be started"),
+        "{reason}"
+    );
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_log_has_every_message_as_it_was_and_what_is_wrong_with_it() {
+    let host = serving(&["node", &wrong()]).await;
+    let page = Page::of(&host);
+    let log = page.ask("events", &json!({"after": 0})).await;
+    let log = log.as_array().unwrap();
+    let greeting = log
+        .iter()
+        .find(|entry| entry["message"]["id"] == 1 && entry["side"] == "received");
+    // A client of typed messages would have lost both.
+    let greeting = &greeting.unwrap()["message"]["result"];
+    assert_eq!(greeting["dashdash"]["specVersion"], "0.2.0");
+    assert_eq!(greeting["capabilities"]["configSchema"]["type"], "object");
+    let faulty: Vec<&Value> = log
+        .iter()
+        .filter(|entry| !entry["fault"].is_null())
+        .collect();
+    assert_eq!(faulty.len(), 1, "{faulty:?}");
+    assert_eq!(faulty[0]["message"], "this is no JSON");
+    let last = log.last().unwrap()["seq"].as_u64().unwrap();
+    let after = json!({"after": last});
+    let (later, _) = tokio::join!(page.ask("events", &after), page.call("twice"));
+    assert_eq!(later[0]["message"]["method"], "tools/call", "{later}");
+    host.shutdown().await;
+}

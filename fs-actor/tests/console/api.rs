@@ -1,0 +1,338 @@
+//! A person's word by the page's API in, what it did out.
+
+use std::fs;
+
+use bailiwick::{Begun, Code};
+use serde_json::{Value, json};
+
+use crate::support::{Stage, until, write};
+
+fn once() -> Value {
+    json!({ "allow": { "lifetime": "once" } })
+}
+
+#[tokio::test]
+async fn a_question_is_shown_with_all_that_a_person_needs_and_answered_once() {
+    let stage = Stage::new().await;
+    let pending = stage.asks("a.txt", "one\n").await;
+    let state = stage.state().await;
+    let shown = &state["questions"][0];
+    assert_eq!(shown["type"], "tool_call_permission");
+    assert_eq!(shown["tool_call"]["id"], pending.question().handle());
+    assert!(
+        shown["tool_call"]["params"]
+            .as_str()
+            .unwrap()
+            .contains("one\\n")
+    );
+    let own = &shown["bailiwick"];
+    assert_eq!(own["agent"], json!(["main"]));
+    assert_eq!(own["needs"], json!(["write:file:/repo/a.txt"]));
+    assert_eq!(own["rungs"][0]["covers"], "exactly what is asked");
+    assert_eq!(
+        own["preview"],
+        json!({ "files": 1, "added": 1, "removed": 0 })
+    );
+    assert!(own["expires_at"].as_u64() > shown["timestamp"].as_u64());
+    let review = stage
+        .get(&format!("/api/review/{}", pending.question().handle()))
+        .await
+        .json();
+    assert_eq!(review["changes"][0]["path"], "/repo/a.txt");
+    assert_eq!(
+        review["changes"][0]["hunks"][0]["lines"][0]["text"],
+        "one\n"
+    );
+
+    let said = stage.answer(&pending, once()).await;
+    assert_eq!(
+        (said.status, &said.json()["status"]),
+        (200, &json!("granted"))
+    );
+    let again = stage.answer(&pending, json!({ "deny": {} })).await;
+    assert_eq!(again.json()["status"], "granted");
+    assert!(matches!(pending.go_on().await, Ok(Begun::Ended(_))));
+    assert_eq!(stage.on_disk("a.txt").as_deref(), Some("one\n"));
+    let state = stage.state().await;
+    assert_eq!(state["questions"], json!([]));
+    assert_eq!(
+        state["tallies"],
+        json!([{ "session": "talk", "allowed": 1, "denied": 0 }])
+    );
+}
+
+#[tokio::test]
+async fn a_question_of_another_conversation_or_another_width_is_not_answered() {
+    let stage = Stage::new().await;
+    let pending = stage.asks("a.txt", "one\n").await;
+    let question = pending.question().handle();
+    let other = json!({ "question": question, "session": "other", "answer": once() });
+    assert_eq!(
+        stage.post("/api/answer", &other).await.code(),
+        "NO_QUESTION"
+    );
+    let wider = json!({ "allow": { "lifetime": "once", "patterns": ["write:file:/elsewhere"] } });
+    assert_eq!(stage.answer(&pending, wider).await.code(), "DOES_NOT_FIT");
+    let gone = json!({ "question": "00000000000000ff-1", "session": "talk", "answer": once() });
+    assert_eq!(
+        stage.post("/api/answer", &gone).await.json()["status"],
+        "expired"
+    );
+    let note = json!({ "deny": { "note": "not there" } });
+    assert_eq!(
+        stage.answer(&pending, note).await.json()["status"],
+        "denied"
+    );
+    let refused = pending.go_on().await.unwrap_err();
+    assert!(refused.message().contains("not there"), "{refused:?}");
+    assert_eq!(stage.on_disk("a.txt"), None);
+}
+
+#[tokio::test]
+async fn what_is_refused_for_the_session_is_not_asked_until_that_is_lifted() {
+    let stage = Stage::new().await;
+    let pending = stage.asks("a.txt", "one\n").await;
+    let never = json!({ "deny": { "rest_of_session": true } });
+    stage.answer(&pending, never).await;
+    assert_eq!(
+        pending.go_on().await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    let again = stage
+        .worker
+        .submit(write("a.txt", "two\n"))
+        .await
+        .unwrap_err();
+    assert!(again.message().contains("rest of the session"), "{again:?}");
+    let other = stage.asks("b.txt", "two\n").await;
+    assert_eq!(stage.answer(&other, once()).await.status, 200);
+    let state = stage.state().await;
+    let refusal = &state["refusals"][0];
+    assert_eq!(refusal["needs"], json!(["write:file:/repo/a.txt"]));
+    let lift = json!({ "run": refusal["run"], "refusal": refusal["refusal"] });
+    assert_eq!(stage.post("/api/ask-again", &lift).await.status, 200);
+    assert_eq!(
+        stage.post("/api/ask-again", &lift).await.code(),
+        "NO_REFUSAL"
+    );
+    let asked = stage.asks("a.txt", "three\n").await;
+    assert_eq!(
+        stage.state().await["questions"].as_array().unwrap().len(),
+        1
+    );
+    drop(asked);
+}
+
+#[tokio::test]
+async fn several_are_answered_together_each_by_itself() {
+    let stage = Stage::new().await;
+    let (a, b) = (
+        stage.asks("a.txt", "a\n").await,
+        stage.asks("b.txt", "b\n").await,
+    );
+    let state = stage.state().await;
+    let batch = &state["batches"][0];
+    let names = [a.question().handle(), b.question().handle()];
+    assert_eq!(batch["questions"], json!(names));
+    assert_eq!(batch["folder"], "/repo");
+    let said = |question: &String, answer: Value| json!({ "question": question, "session": "talk", "answer": answer });
+    let wide = json!({ "allow": { "lifetime": "once", "patterns": ["read"] } });
+    let body = json!({ "answers": [said(&names[0], once()), said(&names[1], wide)] });
+    let told = stage.post("/api/answer-batch", &body).await.json();
+    assert_eq!(told["answers"][0]["status"], "granted");
+    assert_eq!(told["answers"][1]["code"], "DOES_NOT_FIT");
+    assert!(matches!(a.go_on().await, Ok(Begun::Ended(_))));
+    assert_eq!(
+        stage.state().await["questions"].as_array().unwrap().len(),
+        1
+    );
+    drop(b);
+}
+
+#[tokio::test]
+async fn grants_are_given_narrowed_and_taken_back() {
+    let stage = Stage::new().await;
+    let run = stage.state().await["sources"][0]["run"].clone();
+    let give = |pattern: &str| json!({ "run": run, "pattern": pattern, "holder": { "agent": "main" }, "lifetime": "agent" });
+    let given = stage
+        .post("/api/grant", &give("write:file:/repo"))
+        .await
+        .json();
+    let name = given["grants"][0].as_str().unwrap().to_owned();
+    assert!(matches!(
+        stage.worker.begin(write("a.txt", "a\n")).await,
+        Ok(Begun::Ended(_))
+    ));
+    until(&stage.people, async || {
+        stage.state().await["grants"][0]["used_at"].is_u64()
+    })
+    .await;
+    let wider = json!({ "grant": name, "pattern": "write" });
+    assert_eq!(stage.post("/api/narrow", &wider).await.code(), "WIDER");
+    let less = json!({ "grant": name, "pattern": "write:file:/repo/docs", "for_ms": 60_000 });
+    assert_eq!(stage.post("/api/narrow", &less).await.status, 200);
+    let state = stage.state().await;
+    assert_eq!(state["grants"][0]["pattern"], "write:file:/repo/docs");
+    assert!(state["grants"][0]["expires_at"].is_u64());
+    drop(stage.asks("a.txt", "b\n").await);
+    let several = json!({ "grants": [name, name] });
+    let told = stage.post("/api/revoke", &several).await.json();
+    assert_eq!(told["grants"][0]["revoked"], 1);
+    assert_eq!(told["grants"][1]["code"], "NO_GRANT");
+    stage.post("/api/grant", &give("write:file:/repo/x")).await;
+    stage.post("/api/grant", &give("read:file:/repo/x")).await;
+    let swept = stage
+        .post("/api/revoke-where", &json!({ "verb": "write" }))
+        .await
+        .json();
+    assert_eq!(swept["revoked"], 1);
+    assert_eq!(stage.state().await["grants"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_template_shows_its_rules_before_it_is_applied() {
+    let stage = Stage::new().await;
+    let state = stage.state().await;
+    let source = &state["sources"][0];
+    assert_eq!(source["roots"], json!(["/repo"]));
+    let mut body = json!({ "run": source["run"], "template": "reviewer", "roots": ["/repo"] });
+    let rules = stage.post("/api/template-rules", &body).await.json()["rules"].clone();
+    assert_eq!(
+        rules,
+        json!(["read:file:/repo", "write:file:/repo/reviews"])
+    );
+    assert_eq!(stage.state().await["grants"], json!([]));
+    body["holder"] = json!({ "agent": "main" });
+    body["lifetime"] = json!({ "uses": 2 });
+    let applied = stage.post("/api/grant-template", &body).await.json();
+    assert_eq!(applied["grants"].as_array().unwrap().len(), 2);
+    body["template"] = "nobody".into();
+    assert_eq!(
+        stage.post("/api/grant-template", &body).await.code(),
+        "NO_TEMPLATE"
+    );
+    body["template"] = "reviewer".into();
+    body["roots"] = json!([]);
+    assert_eq!(
+        stage.post("/api/grant-template", &body).await.code(),
+        "TEMPLATE"
+    );
+}
+
+#[tokio::test]
+async fn the_history_tells_what_was_decided_and_whether_its_record_is_whole() {
+    let stage = Stage::new().await;
+    let yes = stage.asks("a.txt", "a\n").await;
+    stage.answer(&yes, once()).await;
+    yes.go_on().await.unwrap();
+    let no = stage.asks("b.txt", "b\n").await;
+    stage.answer(&no, json!({ "deny": {} })).await;
+    no.go_on().await.unwrap_err();
+    stage.runtime.flush_audit().await.unwrap();
+    let all = stage.post("/api/history", &json!({})).await.json();
+    assert_eq!(all["chain"]["state"], "verified");
+    assert_eq!(
+        (&all["total"], &all["tally"]["granted"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(all["entries"][0]["decision"], "denied");
+    assert_eq!(all["agents"], json!(["main"]));
+    let denied = stage
+        .post("/api/history", &json!({ "decision": "denied" }))
+        .await
+        .json();
+    assert_eq!(denied["total"], 1);
+    assert_eq!(all["sessions"], json!(["talk"]));
+    for (session, total) in [("talk", 2), ("another", 0)] {
+        let wanted = json!({ "session": session });
+        let found = stage.post("/api/history", &wanted).await.json();
+        assert_eq!(found["total"], total, "{session}");
+    }
+    let export = stage.post("/api/history/export", &json!({})).await;
+    assert!(export.head.contains("attachment"));
+    assert_eq!(export.body.lines().count(), 2);
+    for line in export.body.lines() {
+        serde_json::from_str::<Value>(line).unwrap();
+    }
+    let file = stage.temp.path().join("audit");
+    let mut lines: Vec<String> = fs::read_to_string(&file)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines[2] = lines[2].replace("main", "niam");
+    fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let broken = stage.post("/api/history", &json!({})).await.json();
+    assert_eq!(
+        (&broken["chain"]["state"], &broken["chain"]["record"]),
+        (&json!("broken"), &json!(3))
+    );
+}
+
+#[tokio::test]
+async fn a_rule_is_suggested_once_after_three_of_a_kind() {
+    let stage = Stage::new().await;
+    fs::create_dir(stage.temp.path().join("tree/notes")).unwrap();
+    let ask = json!({
+        "run": stage.state().await["sources"][0]["run"], "agent": "main", "session": "talk",
+        "worker": serde_json::to_value(stage.worker.id()).unwrap(),
+    });
+    for n in 0..3 {
+        stage.runtime.flush_audit().await.unwrap();
+        assert_eq!(
+            stage.post("/api/suggestions", &ask).await.json()["suggestion"],
+            Value::Null
+        );
+        let pending = stage.asks(&format!("notes/{n}.md"), "x\n").await;
+        stage.answer(&pending, once()).await;
+        pending.go_on().await.unwrap();
+    }
+    stage.runtime.flush_audit().await.unwrap();
+    let first = stage.post("/api/suggestions", &ask).await.json()["suggestion"].clone();
+    assert_eq!(first["pattern"], "write:file:/repo/notes");
+    assert_eq!(
+        (&first["lifetime"], &first["spares"]),
+        (&json!("session"), &json!(3))
+    );
+    assert_eq!(
+        stage.post("/api/suggestions", &ask).await.json()["suggestion"],
+        Value::Null
+    );
+    let give = json!({
+        "run": first["run"], "pattern": first["pattern"], "holder": first["holder"], "lifetime": first["lifetime"],
+    });
+    assert_eq!(stage.post("/api/grant", &give).await.status, 200);
+    let spared = stage.worker.begin(write("notes/4.md", "x\n")).await;
+    assert!(matches!(spared, Ok(Begun::Ended(_))));
+}
+
+#[tokio::test]
+async fn a_page_waits_until_there_is_something_new() {
+    let stage = Stage::new().await;
+    let version = stage.state().await["version"].as_u64().unwrap();
+    let path = format!("/api/events/{version}");
+    let (told, pending) = tokio::join!(stage.get(&path), stage.asks("a.txt", "a\n"));
+    assert_ne!(told.json()["version"], version);
+    drop(pending);
+}
+
+#[tokio::test]
+async fn a_runtime_that_is_gone_leaves_the_console() {
+    let stage = Stage::new().await;
+    let state = stage.state().await;
+    assert_eq!(state["sources"].as_array().unwrap().len(), 1);
+    let (stage, console) = stage.without_runtime().await;
+    let mut seen = state["version"].clone();
+    while stage.state().await["sources"] != json!([]) {
+        let path = format!("/api/events/{seen}");
+        seen = stage.get(&path).await.json()["version"].clone();
+    }
+    assert_eq!(
+        stage
+            .post("/api/revoke-where", &json!({ "all": true }))
+            .await
+            .status,
+        200
+    );
+    console.shutdown().await;
+}

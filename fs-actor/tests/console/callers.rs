@@ -1,0 +1,162 @@
+//! Requests of strangers in, refusals out; each with the one that is heard.
+
+use bailiwick::{Console, ConsoleError};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::support::{Stage, raw};
+
+#[tokio::test]
+async fn only_whoever_carries_the_secret_is_told_anything() {
+    let stage = Stage::new().await;
+    let host = format!("Host: {}", stage.address);
+    let right = format!("Authorization: Bearer {}", stage.token);
+    let wrong = format!("Authorization: Bearer {}", "0".repeat(64));
+    for path in [
+        "/api/state",
+        "/api/events/0",
+        "/api/review/a-1",
+        "/api/nothing",
+    ] {
+        let get = format!("GET {path} HTTP/1.1");
+        for lines in [vec![&*get, &host], vec![&get, &host, &wrong]] {
+            let reply = raw(&stage.address, &lines, "").await;
+            // What is not there is not told apart from what is.
+            assert!(
+                matches!(reply.status, 401 | 404) && reply.body.len() < 64,
+                "{path}: {reply:?}"
+            );
+            assert!(
+                path == "/api/nothing" || reply.status == 401,
+                "{path}: {reply:?}"
+            );
+        }
+    }
+    let post = ["POST /api/revoke-where HTTP/1.1", &host];
+    let post = raw(&stage.address, &post, r#"{"all":true}"#);
+    assert_eq!(post.await.status, 401);
+    let told = raw(
+        &stage.address,
+        &["GET /api/state HTTP/1.1", &host, &right],
+        "",
+    )
+    .await;
+    assert_eq!(told.status, 200);
+    assert_eq!(told.json()["questions"], json!([]));
+}
+
+#[tokio::test]
+async fn pages_of_others_and_names_of_others_are_refused() {
+    let stage = Stage::new().await;
+    let own = format!("Host: {}", stage.address);
+    let right = format!("Authorization: Bearer {}", stage.token);
+    let port = stage.address.rsplit_once(':').unwrap().1;
+    let (page, state) = ("GET / HTTP/1.1", "GET /api/state HTTP/1.1");
+    let mine = format!("Origin: http://localhost:{port}");
+    for (lines, status) in [
+        (vec![page, &own], 200),
+        (vec![page, "Host: evil.example"], 403),
+        (vec![state, &own, &right, &mine], 200),
+        (vec![state, "Host: evil.example", &right], 403),
+        (
+            vec![state, &own, &right, "Origin: http://evil.example"],
+            403,
+        ),
+        (vec![state, &own, &right, "Origin: null"], 403),
+        (vec![state, &own, &own, &right], 400),
+    ] {
+        let reply = raw(&stage.address, &lines, "").await;
+        assert_eq!(reply.status, status, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_says_nothing_and_cannot_be_framed_or_kept() {
+    let stage = Stage::new().await;
+    let host = format!("Host: {}", stage.address);
+    let page = raw(&stage.address, &["GET / HTTP/1.1", &host], "").await;
+    assert!(page.body.contains("<!doctype html>") && !page.body.contains(&stage.token));
+    assert!(page.body.contains("default-src 'none'"));
+    for line in [
+        "frame-ancestors 'none'",
+        "x-frame-options: deny",
+        "x-content-type-options: nosniff",
+        "referrer-policy: no-referrer",
+        "cache-control: no-store",
+        "cross-origin-resource-policy: same-origin",
+    ] {
+        assert!(page.head.contains(line), "{line} is not in {}", page.head);
+    }
+    assert!(!page.head.contains("set-cookie"));
+    let state = stage.get("/api/state").await;
+    assert!(state.head.contains("cache-control: no-store"));
+}
+
+#[tokio::test]
+async fn what_a_page_does_not_say_is_refused() {
+    let stage = Stage::new().await;
+    for (path, body, status, code) in [
+        ("/api/revoke-where", r#"{"verb":"write"}"#, 200, None),
+        (
+            "/api/revoke-where",
+            r#"{"verb":"write","x":1}"#,
+            400,
+            Some("MALFORMED"),
+        ),
+        (
+            "/api/revoke-where",
+            r#"{"verb":"write","verb":"read"}"#,
+            400,
+            Some("MALFORMED"),
+        ),
+        ("/api/revoke-where", "{", 400, Some("MALFORMED")),
+        ("/api/revoke-where", "{}", 400, Some("NOTHING_NAMED")),
+        ("/api/history", "{}", 200, None),
+        (
+            "/api/history",
+            r#"{"agnet":"main"}"#,
+            400,
+            Some("MALFORMED"),
+        ),
+        (
+            "/api/narrow",
+            r#"{"grant":"x","uses":1}"#,
+            404,
+            Some("NO_GRANT"),
+        ),
+        (
+            "/api/grant",
+            r#"{"run":"x","pattern":"write:file:/repo","holder":{"agent":"main"},"lifetime":"agent"}"#,
+            404,
+            Some("NO_RUN"),
+        ),
+    ] {
+        let reply = stage.post_text(path, body).await;
+        assert_eq!(reply.status, status, "{path} {body}: {reply:?}");
+        if let Some(code) = code {
+            assert_eq!(reply.code(), code, "{body}");
+        }
+    }
+    let long = format!(r#"{{"agent":"{}"}}"#, "a".repeat(300 << 10));
+    assert_eq!(stage.post_text("/api/history", &long).await.status, 413);
+    let host = format!("Host: {}", stage.address);
+    let right = format!("Authorization: Bearer {}", stage.token);
+    let plain = [
+        "POST /api/history HTTP/1.1",
+        &host,
+        &right,
+        "Content-Type: text/plain",
+    ];
+    assert_eq!(raw(&stage.address, &plain, "{}").await.status, 415);
+}
+
+#[tokio::test]
+async fn other_machines_are_not_served() {
+    let everywhere = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let refused = Console::serve(everywhere).unwrap_err();
+    assert!(matches!(refused, ConsoleError::NotLoopback(_)));
+    let here = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let console = Console::serve(here).unwrap();
+    assert!(!format!("{console:?}").contains("Token(\""));
+    console.shutdown().await;
+}

@@ -1,0 +1,14 @@
+//! A real runtime and its console in, what a page, a stranger and an agent get of it out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes its files itself"
+)]
+
+mod agents;
+mod api;
+mod browser;
+mod callers;
+mod support;

@@ -1,0 +1,260 @@
+//! Questions, grants and what else is known in, the JSON that a page shows out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::refusals::Refused;
+use crate::effect::Change;
+use crate::id::GrantId;
+use crate::path::VirtualPath;
+use crate::permission::{
+    Batch, GrantHolder, GrantView, PermissionBlock, Question, Request, Run, ServerCard, Template,
+};
+use crate::scope::{Scope, ScopePattern};
+
+/// Everything that a page shows of what is open and granted.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct State {
+    pub(super) version: u64,
+    /// What time it is, in milliseconds since 1970.
+    pub(super) now: u64,
+    pub(super) sources: Vec<Source>,
+    pub(super) questions: Vec<Asked>,
+    pub(super) batches: Vec<Together>,
+    pub(super) grants: Vec<Granted>,
+    pub(super) refusals: Vec<StillRefused>,
+    /// How a person answered in each session.
+    pub(super) tallies: Vec<Answered>,
+}
+
+/// One runtime.
+#[derive(Debug, Serialize)]
+pub(super) struct Source {
+    pub(super) run: String,
+    pub(super) server: String,
+    pub(super) roots: Vec<VirtualPath>,
+    pub(super) templates: Vec<Offered>,
+    /// Whether there is a history to show.
+    pub(super) recorded: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Offered {
+    name: String,
+    about: String,
+}
+
+/// A question: the block of a chat, and what a host's own page shows beside it.
+#[derive(Debug, Serialize)]
+pub(super) struct Asked {
+    #[serde(flatten)]
+    block: PermissionBlock,
+    bailiwick: Details,
+}
+
+#[derive(Debug, Serialize)]
+struct Details {
+    run: String,
+    session: Arc<str>,
+    worker: u64,
+    agent: Vec<String>,
+    intent: String,
+    needs: Vec<Scope>,
+    trust: Trust,
+    sensitive: bool,
+    protected: Vec<Scope>,
+    rungs: Vec<Rung>,
+    divisible: bool,
+    preview: Option<Summary>,
+    expires_at: u64,
+}
+
+/// How well the host knows whose tool it is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Trust {
+    Own,
+    Known,
+    Unknown,
+}
+
+#[derive(Debug, Serialize)]
+struct Rung {
+    patterns: Vec<ScopePattern>,
+    covers: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    files: usize,
+    added: usize,
+    removed: usize,
+}
+
+/// Questions that can be looked at together.
+#[derive(Debug, Serialize)]
+pub(super) struct Together {
+    session: Arc<str>,
+    verb: String,
+    resource: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<VirtualPath>,
+    questions: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Granted {
+    grant: String,
+    run: String,
+    pattern: ScopePattern,
+    verb: Option<String>,
+    resource: Option<String>,
+    holder: GrantHolder,
+    descendants: bool,
+    uses_left: Option<u32>,
+    expires_at: Option<u64>,
+    used: u64,
+    used_at: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct StillRefused {
+    pub(super) run: String,
+    pub(super) refusal: u64,
+    #[serde(flatten)]
+    pub(super) refused: Refused,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Answered {
+    pub(super) session: Arc<str>,
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+}
+
+/// What a call would do.
+#[derive(Debug, Serialize)]
+pub(super) struct Review {
+    question: String,
+    changes: Vec<Change>,
+    divisible: bool,
+}
+
+/// How the page names a run.
+pub(super) fn run_name(run: Run) -> String {
+    format!("{:016x}", run.nonce)
+}
+
+/// How the page names a grant.
+pub(super) fn grant_name(run: Run, grant: GrantId) -> String {
+    format!("{:016x}-{}", run.nonce, grant.0)
+}
+
+/// A moment of the runtime's own clock, in milliseconds since 1970.
+fn at(run: Run, since: Duration) -> u64 {
+    let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    run.began_ms.saturating_add(since)
+}
+
+pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard]) -> Asked {
+    let request = &question.request;
+    let server = request.server.as_deref();
+    let card = server.and_then(|name| known.iter().find(|card| card.name == name));
+    let trust = match (server, card) {
+        (None, _) => Trust::Own,
+        (Some(_), Some(_)) => Trust::Known,
+        (Some(_), None) => Trust::Unknown,
+    };
+    // What the host says of its own tools is not said of another server.
+    let other = ServerCard::default();
+    let shown = match server {
+        None => own,
+        Some(_) => card.unwrap_or(&other),
+    };
+    Asked {
+        block: PermissionBlock::of(question, shown),
+        bailiwick: Details {
+            run: run_name(question.run),
+            session: Arc::clone(&request.session),
+            worker: request.worker.0,
+            agent: request.agent_path.clone(),
+            intent: request.intent.clone(),
+            needs: request.needs.clone(),
+            trust,
+            sensitive: request.sensitive,
+            protected: request.protected.clone(),
+            rungs: rungs(request),
+            divisible: request.divisible,
+            preview: summary(request),
+            expires_at: at(question.run, question.expires_at),
+        },
+    }
+}
+
+fn rungs(request: &Request) -> Vec<Rung> {
+    let rung = |patterns: &Vec<ScopePattern>| Rung {
+        covers: request.covers(patterns),
+        patterns: patterns.clone(),
+    };
+    request.ladder.iter().map(rung).collect()
+}
+
+fn summary(request: &Request) -> Option<Summary> {
+    let changes = &request.preview.as_ref()?.changes;
+    Some(Summary {
+        files: changes.len(),
+        added: changes.iter().map(|change| change.diff.added).sum(),
+        removed: changes.iter().map(|change| change.diff.removed).sum(),
+    })
+}
+
+pub(super) fn together(run: Run, batch: &Batch) -> Together {
+    let name =
+        |item: &crate::permission::BatchItem| format!("{:016x}-{}", run.nonce, item.question.0);
+    Together {
+        session: Arc::clone(&batch.session),
+        verb: batch.verb.to_string(),
+        resource: batch.resource.clone(),
+        folder: batch.folder.clone(),
+        questions: batch.items.iter().map(name).collect(),
+    }
+}
+
+pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Granted {
+    Granted {
+        grant: grant_name(run, grant.id),
+        run: run_name(run),
+        pattern: grant.pattern.clone(),
+        verb: grant.pattern.verb().map(|verb| verb.to_string()),
+        resource: grant
+            .pattern
+            .resource()
+            .map(|resource| resource.as_str().to_owned()),
+        holder: grant.holder.clone(),
+        descendants: grant.descendants,
+        uses_left: grant.uses_left,
+        expires_at: grant.expires_at.map(|end| at(run, end)),
+        used: grant.used,
+        used_at,
+    }
+}
+
+pub(super) fn offered(template: &Template) -> Offered {
+    Offered {
+        name: template.name().to_owned(),
+        about: template.about().to_owned(),
+    }
+}
+
+/// What the call of a question would do; none if it shows nothing.
+pub(super) fn review(question: &Question) -> Option<Review> {
+    let request = &question.request;
+    let preview = request.preview.as_ref()?;
+    Some(Review {
+        question: question.handle(),
+        changes: preview.changes.clone(),
+        divisible: request.divisible,
+    })
+}

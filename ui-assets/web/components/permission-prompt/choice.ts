@@ -1,0 +1,70 @@
+// What a person has chosen so far in, what it means and the words on the buttons out.
+import { oneLine } from "../../lib/visible.ts";
+import type { Details } from "./block.ts";
+
+export type Time = "once" | "uses" | "hour" | "session" | "agent";
+
+/** Hunks of a file that are not to be made, by their place. */
+export interface LeftOut {
+  readonly path: string;
+  readonly hunks: readonly number[];
+}
+
+export interface Choice {
+  readonly rung: number;
+  readonly time: Time;
+  readonly uses: number;
+  readonly descendants: boolean;
+  /** The extra tick for what is wide or for good. */
+  readonly sure: boolean;
+  readonly note: string;
+  readonly rest: boolean;
+  readonly out: readonly LeftOut[];
+}
+
+/** The narrowest, once. */
+export const narrowest: Choice = {
+  rung: 0,
+  time: "once",
+  uses: 10,
+  descendants: false,
+  sure: false,
+  note: "",
+  rest: false,
+  out: [],
+};
+
+const patterns = (details: Details | undefined, { rung }: Choice): readonly string[] => details?.rungs[rung]?.patterns ?? [];
+
+/** Whether it is for good, or reaches beyond a folder or the tools of a server. */
+export function needsTick(details: Details | undefined, choice: Choice): boolean {
+  const wide = patterns(details, choice).some((pattern) => pattern.split(":").length < 3);
+  return details !== undefined && (choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && wide));
+}
+
+/** How long an answer can hold, in words. */
+export const TIMES = {
+  once: "once",
+  uses: "for the next uses:",
+  hour: "for 1 hour",
+  session: "for this session",
+  agent: "until I revoke it",
+} as const satisfies Record<Time, string>;
+
+export function allowWords(details: Details | undefined, choice: Choice): string {
+  const { rung, time, uses, descendants, out } = choice;
+  const what = rung > 0 ? oneLine(patterns(details, choice).join(" and "), 60) : out.length > 0 ? "what is ticked" : "this";
+  return `Allow ${what} ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}`;
+}
+
+export function denyWords({ note, rest }: Choice): string {
+  return `Deny ${rest ? "for the rest of the session" : "once"}${note ? ", with the note" : ""}`;
+}
+
+/** The answer as the host's API has it. */
+export function answer(details: Details | undefined, choice: Choice, allows: boolean): unknown {
+  const { time, uses, descendants, out, note, rest } = choice;
+  if (!allows) return { deny: { note: note || null, rest_of_session: rest } };
+  const lifetime = time === "uses" ? { uses } : time === "hour" ? { for_ms: 3_600_000 } : time;
+  return { allow: { patterns: patterns(details, choice), lifetime, descendants, left_out: out } };
+}

@@ -1,0 +1,33 @@
+// Requests of the page in, the host's answers out. The token comes behind `#` of the address, and stays in this tab.
+import { at, text } from "./json.ts";
+
+const KEPT = "token";
+if (location.hash !== "") {
+  sessionStorage.setItem(KEPT, location.hash.slice(1));
+  history.replaceState(undefined, "", location.pathname);
+}
+const token = sessionStorage.getItem(KEPT) ?? "";
+
+/** Asks the host for something; what it refuses is an error in its words. */
+export async function ask(what: string, body: unknown): Promise<unknown> {
+  const answer = await fetch(`/api/${what}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (answer.status === 401) throw new Error("this address lacks its token; open the one that the host printed");
+  const said: unknown = await answer.json();
+  if (!answer.ok) throw new Error(text(at(said, "message")) ?? `the host answered ${answer.status}`);
+  return said;
+}
+
+/** Sends a request to the server; its whole response, an error too. */
+export const request = (method: string, params: unknown): Promise<unknown> => ask("request", { method, params });
+
+/** The result of a request; an error of the server is thrown. */
+export async function result(method: string, params: unknown): Promise<unknown> {
+  const response = await request(method, params);
+  const error = at(response, "error");
+  if (error !== undefined) throw new Error(`${String(at(error, "code"))}: ${text(at(error, "message")) ?? ""}`);
+  return at(response, "result");
+}

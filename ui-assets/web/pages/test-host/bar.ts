@@ -1,0 +1,50 @@
+// The state of the connection in, a bar with who the server is and how the page looks out.
+import { h, when } from "../../lib/h.ts";
+import { oneLine } from "../../lib/visible.ts";
+import type { State, Status } from "./model.ts";
+import { badge, button, choice, said } from "./parts.ts";
+import { locale, reconnect, setLocale, setTheme, setWidth, state, theme, width } from "./store.ts";
+
+const LOCALES = ["en-US", "de-DE", "ja-JP", "ar-EG"];
+const WORDS: Readonly<Record<Status, readonly [string, string]>> = {
+  connecting: ["Connecting…", ""],
+  ready: ["Connected", "good"],
+  failed: ["Not connected", "bad"],
+  ended: ["Server ended", "bad"],
+  offline: ["Host is gone", "bad"],
+};
+
+const who = ({ name, version, status, spoken, badges }: State) => [
+  h("h1", {}, said(name || "MCP test host", 60)),
+  version !== "" && h("span", { class: "quiet" }, said(version, 40)),
+  h("span", { role: "status" }, badge(...WORDS[status])),
+  spoken !== "" && badge(`MCP ${spoken}`),
+  badges.map(({ name: told, on }) => badge(`${on ? "✓" : "– no"} ${told}`, on ? "on" : "off")),
+];
+
+const again = (revision: string) => reconnect(revision, state().configuration);
+
+export const bar = (): Node =>
+  h(
+    "header",
+    { class: "bar" },
+    h("div", { class: "row" }, () => who(state())),
+    h(
+      "div",
+      { class: "row" },
+      h("code", { class: "quiet target", title: () => oneLine(state().target, 400) }, () => said(state().target, 400)),
+      choice("Revision", ["2025-11-25", "2026-07-28"], () => state().revision, again),
+      choice("Theme", ["system", "light", "dark"], theme, setTheme),
+      choice("Width", ["320", "640", "full"], width, setWidth),
+      choice("Locale", [...new Set([locale(), ...LOCALES])], locale, setLocale),
+      button(() => (state().status === "ready" ? "Reconnect" : "Start again"), {
+        act: () => again(state().revision),
+        looks: "small",
+        disabled: () => state().status === "connecting" || state().status === "offline",
+      }),
+    ),
+    when(
+      () => state().reason,
+      (why) => h("p", { class: "notice bad", role: "alert" }, said(why, 1_000)),
+    ),
+  );

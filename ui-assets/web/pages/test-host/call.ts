@@ -1,0 +1,130 @@
+// A tool in, a form to call it and what the calls came to out.
+import { h, when } from "../../lib/h.ts";
+import type { Child } from "../../lib/h.ts";
+import { effect, signal } from "../../lib/signals.ts";
+import { visible } from "../../lib/visible.ts";
+import { ask } from "./api.ts";
+import { asking } from "./asking.ts";
+import { Attempt } from "./calls.ts";
+import type { Compared, Outcome } from "./calls.ts";
+import { editor } from "./form.ts";
+import { at, members, reason, text } from "./json.ts";
+import type { Tool } from "./model.ts";
+import { badge, button, code, notice, quiet, row, said } from "./parts.ts";
+import { results } from "./result.ts";
+import { initial } from "./schema.ts";
+import { policy } from "./store.ts";
+
+const HINTS: Readonly<Record<string, string>> = {
+  readOnlyHint: "reads only",
+  destructiveHint: "destructive",
+  idempotentHint: "idempotent",
+  openWorldHint: "reaches outside",
+};
+const NO_PREVIEW = "The tool does not say that it can be previewed; a server that knows no previews would make the call.";
+
+export const badges = ({ annotations, preview, ui, visibility, scopes }: Tool): Node =>
+  h(
+    "span",
+    { class: "badges" },
+    Object.entries(HINTS).map(([key, told]) => annotations[key] === true && badge(told, key)),
+    preview && badge("preview"),
+    ui !== undefined && badge("view"),
+    !visibility.includes("model") && badge("for views only"),
+    scopes.map((scope) => badge(scope, "scope")),
+  );
+
+/** The sentence for the arguments as they are now; it goes to `told`, too. */
+function sentence(template: string, given: () => unknown, told: (now: string) => void): Node {
+  const [now, set] = signal<{ words: string; status: string }>({ words: "", status: "loading" });
+  let newest = 0;
+  effect(() => {
+    const asked = ask("intent", { template, arguments: given() });
+    newest += 1;
+    const mine = newest;
+    const settle = (answer: unknown) => {
+      if (mine !== newest) return;
+      const words = text(at(answer, "sentence"));
+      told(words ?? "");
+      set({ words: words ?? text(at(answer, "fault")) ?? "", status: words === undefined ? "fault" : "ready" });
+    };
+    // The connection bar tells that the host is gone.
+    asked.then(settle, () => undefined);
+  });
+  return h(
+    "p",
+    { class: "intent", "aria-live": "polite", "data-status": () => now().status },
+    quiet("Intent"),
+    h("bdi", {}, () => visible(now().words)),
+  );
+}
+
+const compared = (all: readonly Compared[]): Node =>
+  h(
+    "ul",
+    { class: "plain compared", "data-status": all.every((one) => one.equal) ? "equal" : "differs" },
+    all.map(({ name, equal, detail }) =>
+      h("li", {}, badge(equal ? "equal" : "differs", equal ? "good" : "bad"), " ", said(name, 80), ": ", said(detail)),
+    ),
+    all.length === 0 && h("li", { class: "quiet" }, "Neither left an artifact behind."),
+  );
+
+/** The form of one tool. */
+export function call(tool: Tool): Node {
+  const schema = { type: "object", ...members(tool.inputSchema) };
+  const [given, setGiven] = signal<unknown>(initial(schema, schema) ?? {});
+  const [held, hold] = signal(false);
+  const [busy, setBusy] = signal(false);
+  const [outcome, setOutcome] = signal<Outcome | undefined>(undefined);
+  let intent = "";
+  let sent: unknown;
+  const run = async (act: (attempt: Attempt) => Promise<Outcome>) => {
+    setBusy(true);
+    setOutcome(undefined);
+    sent = given();
+    const began = performance.now();
+    try {
+      const came = await act(new Attempt(tool, sent, intent));
+      setOutcome({ ...came, ms: Math.round(performance.now() - began) });
+    } catch (error) {
+      setOutcome({ note: reason(error) });
+    }
+    setBusy(false);
+  };
+  const stuck = () => busy() || held();
+  const previewing = (label: string, act: (attempt: Attempt) => Promise<Outcome>) =>
+    button(label, { act: () => run(act), disabled: () => stuck() || !tool.preview, title: tool.preview ? "" : NO_PREVIEW });
+  const took = () => {
+    const ms = outcome()?.ms;
+    return busy() ? "Waiting…" : ms !== undefined && `${ms} ms`;
+  };
+  const shown = ({ note, call: made, compared: pairs, preview }: Outcome): Child => [
+    note !== undefined && notice(note, "warn"),
+    made !== undefined && results({ title: "Result", response: made, tool, input: sent }),
+    pairs !== undefined && compared(pairs),
+    preview !== undefined && results({ title: "Preview", response: preview, tool, input: sent }),
+  ];
+  return h(
+    "article",
+    { class: "call", "data-status": () => (busy() ? "busy" : outcome() ? "settled" : "idle"), "data-tool": tool.name },
+    h(
+      "header",
+      {},
+      h("h2", {}, said(tool.title, 120), " ", code(tool.name, 128, "quiet")),
+      badges(tool),
+      h("p", { class: "said" }, h("bdi", {}, visible(tool.description.slice(0, 2_000)))),
+      tool.lints.map((lint) => notice(`Intent template: ${lint}`, "warn")),
+    ),
+    tool.intent !== undefined && sentence(tool.intent, given, (now) => (intent = now)),
+    editor("arguments", schema, given, setGiven, hold),
+    when(() => policy() !== undefined, () => notice("Calls are made under the policy of the tab Policy.")),
+    row(
+      button("Call", { act: () => run((attempt) => attempt.call()), looks: "primary", disabled: stuck }),
+      previewing("Preview", (attempt) => attempt.preview()),
+      previewing("Preview, ask, call", (attempt) => attempt.approved(setOutcome)),
+      h("span", { class: "quiet", "aria-live": "polite" }, took),
+    ),
+    asking(),
+    when(outcome, shown),
+  );
+}

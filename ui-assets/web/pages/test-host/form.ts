@@ -1,0 +1,185 @@
+// A JSON Schema in, a form for its value out; each change goes to `change`, and what is left empty is left out.
+import { each, h, when } from "../../lib/h.ts";
+import type { Child } from "../../lib/h.ts";
+import { signal } from "../../lib/signals.ts";
+import { oneLine } from "../../lib/visible.ts";
+import { at, isMembers, list, members, parsed, pretty } from "./json.ts";
+import { badge, button, notice, quiet, row, said, typed } from "./parts.ts";
+import { fieldOf, initial } from "./schema.ts";
+import type { Field } from "./schema.ts";
+
+interface Asked {
+  readonly schema: unknown;
+  readonly root: unknown;
+  readonly name: string;
+  readonly required: boolean;
+  /** What it begins with; afterwards the form knows better. */
+  readonly value: unknown;
+  readonly change: (value: unknown) => void;
+}
+
+type Draw = (asked: Asked, field: Field, ids: Readonly<Record<string, string>>) => Child;
+
+/** Names of arguments that are rather long. */
+const LONG = /text|content|body|patch|code/i;
+
+const text: Draw = ({ name, required, value, change }, _, ids) => {
+  const begin = typeof value === "string" ? value : "";
+  const oninput = (event: Event) => change(typed(event) === "" && !required ? undefined : typed(event));
+  return LONG.test(name)
+    ? h("textarea", { ...ids, rows: 3, value: begin, oninput })
+    : h("input", { ...ids, type: "text", autocomplete: "off", spellcheck: "false", value: begin, oninput });
+};
+
+const number: Draw = ({ value, change }, { schema }, ids) =>
+  h("input", {
+    ...ids,
+    type: "number",
+    step: [schema["type"]].flat().includes("integer") ? "1" : "any",
+    value: typeof value === "number" ? value : "",
+    oninput: (event: Event) => change(typed(event) === "" ? undefined : Number(typed(event))),
+  });
+
+const choice: Draw = ({ required, value, change }, { choices }, ids) => {
+  const begin = choices.findIndex((one) => JSON.stringify(one.value) === JSON.stringify(value));
+  return h(
+    "select",
+    { ...ids, onchange: (event: Event) => change(typed(event) === "" ? undefined : choices[Number(typed(event))]?.value) },
+    (!required || begin < 0) && h("option", { value: "" }, "not set"),
+    choices.map(({ label }, index) => h("option", { value: index, selected: index === begin }, oneLine(label, 80))),
+  );
+};
+
+const json: Draw = ({ value, change }, _, ids) => {
+  const [fault, setFault] = signal("");
+  const oninput = (event: Event) => {
+    const read = typed(event).trim() === "" ? { value: undefined } : parsed(typed(event));
+    setFault("fault" in read ? read.fault : "");
+    if ("value" in read) change(read.value);
+  };
+  const begin = value === undefined ? "" : pretty(value);
+  return [
+    h("textarea", { ...ids, class: "code", rows: 3, spellcheck: "false", placeholder: "JSON", value: begin, oninput }),
+    when(fault, (why) => notice(why, "bad")),
+  ];
+};
+
+const items: Draw = (asked, { schema }, ids) => {
+  const { root, name, required, value, change } = asked;
+  const [rows, setRows] = signal(list(value).map((begin) => ({ value: begin })));
+  const tell = () => {
+    const filled = rows().flatMap((one) => (one.value === undefined ? [] : [one.value]));
+    change(filled.length === 0 && !required ? undefined : filled);
+  };
+  const put = (next: { value: unknown }[]) => {
+    setRows(next);
+    tell();
+  };
+  const inner = schema["items"];
+  const told = oneLine(name, 60);
+  return h(
+    "div",
+    { class: "items", role: "group", "aria-labelledby": ids["aria-labelledby"] },
+    each(rows, (one) =>
+      h(
+        "div",
+        { class: "item" },
+        drawn({
+          schema: inner,
+          root,
+          name: `${name} ${rows().indexOf(one) + 1}`,
+          required: true,
+          value: one.value,
+          change(now) {
+            one.value = now;
+            tell();
+          },
+        }),
+        button(["Remove", h("span", { class: "seen-by-ear" }, ` one of ${told}`)], {
+          act: () => put(rows().filter((other) => other !== one)),
+          looks: "small",
+        }),
+      ),
+    ),
+    button(["Add", h("span", { class: "seen-by-ear" }, ` to ${told}`)], {
+      act: () => put([...rows(), { value: initial(inner, root) }]),
+      looks: "small",
+    }),
+  );
+};
+
+const DRAWN = { text, number, choice, json, list: items };
+let made = 0;
+
+/** One field, with its name and what is said of it. */
+function drawn(asked: Asked): Node {
+  const { schema, root, name, required } = asked;
+  const field = fieldOf(schema, root);
+  made += 1;
+  const id = `field-${made}`;
+  const limits = ["scope", "audience"].map((key) => at(schema, key)).filter((limit) => limit !== undefined && limit !== "any");
+  const label: Child = [said(name, 80), required && quiet(" required"), limits.map((limit) => badge(String(limit)))];
+  const about = h("small", { class: "quiet about", id: `${id}-about` }, said(field.description));
+  if (field.kind === "object") {
+    return h("fieldset", { class: "field" }, h("legend", {}, label), about, fields(asked));
+  }
+  const ids = { id, "aria-describedby": `${id}-about`, "aria-labelledby": `${id}-name` };
+  const tag = field.kind === "list" ? "div" : "label";
+  return h("div", { class: "field" }, h(tag, { id: `${id}-name`, for: id }, label), DRAWN[field.kind](asked, field, ids), about);
+}
+
+/** The fields of an object. */
+export function fields({ schema, root, required, value, change }: Omit<Asked, "name">): Child {
+  let now: Record<string, unknown> = { ...members(value) };
+  const field = fieldOf(schema, root);
+  const wanted = list(field.schema["required"]);
+  return Object.entries(members(field.schema["properties"])).map(([name, inner]) =>
+    drawn({
+      schema: inner,
+      root,
+      name,
+      required: wanted.includes(name),
+      value: now[name],
+      change(next) {
+        const { [name]: _, ...others } = now;
+        now = next === undefined ? others : { ...others, [name]: next };
+        change(Object.keys(now).length === 0 && !required ? undefined : now);
+      },
+    }),
+  );
+}
+
+/** A form and the JSON that it stands for, one at a time; `hold` tells whether what is typed is no object. */
+export function editor(
+  name: string,
+  schema: unknown,
+  get: () => unknown,
+  set: (value: unknown) => void,
+  hold: (is: boolean) => void,
+): Child {
+  const [raw, setRaw] = signal(false);
+  const [fault, setFault] = signal("");
+  const oninput = (event: Event) => {
+    const read = parsed(typed(event));
+    const why = "fault" in read ? read.fault : isMembers(read.value) ? "" : "it must be an object";
+    setFault(why);
+    hold(why !== "");
+    if (why === "" && "value" in read) set(read.value);
+  };
+  const form = () =>
+    h(
+      "form",
+      { class: "fields", onsubmit: (event: Event) => event.preventDefault() },
+      fields({ schema, root: schema, required: true, value: get(), change: (value) => set(value ?? {}) }),
+    );
+  const label = { "aria-label": `The ${name} as JSON` };
+  const source = () => h("textarea", { ...label, class: "code", rows: 8, spellcheck: "false", value: pretty(get()), oninput });
+  return [
+    row(
+      button("Form", { act: () => setRaw(false), looks: "small", on: () => !raw(), disabled: () => fault() !== "" }),
+      button("JSON", { act: () => setRaw(true), looks: "small", on: raw }),
+    ),
+    when(raw, source, form),
+    when(fault, (why) => notice(why, "bad")),
+  ];
+}

@@ -1,0 +1,98 @@
+// What the host tells in, signals that the page is drawn from out.
+import { memo, signal } from "../../lib/signals.ts";
+import { ask } from "./api.ts";
+import { at, list, reason, text } from "./json.ts";
+import { entryOf, stateOf } from "./model.ts";
+import type { Entry, State } from "./model.ts";
+
+const MOST_ENTRIES = 2_000;
+const RETRY_MS = 1_000;
+
+export const [state, setState] = signal<State>(stateOf({ status: "connecting" }));
+export const [entries, setEntries] = signal<readonly Entry[]>([]);
+/** The policy that calls are made under; none if it is switched off. */
+export const [policy, setPolicy] = signal<unknown>(undefined);
+
+export type Theme = "system" | "light" | "dark";
+export const [theme, setTheme] = signal<Theme>("system");
+export const [width, setWidth] = signal("full");
+export const [locale, setLocale] = signal(navigator.language);
+
+/** What the server waits to be told by a person. */
+export interface Elicitation {
+  readonly id: unknown;
+  readonly params: unknown;
+}
+
+/** The questions of the server that were not answered, since the connection began. */
+export const elicitations = memo<readonly Elicitation[]>(() => {
+  const open = new Map<string, Elicitation>();
+  for (const { side, message } of entries()) {
+    const id = at(message, "id");
+    const key = JSON.stringify(id ?? null);
+    if (side === "state") open.clear();
+    else if (side === "received" && at(message, "method") === "elicitation/create") {
+      open.set(key, { id, params: at(message, "params") });
+    } else if (side === "sent" && at(message, "method") === undefined) open.delete(key);
+    // A server may withdraw what it asked.
+    else if (side === "received" && at(message, "method") === "notifications/cancelled") {
+      open.delete(JSON.stringify(at(message, "params", "requestId") ?? null));
+    }
+  }
+  return [...open.values()];
+});
+
+/** Grows with each connection: what was drawn for one is drawn anew for the next. */
+export const [meetings, setMeetings] = signal(0);
+
+function became(next: State): void {
+  const before = state().status;
+  setState(next);
+  if (next.status === "ready" && before !== "ready") setMeetings(meetings() + 1);
+}
+
+const offline = (error: unknown) => setState({ ...state(), status: "offline", reason: reason(error) });
+
+async function refresh(): Promise<void> {
+  became(stateOf(await ask("state", {})));
+}
+
+/** Follows the log as long as the page is open. */
+export async function follow(): Promise<void> {
+  let after = 0;
+  let begun = false;
+  for (;;) {
+    try {
+      if (begun && state().status === "offline") await refresh();
+      const fresh = list(await ask("events", { after })).map(entryOf);
+      after = fresh.at(-1)?.seq ?? after;
+      if (fresh.length > 0) setEntries([...entries(), ...fresh].slice(-MOST_ENTRIES));
+      const states = fresh.filter((entry) => entry.side === "state");
+      // What had been before the page was opened is over.
+      if (begun && states.some((entry) => entry.message === "connecting")) setState({ ...state(), status: "connecting" });
+      if (!begun || states.length > 0) await refresh();
+      begun = true;
+    } catch (error) {
+      offline(error);
+      await new Promise((waited) => setTimeout(waited, RETRY_MS));
+    }
+  }
+}
+
+/** Ends the connection and begins another. */
+export async function reconnect(revision: string, configuration: unknown): Promise<void> {
+  setState({ ...state(), status: "connecting", reason: undefined });
+  setPolicy(undefined);
+  try {
+    const wanted = configuration === undefined ? { revision } : { revision, configuration };
+    became(stateOf(await ask("connect", wanted)));
+  } catch (error) {
+    offline(error);
+  }
+}
+
+/** The words of an error response. */
+export const errorOf = (response: unknown): string | undefined => {
+  const error = at(response, "error");
+  return error === undefined ? undefined : `${String(at(error, "code"))} ${text(at(error, "message")) ?? ""}`;
+};

@@ -1,0 +1,89 @@
+// The address of a page of the server in, that page in `<mcp-view>` out, and beneath it what the page says.
+import type { McpView } from "../../components/mcp-view/index.ts";
+import type { Tool as Listed } from "../../components/mcp-view/index.ts";
+import { h } from "../../lib/h.ts";
+import type { Child } from "../../lib/h.ts";
+import { effect, signal } from "../../lib/signals.ts";
+import { oneLine } from "../../lib/visible.ts";
+import { result } from "./api.ts";
+import { isMembers, members, parsed, reason, shownAs } from "./json.ts";
+import type { Members } from "./json.ts";
+import type { Tool } from "./model.ts";
+import { button, quiet, row, words } from "./parts.ts";
+import { locale, policy, state, width } from "./store.ts";
+
+const MOST_SAID = 50;
+
+interface Shown {
+  readonly uri: string;
+  readonly tool?: Tool;
+  readonly input?: unknown;
+  readonly result?: unknown;
+}
+
+/** What a page says, the newest first. */
+type Say = (title: string, what: unknown) => void;
+
+function hooked(view: McpView, say: Say): void {
+  view.hostInfo = { name: "bailiwick-test-host", version: "1" };
+  view.resolver = async (uri) => members(await result("resources/read", { uri }));
+  view.resourceLister = async (cursor) => members(await result("resources/list", cursor === undefined ? {} : { cursor }));
+  // A page gets no further than a model would: what the server lacks permission for fails.
+  view.toolCaller = async (params) => {
+    const _meta = policy() === undefined ? undefined : { policy: policy() };
+    return members(await result("tools/call", { ...params, _meta }));
+  };
+  view.tools = state().tools.map((tool) => tool.raw as Listed);
+  view.onopenlink = (url) => window.confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
+  view.onmessage = (content) => {
+    say("says", content);
+    return true;
+  };
+  view.onmodelcontext = (context) => say("tells the model", context);
+  view.onconfirmtool = ({ name }, input) =>
+    window.confirm(`Call ${oneLine(name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
+  view.onlog = (entry) => say("logs", entry);
+}
+
+/** Shows a page; it may call only the tools that say so, and reaches no network but what it declares. */
+export function view({ uri, tool, input, result: came }: Shown): Node {
+  const [said, setSaid] = signal<readonly (readonly [string, unknown])[]>([]);
+  const [tools, setTools] = signal<readonly string[]>([]);
+  const say: Say = (title, what) => setSaid([[title, what] as const, ...said()].slice(0, MOST_SAID));
+  const stage = h("div", { class: "stage", "data-width": width, "data-uri": uri });
+  const made = document.createElement("mcp-view");
+  effect(() => {
+    made.hostContext = { locale: locale(), ...(tool && { toolInfo: { tool: tool.raw as Listed & Members } }) };
+  });
+  const list = () =>
+    made.appTools().then(
+      (all) => setTools(all.map(({ name }) => name)),
+      (error: unknown) => say("has tools that cannot be listed:", reason(error)),
+    );
+  made.addEventListener("ready", () => void list());
+  made.addEventListener("toolschanged", () => void list());
+  hooked(made, say);
+  made.title = tool === undefined ? uri : `View of ${oneLine(tool.title, 80)}`;
+  const attributes = { "auto-height": "", "max-height": "1200", "sandbox-url": "/sandbox", src: uri };
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  if (tool !== undefined) {
+    made.toolInput = members(input);
+    made.toolResult = { content: [], ...members(came) };
+  }
+  stage.append(made);
+  const lines = (): Child =>
+    said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(shownAs(what))));
+  const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
+  const use = async (name: string) => {
+    const read = parsed(given.value);
+    if (!("value" in read) || !isMembers(read.value)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
+    try {
+      say(`answers ${name}`, await made.sendCallTool({ name, arguments: read.value }));
+    } catch (error) {
+      say(`refuses ${name}`, reason(error));
+    }
+  };
+  const press = (name: string) => button(oneLine(name, 120), { act: () => use(name), looks: "small" });
+  const offered = (): Child => tools().length > 0 && [row(quiet("Tools of the view"), ...tools().map(press)), given];
+  return h("div", { class: "shown" }, stage, offered, lines);
+}

@@ -1,0 +1,85 @@
+// The log in, what was sent and received out; the newest comes first.
+import { each, h, when } from "../../lib/h.ts";
+import { memo, signal } from "../../lib/signals.ts";
+import { at, shownAs, text } from "./json.ts";
+import type { Entry } from "./model.ts";
+import { badge, button, notice, quiet, row, said, search, typed, words } from "./parts.ts";
+import { entries } from "./store.ts";
+
+const MOST_SHOWN = 200;
+const SIDES: Readonly<Record<Entry["side"], string>> = {
+  sent: "→ sent",
+  received: "← received",
+  said: "stderr",
+  state: "connection",
+};
+
+function titleOf(message: unknown): string {
+  if (typeof message === "string") return message;
+  const id = at(message, "id");
+  const kind = at(message, "error") === undefined ? "result" : "error";
+  return `${text(at(message, "method")) ?? kind}${id === undefined ? "" : ` #${String(id)}`}`;
+}
+
+function line({ seq, atMs, side, message, fault }: Entry): Node {
+  const [open, setOpen] = signal(false);
+  return h(
+    "li",
+    { class: fault === undefined ? "entry" : "entry faulty" },
+    h(
+      "details",
+      { ontoggle: (event: Event) => setOpen(event.target instanceof HTMLDetailsElement && event.target.open) },
+      h(
+        "summary",
+        {},
+        h("span", { class: "quiet seq" }, seq),
+        h("span", { class: `side ${side}` }, SIDES[side]),
+        said(titleOf(message), 160),
+        fault !== undefined && badge("not as MCP says", "bad"),
+        h("span", { class: "quiet time" }, `${(atMs / 1000).toFixed(3)} s`),
+      ),
+      when(open, () => [fault !== undefined && notice(fault, "bad"), words(shownAs(message))]),
+    ),
+  );
+}
+
+export function wire(): Node {
+  const [filter, setFilter] = signal("");
+  const [side, setSide] = signal("all");
+  const [faulty, setFaulty] = signal(false);
+  const [copied, setCopied] = signal("");
+  const fits = (entry: Entry) =>
+    (side() === "all" || entry.side === side()) &&
+    (!faulty() || entry.fault !== undefined) &&
+    (filter() === "" || JSON.stringify(entry.message).toLowerCase().includes(filter()));
+  const found = memo(() => entries().filter(fits));
+  const newest = () => found().slice(-MOST_SHOWN).reverse();
+  const copy = async () => {
+    const lines = found().map((entry) => `${JSON.stringify(entry)}\n`);
+    try {
+      await navigator.clipboard.writeText(lines.join(""));
+      setCopied(`Copied ${lines.length} entries.`);
+    } catch {
+      setCopied("The browser does not let this page copy.");
+    }
+  };
+  return h(
+    "article",
+    { "data-entries": () => found().length },
+    row(
+      h("h2", {}, "Wire"),
+      search("Filter by text", "Filter", setFilter),
+      h(
+        "select",
+        { "aria-label": "Which side", onchange: (event: Event) => setSide(typed(event)) },
+        h("option", { value: "all" }, "everything"),
+        Object.entries(SIDES).map(([key, label]) => h("option", { value: key }, label)),
+      ),
+      h("label", {}, h("input", { type: "checkbox", onchange: () => setFaulty(!faulty()) }), " only what is not as MCP says"),
+      button("Copy as JSON lines", { act: copy, looks: "small" }),
+      h("span", { class: "quiet", "aria-live": "polite" }, copied),
+    ),
+    when(() => found().length > MOST_SHOWN, () => quiet(`The last ${MOST_SHOWN} are shown.`)),
+    h("ol", { class: "plain log" }, each(newest, line, h("li", { class: "quiet" }, "Nothing fits."))),
+  );
+}

@@ -1,0 +1,382 @@
+import type { Page } from "@playwright/test";
+
+import { FakeHost, changes, grant, question } from "./fake-host.ts";
+import { barriers, expect, test } from "./fixtures.ts";
+
+const CALM = 700;
+const run = "00000000000000ab";
+const yes = (page: Page) => page.getByRole("button", { name: /^Allow/ });
+const tab = (page: Page, name: string) => page.getByRole("navigation").getByRole("button", { name });
+
+test("one question stands there at a time, and the rest wait behind a chip", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2), question(3)];
+  await host.open(page, site);
+  await expect(page.locator("permission-prompt")).toHaveCount(1);
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c1.txt" })).toBeVisible();
+  await expect(page).toHaveTitle("(3) Permissions");
+  await page.getByRole("button", { name: "2 more waiting: next" }).click();
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
+  await expect(yes(page)).toBeEnabled();
+  await page.clock.runFor(CALM);
+  await yes(page).click();
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c3.txt" })).toBeVisible();
+  expect(host.to("answer")).toEqual([
+    {
+      question: `${run}-2`,
+      session: "main",
+      answer: { allow: { patterns: ["write:file:/a/b/c.txt"], lifetime: "once", descendants: false, left_out: [] } },
+    },
+  ]);
+});
+
+test("a question that comes later changes neither what is shown nor the focus", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(2)];
+  await host.open(page, site);
+  await page.getByLabel("For this session").check();
+  host.state.questions = [question(1), question(2)];
+  host.changed();
+  await expect(page.getByRole("button", { name: "1 more waiting: next" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
+  await expect(page.getByLabel("For this session")).toBeFocused();
+  await expect(yes(page)).toHaveText("Allow this for this session");
+});
+
+test("nothing can be allowed before it is there what it would do", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  let there: (value: unknown) => void = () => undefined;
+  host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
+  await host.open(page, site);
+  await expect(page.getByText("Finding out what it would do…")).toBeVisible();
+  await expect(yes(page)).toBeDisabled();
+  there(changes());
+  await expect(page.getByText("two 40")).toBeVisible();
+  await expect(yes(page)).toBeEnabled();
+});
+
+test("what cannot be shown cannot be allowed until it can", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  host.answers.set(`review/${run}-1`, new Error("gone"));
+  await host.open(page, site);
+  await expect(page.getByRole("alert")).toHaveText("gone");
+  await expect(yes(page)).toBeDisabled();
+  host.answers.delete(`review/${run}-1`);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(yes(page)).toBeEnabled();
+});
+
+test("hunks are left out by their ticks, and all of them cannot be", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  await host.open(page, site);
+  await page.getByLabel("From line 40").uncheck();
+  await expect(yes(page)).toHaveText("Allow what is ticked once");
+  await page.getByLabel("From line 1", { exact: true }).uncheck();
+  await expect(yes(page)).toBeDisabled();
+  await page.getByLabel("From line 1", { exact: true }).check();
+  await page.clock.runFor(CALM);
+  await yes(page).click();
+  await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
+  expect(host.to("answer")).toMatchObject([{ answer: { allow: { left_out: [{ path: "/a/b/c.txt", hunks: [1] }] } } }]);
+});
+
+test("a change that cannot be divided has no ticks", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1, { divisible: false })];
+  await host.open(page, site);
+  await expect(page.getByText("two 40")).toBeVisible();
+  await expect(page.locator(".diff input")).toHaveCount(0);
+});
+
+test("what was answered elsewhere is told, and left only when a person goes on", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site);
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c1.txt" })).toBeVisible();
+  host.answers.set(`question/${run}-1`, { question: `${run}-1`, status: "granted", granted: ["write:file:/a/b/c.txt"] });
+  host.state.questions = [question(2)];
+  host.changed();
+  await expect(page.getByText("Answered elsewhere: allowed write:file:/a/b/c.txt")).toBeVisible();
+  await page.getByRole("button", { name: "Go on" }).click();
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
+});
+
+test("an answer that the host refuses is told and may be given again", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  host.answers.set("answer", new Error("the answer covers more than may be granted"));
+  await host.open(page, site);
+  await expect(yes(page)).toBeEnabled();
+  await page.clock.runFor(CALM);
+  await yes(page).click();
+  await expect(page.getByText("the answer covers more than may be granted")).toBeVisible();
+  host.answers.delete("answer");
+  await page.clock.runFor(CALM);
+  await yes(page).click();
+  await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
+});
+
+test("several of a kind are answered together, each by its own tick", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2), question(3)];
+  const questions = [1, 2, 3].map((n) => `${run}-${n}`);
+  host.state.batches = [{ session: "main", verb: "write", resource: "file", folder: "/a/b", questions } as never];
+  await host.open(page, site);
+  await page.getByRole("button", { name: "Look at 3 of a kind together" }).click();
+  await expect(page.getByRole("heading", { name: "3 questions to write files beneath /a/b" })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Allow 0 ticked, once" })).toBeDisabled();
+  await page.getByLabel(/c1\.txt/).check();
+  await page.getByLabel(/c3\.txt/).check();
+  await page.clock.runFor(CALM);
+  await page.getByRole("button", { name: "Allow 2 ticked, once" }).click();
+  await expect(page.getByText("granted")).toHaveCount(2);
+  expect(host.to("answer-batch")).toMatchObject([{ answers: [{ question: questions[0] }, { question: questions[2] }] }]);
+  await page.getByRole("button", { name: "One by one" }).click();
+  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
+});
+
+test("in a batch nothing is ticked before it is there what it would do", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  host.state.batches = [{ session: "main", verb: "write", resource: "file", questions: [`${run}-1`, `${run}-2`] } as never];
+  host.answers.set(`review/${run}-1`, new Error("gone"));
+  await host.open(page, site);
+  await page.getByRole("button", { name: /of a kind/ }).click();
+  await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
+  await expect(page.getByLabel(/c1\.txt/)).toBeDisabled();
+});
+
+test("after three of a kind a rule is offered once, and given only if a person wants it", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  host.state["tallies"] = [{ session: "main", allowed: 2, denied: 1 }];
+  const suggestion = { run, agent: "main/worker-3", pattern: "write:file:/a/b", spares: 3, holder: { session: { session: "main", worker: 3 } }, lifetime: "session" };
+  host.answers.set("suggestions", { suggestion });
+  await host.open(page, site);
+  await expect(page.getByText("In this session you allowed 2 of 3.")).toBeVisible();
+  await expect(yes(page)).toBeEnabled();
+  await page.clock.runFor(CALM);
+  await yes(page).click();
+  await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
+  expect(host.to("grant")).toEqual([]);
+  await page.getByRole("button", { name: "Add this rule" }).click();
+  await expect(page.getByText("You allowed 3 questions like this.")).toHaveCount(0);
+  const { spares: _spares, agent: _agent, ...given } = suggestion;
+  expect(host.to("grant")).toEqual([{ ...given, descendants: false }]);
+});
+
+test("a page without the secret shows nothing and says what to do", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  await host.open(page, site);
+  await expect(page.getByText("Replace 3 lines in c1.txt")).toBeVisible();
+  await page.evaluate(() => sessionStorage.clear());
+  await page.reload();
+  await expect(page.getByRole("alert")).toHaveText(/Open the one that it printed last/);
+  await expect(page.locator("permission-prompt")).toHaveCount(0);
+});
+
+test("permissions have two levels, and turning a verb off takes back each of its grants", async ({ page, site }) => {
+  const host = new FakeHost();
+  const later = Date.now() + 3_600_000;
+  host.state.grants = [
+    grant(1, { uses_left: 2, expires_at: later, descendants: true }),
+    grant(2, { used: 0, used_at: null }),
+    grant(3, { verb: "read", pattern: "read:file:/a" }),
+  ];
+  await host.open(page, site);
+  await tab(page, "Permissions").click();
+  await expect(page.getByRole("switch")).toHaveCount(3);
+  await expect(page.getByRole("switch", { name: "Run without asking" })).not.toBeChecked();
+  await page.locator("summary", { hasText: "Rules" }).nth(1).click();
+  for (const words of ["2 uses left", "sub-agents too", "never used"]) await expect(page.getByText(words).first()).toBeVisible();
+  await expect(page.getByText(/^ends in 59:\d\d$/)).toBeVisible();
+  const change = page.getByRole("switch", { name: "Change without asking" });
+  await change.click();
+  expect(host.to("revoke")).toEqual([]);
+  await expect(change).toHaveText("Take back 2?");
+  await change.click();
+  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`, `${run}-2`] }]);
+  host.state.grants = host.state.grants.slice(2);
+  host.changed();
+  await expect(change).not.toBeChecked();
+});
+
+test("several grants are chosen and taken back, one is narrowed", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.grants = [grant(1, { descendants: true }), grant(2, { pattern: "write:file:/a/c" }), grant(3, { pattern: "write:mcp:hub", holder: { agent: "other" } })];
+  await host.open(page, site);
+  await tab(page, "Permissions").click();
+  await page.locator("summary", { hasText: "Rules" }).first().click();
+  await page.getByLabel("Choose write:file:/a/b").check();
+  await page.getByLabel("Choose write:file:/a/c").check();
+  await page.getByRole("button", { name: "Revoke 2 chosen" }).click();
+  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`, `${run}-2`] }]);
+  await page.locator("summary", { hasText: "Narrow" }).first().click();
+  await page.getByLabel("What is left").first().fill("write:file:/a/b/x");
+  await page.getByLabel("Uses left").first().fill("2");
+  await page.getByLabel("Not its sub-agents").first().check();
+  await page.getByRole("button", { name: "Leave only this" }).first().click();
+  await expect.poll(() => host.to("narrow")).toEqual([{ grant: `${run}-1`, pattern: "write:file:/a/b/x", uses: 2, holder_only: true }]);
+  host.answers.set("narrow", new Error("a grant can only be narrowed"));
+  await page.getByRole("button", { name: "Leave only this" }).first().click();
+  await expect(page.getByRole("alert")).toHaveText("a grant can only be narrowed");
+  await page.getByLabel("Whose").selectOption("server:hub");
+  await expect(page.getByRole("button", { name: "Revoke" })).toHaveCount(1);
+  await page.getByLabel("Whose").selectOption("agent:main/tests");
+  await expect(page.locator("li")).toHaveCount(2);
+});
+
+test("a template is applied only after its rules were shown, and only those", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.answers.set("template-rules", { rules: ["read:file:/a", "write:file:/a/reviews"] });
+  await host.open(page, site);
+  await tab(page, "Permissions").click();
+  await page.getByText("Allow something without being asked").click();
+  await page.getByLabel("What", { exact: true }).selectOption("reviewer");
+  await page.getByLabel("Agent, by its path").fill("main/tests");
+  await page.getByRole("button", { name: "Show the rules" }).click();
+  await expect(page.getByText("write:file:/a/reviews")).toBeVisible();
+  expect(host.to("grant-template")).toEqual([]);
+  // What was shown was for other words.
+  await page.getByLabel("Agent, by its path").fill("main/docs");
+  await expect(page.getByText("write:file:/a/reviews")).toHaveCount(0);
+  await page.getByRole("button", { name: "Show the rules" }).click();
+  await page.getByRole("button", { name: "Allow exactly this" }).click();
+  const applied = { run, template: "reviewer", roots: ["/a"], holder: { agent: "main/docs" }, lifetime: { for_ms: 3_600_000 } };
+  await expect.poll(() => host.to("grant-template")).toEqual([applied]);
+});
+
+test("what is refused for a session is asked again if a person says so", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", needs: ["write:file:/a/x"] }];
+  await host.open(page, site);
+  await tab(page, "Permissions").click();
+  await page.getByRole("button", { name: "Ask again" }).click();
+  await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
+});
+
+const past = {
+  chain: { state: "verified", records: 12 },
+  entries: [{ run: 1, at: 1_700_000_000_000, agent: "main", tool: "edit_file", decision: "denied", by: "person", entry: "question", needs: ["write:file:/a/x"], note: "not now" }],
+  total: 150,
+  tally: { granted: 3, denied: 1, expired: 0, cancelled: 0, open: 0 },
+  unused: [{ run: 1, grant: 3, pattern: "write:file:/never" }],
+  agents: ["main", "main/tests"],
+  tools: ["edit_file"],
+  sessions: ["talk"],
+  runs: [1, 2],
+};
+
+test("the history is filtered, counted, paged and exported", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.answers.set("history", past);
+  await host.open(page, site);
+  await tab(page, "History").click();
+  await expect(page.getByText("✓ The record is whole: 12 records")).toBeVisible();
+  await expect(page.getByText("150 entries. Questions: 3 granted, 1 denied")).toBeVisible();
+  for (const words of ["write:file:/a/x", "write:file:/never", "not now"]) await expect(page.getByText(words)).toBeVisible();
+  await page.getByLabel("Agent").selectOption("main/tests");
+  await page.getByLabel("Tool").selectOption("edit_file");
+  await page.getByLabel("Decision").selectOption("denied");
+  await page.getByLabel("Session").selectOption("talk");
+  await page.getByLabel("Run").selectOption("2");
+  await expect.poll(() => host.to("history").at(-1)).toEqual({ source: run, agent: "main/tests", tool: "edit_file", decision: "denied", session: "talk", run: 2, skip: 0 });
+  await page.getByRole("button", { name: "Older" }).click();
+  await expect.poll(() => host.to("history").at(-1)).toMatchObject({ skip: 100 });
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Export" }).click();
+  expect((await download).suggestedFilename()).toBe("history.jsonl");
+});
+
+test("a broken record is said to be, with the place", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.answers.set("history", { ...past, chain: { state: "broken", record: 17, reason: "the line was changed" } });
+  await host.open(page, site);
+  await tab(page, "History").click();
+  await expect(page.getByText("✗ The record is broken at record 17: the line was changed.")).toBeVisible();
+});
+
+test("hostile lines, names and rules are text wherever they stand", async ({ page, site }) => {
+  const host = new FakeHost();
+  const bad = `<img src=x onerror="document.title='bad'">\u202E\u200b`;
+  const policy: string[] = [];
+  page.on("console", (message) => policy.push(message.text()));
+  const hunks = [{ old_start: 1, new_start: 1, lines: [{ op: "+", text: bad + "x".repeat(10_000) }] }];
+  host.state.questions = [question(1, { intent: bad, agent: [bad], needs: [bad] })];
+  host.answers.set(`review/${run}-1`, changes({ path: bad, hunks }));
+  host.state.grants = [grant(1, { pattern: bad, holder: { agent: bad } })];
+  host.answers.set("history", { ...past, entries: [{ ...past.entries[0], agent: bad, needs: [bad], note: bad, rule: bad }], agents: [bad] });
+  await host.open(page, site);
+  const inert = async (): Promise<void> => {
+    await expect(page.getByText("<img src=x").filter({ visible: true }).first()).toBeVisible();
+    await expect(page.locator("img")).toHaveCount(0);
+    expect(await page.locator("main").textContent()).not.toMatch(/[\u202e\u200b]/u);
+  };
+  await expect(page.locator(".add")).toBeVisible();
+  await inert();
+  expect((await page.locator(".add").textContent())?.length).toBeLessThan(2_100);
+  await tab(page, "Permissions").click();
+  await page.locator("summary", { hasText: "Rules" }).click();
+  await inert();
+  await tab(page, "History").click();
+  await expect(page.getByRole("table")).toBeVisible();
+  await inert();
+  await expect(page).toHaveTitle("(1) Permissions");
+  expect(policy).toEqual([]);
+});
+
+test("a change of ten thousand lines is shown in part, and whole on request", async ({ page, site }) => {
+  const host = new FakeHost();
+  const lines = Array.from({ length: 10_000 }, (_, n) => ({ op: "+", text: `line ${n}\n` }));
+  host.state.questions = [question(1)];
+  host.answers.set(`review/${run}-1`, changes({ hunks: [{ old_start: 0, new_start: 1, lines }], op: "create" }));
+  await host.open(page, site);
+  await expect(page.locator(".row")).toHaveCount(300);
+  await page.getByRole("button", { name: "Show 9700 more lines" }).click();
+  await expect(page.locator(".row")).toHaveCount(10_000);
+});
+
+for (const colorScheme of ["light", "dark"] as const) {
+  for (const [forcedColors, zoom] of [
+    ["none", 1],
+    ["none", 2],
+    ["active", 1],
+  ] as const) {
+    test(`nothing bars the way, ${colorScheme}, forced colours ${forcedColors}, zoom ${zoom}`, async ({ page, site }) => {
+      await page.emulateMedia({ colorScheme, forcedColors });
+      // What a window of 640 pixels shows at 200 %.
+      await page.setViewportSize({ width: 640 / zoom, height: 900 / zoom });
+      const host = new FakeHost();
+      host.state.questions = [question(1, { agent: ["main", "a-very-long-name-of-an-agent-".repeat(6)], needs: [`write:file:/${"folder/".repeat(40)}x`] }), question(2)];
+      host.state.batches = [{ session: "main", verb: "write", resource: "file", questions: [`${run}-1`, `${run}-2`] } as never];
+      host.state.grants = [grant(1, { pattern: `write:file:/${"folder/".repeat(40)}x` })];
+      host.answers.set("history", past);
+      await host.open(page, site);
+      const fits = async (): Promise<void> => {
+        expect(await barriers(page)).toEqual([]);
+        expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBeLessThanOrEqual(0);
+      };
+      await expect(yes(page)).toBeEnabled();
+      await fits();
+      await page.getByRole("button", { name: /of a kind/ }).click();
+      await expect(page.getByLabel(/c1\.txt/)).toBeEnabled();
+      await fits();
+      await tab(page, "Permissions").click();
+      await page.locator("summary", { hasText: "Rules" }).click();
+      await page.getByText("Allow something without being asked").click();
+      await fits();
+      await tab(page, "History").click();
+      await expect(page.getByRole("table")).toBeVisible();
+      await fits();
+    });
+  }
+}

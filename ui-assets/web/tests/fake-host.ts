@@ -1,0 +1,151 @@
+// Questions and grants of a test in, the API of a host's console out, with what it was told.
+import type { Page, Route } from "@playwright/test";
+
+import { built } from "./fixtures.ts";
+import type { Site } from "./fixtures.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+const RUN = "00000000000000ab";
+
+/** A question about an edit; `own` and `block` replace what it says. */
+export function question(number: number, own: Json = {}, block: Json = {}): Json {
+  return {
+    type: "tool_call_permission",
+    content: "Replace 3 lines in c.txt (needs write:file:/a/b/c.txt)",
+    status: "pending",
+    timestamp: 1_700_000_000_000,
+    tool_call: {
+      id: `${RUN}-${number}`,
+      name: "edit_file",
+      params: JSON.stringify({ path: "/a/b/c.txt", edits: [{ old_text: "one", new_text: "two" }] }),
+      server_name: "files",
+      server_icons: "📁",
+      server_description: "Reads and changes files",
+    },
+    extra: { permissionType: "write", serverName: "files", toolName: "edit_file", needsUserAction: true },
+    bailiwick: {
+      run: RUN,
+      session: "main",
+      worker: 3,
+      agent: ["main", "worker-3"],
+      intent: `Replace 3 lines in c${number}.txt`,
+      needs: ["write:file:/a/b/c.txt"],
+      trust: "own",
+      sensitive: false,
+      protected: [],
+      rungs: [
+        { patterns: ["write:file:/a/b/c.txt"], covers: "exactly what is asked" },
+        { patterns: ["write:file:/a/b"], covers: "change everything beneath /a/b, now and later; protected names stay closed", count: 14 },
+        { patterns: ["write:file:/a"], covers: "change everything beneath /a, now and later; protected names stay closed" },
+        { patterns: ["write:file"], covers: "change every file that may be granted; protected names stay closed" },
+        { patterns: ["write"], covers: "change everything that may be granted; protected names stay closed" },
+      ],
+      divisible: true,
+      preview: { files: 1, added: 2, removed: 2 },
+      expires_at: Date.now() + 600_000,
+      ...own,
+    },
+    ...block,
+  };
+}
+
+const hunk = (line: number): Json => ({
+  old_start: line,
+  old_lines: 2,
+  new_start: line,
+  new_lines: 2,
+  lines: [
+    { op: " ", text: "kept\n" },
+    { op: "-", text: `one ${line}\n` },
+    { op: "+", text: `two ${line}\n` },
+  ],
+});
+
+/** What an edit of two places would do. */
+export function changes(more: Json = {}): Json {
+  const change = { path: "/a/b/c.txt", op: "modify", hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, hidden: false };
+  return { changes: [{ ...change, ...more }], divisible: true };
+}
+
+/** A grant; `more` replaces what it says. */
+export function grant(number: number, more: Json = {}): Json {
+  const held = { grant: `${RUN}-${number}`, run: RUN, pattern: "write:file:/a/b", verb: "write", resource: "file" };
+  return { ...held, holder: { agent: "main/tests" }, descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
+}
+
+export class FakeHost {
+  state: Record<string, unknown> & { questions: Json[]; grants: Json[]; batches: Json[] } = {
+    now: 0,
+    sources: [
+      {
+        run: RUN,
+        server: "files",
+        roots: ["/a"],
+        templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }],
+        recorded: true,
+      },
+    ],
+    questions: [],
+    batches: [],
+    grants: [],
+    refusals: [],
+    tallies: [],
+  };
+  /** Each thing that was told, as path and body. */
+  readonly told: { path: string; body: unknown }[] = [];
+  /** What a path answers instead; a promise holds it back. */
+  readonly answers = new Map<string, unknown>();
+  #version = 1;
+  #wake: () => void = () => undefined;
+
+  /** Opens the console on it. */
+  async open(page: Page, site: Site): Promise<void> {
+    site.put("/", await built("console.html"));
+    await page.route("**/api/**", (route) => this.#serve(route));
+    await page.goto(`${site.origin}/#secret`);
+  }
+
+  /** Tells the page that there is something new. */
+  changed(): void {
+    this.#version += 1;
+    this.#wake();
+  }
+
+  /** The bodies told to one path. */
+  to(path: string): unknown[] {
+    return this.told.filter((one) => one.path === path).map((one) => one.body);
+  }
+
+  async #serve(route: Route): Promise<void> {
+    const request = route.request();
+    const path = new URL(request.url()).pathname.slice("/api/".length);
+    if (request.headers()["authorization"] !== "Bearer secret") return route.fulfill({ status: 401 });
+    if (request.method() === "POST") this.told.push({ path, body: request.postDataJSON() });
+    if (path.startsWith("events/")) {
+      if (path === `events/${this.#version}`) await new Promise<void>((wake) => (this.#wake = wake));
+      return route.fulfill({ json: { version: this.#version } }).catch(() => undefined);
+    }
+    const answer = await (this.answers.get(path) ?? this.#usual(path, request.postDataJSON()));
+    if (answer instanceof Error) return route.fulfill({ status: 422, json: { code: "DOES_NOT_FIT", message: answer.message } });
+    return route.fulfill({ json: answer });
+  }
+
+  #usual(path: string, body: unknown): unknown {
+    if (path === "state") return { version: this.#version, ...this.state };
+    if (path.startsWith("review/")) return changes();
+    if (path === "suggestions") return { suggestion: null };
+    if (path === "answer") return this.#answer(body as { question: string; answer: object });
+    if (path === "answer-batch") {
+      const { answers } = body as { answers: { question: string; answer: object }[] };
+      return { answers: answers.map((one) => this.#answer(one)) };
+    }
+    return { grants: [] };
+  }
+
+  #answer({ question, answer }: { question: string; answer: object }): unknown {
+    this.state.questions = this.state.questions.filter((one) => (one["tool_call"] as { id: string }).id !== question);
+    this.changed();
+    return { question, status: "allow" in answer ? "granted" : "denied", granted: [] };
+  }
+}

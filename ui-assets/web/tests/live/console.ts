@@ -1,0 +1,35 @@
+// A console of a real host in, a grant that a person gives and takes back out.
+import { barriers, expect, test } from "../fixtures.ts";
+
+test.setTimeout(120_000);
+test("a person allows two uses of what is asked and takes them back", async ({ page }) => {
+  await page.goto(process.env["BAILIWICK_CONSOLE"] ?? "");
+  const allow = page.getByRole("button", { name: /^Allow this/ });
+  await expect(allow).toBeEnabled();
+  await expect(page.getByText("write:file:/repo/a.txt").first()).toBeVisible();
+  await expect(page.locator(".add", { hasText: "one" })).toBeVisible();
+  expect(await barriers(page)).toEqual([]);
+  const uses = page.getByLabel("How many uses");
+  await uses.focus();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("2");
+  await expect(page.getByLabel("For the next uses")).toBeChecked();
+  // The address has lost its secret, which holds through a reload all the same.
+  expect(page.url()).not.toContain("#");
+  const press = page.getByRole("button", { name: "Allow this for 2 uses" });
+  // Until the prompt has stood still for long enough, a press counts for nothing.
+  const over = page.getByText("Nothing waits for an answer");
+  const answered = async (): Promise<boolean> => {
+    if (await press.isVisible()) await press.click({ timeout: 1000 }).catch(() => undefined);
+    return over.isVisible();
+  };
+  await expect.poll(answered, { timeout: 60_000 }).toBe(true);
+  await page.reload();
+  await page.getByRole("button", { name: "Permissions" }).click();
+  await page.locator("summary", { hasText: "Rules" }).click();
+  await expect(page.getByText("1 use left")).toBeVisible();
+  await page.getByRole("button", { name: "Revoke" }).click();
+  await expect(page.getByRole("switch", { name: "Change without asking" })).not.toBeChecked();
+  await page.getByRole("button", { name: "History" }).click();
+  await expect(page.getByText("The record is whole")).toBeVisible();
+});

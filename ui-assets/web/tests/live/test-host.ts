@@ -1,0 +1,249 @@
+// Test hosts of real servers in, what a person does there out; each test has a host of its own.
+import type { Locator, Page } from "@playwright/test";
+
+import { part, press } from "../test-host-fake.ts";
+import { barriers, expect, test } from "../fixtures.ts";
+
+const hosts = JSON.parse(process.env["BAILIWICK_TEST_HOSTS"] ?? "{}") as Record<string, string>;
+
+async function open(page: Page, name: string, tool?: string): Promise<void> {
+  await page.goto(hosts[name] ?? "");
+  await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
+  // Whoever looks at the address later finds no secret in it.
+  expect(page.url()).not.toContain("#");
+  if (tool !== undefined) await pick(page, tool);
+}
+
+async function pick(page: Page, tool: string): Promise<void> {
+  await page.getByLabel("Search tools").fill(tool);
+  await page.locator(".pick-tool").first().click();
+  await expect(page.locator(".call")).toHaveAttribute("data-tool", tool);
+}
+
+/** Puts arguments as JSON. */
+async function given(page: Page, value: unknown): Promise<void> {
+  await part(page, "JSON").click();
+  await page.getByLabel("The arguments as JSON").fill(JSON.stringify(value));
+}
+
+async function result(page: Page, status: "done" | "failed", title = "Result"): Promise<Locator> {
+  const shown = page.getByRole("region", { name: title, exact: true });
+  await expect(shown).toHaveAttribute("data-status", status);
+  return shown;
+}
+
+/** Calls a tool that changes nothing; what it says. */
+async function read(page: Page, tool: string, value: unknown): Promise<string> {
+  await pick(page, tool);
+  await given(page, value);
+  await part(page, "Call").click();
+  return (await result(page, "done")).locator(".words").innerText();
+}
+
+/** No message of the server was otherwise than MCP says. */
+async function wellFormed(page: Page): Promise<void> {
+  await part(page, "Wire").click();
+  await page.getByLabel("only what is not as MCP says").check();
+  await expect(page.locator(".log")).toHaveText("Nothing fits.");
+}
+
+test("a preview is looked at, allowed, and is what is then done", async ({ page }) => {
+  await open(page, "edit", "edit_file");
+  await page.getByLabel("path required").fill("src/limits.rs");
+  await expect(page.locator(".intent")).toContainText("Edit src/limits.rs");
+  await part(page, "Add to edits").click();
+  await page.getByLabel("old_text required").fill("= 3");
+  await page.getByLabel("new_text required").fill("= 5");
+  await part(page, "Preview, ask, call").click();
+  await expect(page.locator(".asks .added", { hasText: "+pub const RETRIES: u32 = 5;" })).toBeVisible();
+  await press(page, "Deny once");
+  await expect(page.getByText("Denied: nothing was done.")).toBeVisible();
+  await part(page, "Preview, ask, call").click();
+  await press(page, "Allow this once");
+  await result(page, "done");
+  await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
+  await expect(page.locator(".compared li")).not.toHaveCount(0);
+  // What is previewed once more would change nothing that is there.
+  await part(page, "Preview").click();
+  await expect((await result(page, "failed", "Preview")).locator(".words")).toContainText("NO_MATCH");
+  expect(await read(page, "read_file", { path: "src/limits.rs" })).toContain("RETRIES: u32 = 5");
+  await wellFormed(page);
+});
+
+test("a call beyond the root is asked for and made once with what was granted", async ({ page }) => {
+  await open(page, "scopes", "list_roots");
+  const root = /\/\S+\/repo/.exec(await read(page, "list_roots", {}))?.[0] ?? "";
+  const path = root.replace(/repo$/, "outside/new.txt");
+  await pick(page, "write_file");
+  await given(page, { path, content: "hello" });
+  await part(page, "Call").click();
+  await expect(page.locator(".asks .preview code")).toHaveText(`write:file:${path}`);
+  await press(page, "Allow this once");
+  await result(page, "done");
+  // The grant was for that call.
+  await part(page, "Call").click();
+  await expect(page.locator("permission-prompt")).toBeVisible();
+  await press(page, "Deny once");
+  await result(page, "failed");
+  await wellFormed(page);
+});
+
+test("a configuration is set in a form, sent with the next handshake, and refused if it is none", async ({ page }) => {
+  await open(page, "configuration");
+  await part(page, "Configuration").click();
+  // Every field can be set without knowing JSON.
+  for (const field of ["roots", "deny", "grantable", "access", "max_calls", "budget"]) {
+    await expect(page.locator(".fields bdi").getByText(field, { exact: true })).toBeVisible();
+  }
+  await expect(page.locator(".fields .field")).not.toHaveCount(0);
+  await expect(page.locator(".fields textarea.code")).toHaveCount(0);
+  await page.getByLabel("read_only").selectOption("true");
+  await part(page, "Reconnect with it").click();
+  await expect(page.locator("main article")).toHaveAttribute("data-status", "sent");
+  await part(page, "Tools").click();
+  await pick(page, "write_file");
+  await given(page, { path: "new.txt", content: "" });
+  await part(page, "Call").click();
+  await result(page, "failed");
+  await part(page, "Configuration").click();
+  await part(page, "JSON").click();
+  await page.getByLabel("The configuration as JSON").fill('{"nonsense": 1}');
+  await part(page, "Reconnect with it").click();
+  await expect(page.getByRole("status")).toHaveText("Not connected");
+  await expect(page.getByRole("alert")).toContainText("-32602");
+  await part(page, "Connect without the configuration").click();
+  await expect(page.getByRole("status")).toHaveText("Connected");
+  await part(page, "Tools").click();
+  await pick(page, "write_file");
+  await given(page, { path: "new.txt", content: "" });
+  await part(page, "Call").click();
+  await result(page, "done");
+});
+
+test("a policy takes away, cannot give, and offers nothing that is set at the start", async ({ page }) => {
+  await open(page, "policy");
+  await part(page, "Configuration").click();
+  const start = page.locator(".fields bdi").getByText("grantable", { exact: true });
+  await expect(start).toBeVisible();
+  await part(page, "Policy").click();
+  await expect(page.locator(".fields .field")).not.toHaveCount(0);
+  await expect(start).toBeHidden();
+  await part(page, "Try to widen: must fail").click();
+  await expect(page.locator(".tried")).toHaveAttribute("data-status", "refused");
+  await expect(page.locator(".tried li")).toHaveCount(4);
+  await page.getByLabel("read_only").selectOption("true");
+  await part(page, "Use for calls").click();
+  await part(page, "Tools").click();
+  await pick(page, "write_file");
+  await given(page, { path: "a.txt", content: "" });
+  await part(page, "Call").click();
+  await result(page, "failed");
+  await part(page, "Policy").click();
+  await part(page, "Stop using it").click();
+  await part(page, "Tools").click();
+  await pick(page, "write_file");
+  await given(page, { path: "a.txt", content: "" });
+  await part(page, "Call").click();
+  await result(page, "done");
+});
+
+for (const [host, revision] of [["elicit", "2025-11-25"], ["stateless", "2026-07-28"]] as const) {
+  test(`what a server asks a person is answered in a form, ${revision}`, async ({ page }) => {
+    await open(page, host, "list_roots");
+    await expect(page.locator(".host")).toHaveAttribute("data-revision", revision);
+    const root = /\/\S+\/repo/.exec(await read(page, "list_roots", {}))?.[0] ?? "";
+    await pick(page, "write_file");
+    await given(page, { path: root.replace(/repo$/, "outside/new.txt"), content: "hello" });
+    await part(page, "Call").click();
+    await expect(page.getByRole("region", { name: "The server asks" })).toContainText("Tool: write_file");
+    expect(await barriers(page)).toEqual([]);
+    await part(page, "Decline").click();
+    await result(page, "failed");
+    await part(page, "Call").click();
+    await page.getByLabel("decision required").selectOption("allow");
+    await part(page, "Answer").click();
+    await result(page, "done");
+    await wellFormed(page);
+  });
+}
+
+test("a page of the official sample server is shown, and speaks through its host alone", async ({ page }) => {
+  const origin = new URL(hosts["view"] ?? "").origin;
+  const strange: string[] = [];
+  page.on("request", (request) => {
+    if (!request.url().startsWith(origin) && !/^(about|data):/.test(request.url())) strange.push(request.url());
+  });
+  await open(page, "view", "get-time");
+  await part(page, "Call").click();
+  await expect(page.locator("mcp-view")).toHaveAttribute("data-status", "ready");
+  const app = page.frameLocator("mcp-view iframe").frameLocator("iframe");
+  await expect(app.getByText("Server Time:")).toBeVisible();
+  await app.getByRole("button", { name: "Get Server Time" }).click();
+  await app.getByRole("button", { name: "Send Message" }).click();
+  await page.getByText("The view says").click();
+  await expect(page.locator(".shown .words")).toContainText("This is message text.");
+  await page.getByLabel("Theme").selectOption("dark");
+  await expect(app.locator("html")).toHaveCSS("color-scheme", "dark");
+  await page.getByLabel("Width").selectOption("320");
+  await expect.poll(() => app.locator("html").evaluate(() => innerWidth)).toBe(320);
+  expect(strange).toEqual([]);
+  await wellFormed(page);
+});
+
+test("every kind of content is shown as what it is", async ({ page }) => {
+  await open(page, "everything", "get-tiny-image");
+  await part(page, "Call").click();
+  const shown = await result(page, "done");
+  await part(page, "Image").click();
+  await expect.poll(() => shown.locator("img").evaluate((image: HTMLImageElement) => image.naturalWidth)).toBeGreaterThan(0);
+  await pick(page, "get-resource-links");
+  await part(page, "Call").click();
+  await page.getByRole("button", { name: /^Links/ }).click();
+  await page.getByRole("button", { name: /^Open Blob/ }).first().click();
+  await expect(page.getByText("Bytes, which are not shown.")).toBeVisible();
+  await page.getByRole("button", { name: /^Open Text/ }).first().click();
+  await expect(page.locator(".result .words")).toContainText("plaintext resource");
+  await pick(page, "get-resource-reference");
+  await part(page, "Call").click();
+  await part(page, "Embedded").click();
+  await expect(page.locator(".result .words")).toContainText("resource");
+  await pick(page, "get-structured-content");
+  await page.getByLabel("location required").selectOption({ index: 1 });
+  await part(page, "Call").click();
+  await part(page, "Structured").click();
+  await expect(page.locator(".result .words")).toContainText("temperature");
+  await pick(page, "trigger-elicitation-request");
+  await part(page, "Call").click();
+  await expect(page.getByRole("region", { name: "The server asks" })).toBeVisible();
+  await part(page, "Answer").click();
+  await result(page, "done");
+});
+
+test("a server that ended is told and started again, and its faults are found", async ({ page }) => {
+  await open(page, "wrong", "exit");
+  await expect(page.locator(".pick-tool .warn")).toHaveCount(0);
+  await part(page, "Call").click();
+  await expect(page.getByRole("alert")).toHaveText("the server ended (exit status: 3)");
+  await part(page, "Start again").click();
+  await expect(page.getByRole("status")).toHaveText("Connected");
+  await expect(page.locator(".pick-tool", { hasText: "template" }).getByText("! lint")).toBeVisible();
+  await part(page, "Policy").click();
+  await part(page, "Try to widen: must fail").click();
+  await expect(page.locator(".tried")).toHaveAttribute("data-status", "widened");
+  await part(page, "Checks").click();
+  await part(page, "Run the checks").click();
+  await expect(page.locator("main article")).toHaveAttribute("data-status", "failed");
+  await expect(page.locator(".checks .bad")).toHaveCount(13);
+  await part(page, "Wire").click();
+  await page.getByLabel("only what is not as MCP says").check();
+  await expect(page.locator(".entry").first()).toContainText("this is no JSON");
+});
+
+test("the checks pass on the page as they do without it", async ({ page }) => {
+  await open(page, "checks");
+  await part(page, "Checks").click();
+  await part(page, "Run the checks").click();
+  await expect(page.locator("main article")).toHaveAttribute("data-status", "passed");
+  await expect(page.locator(".checks li")).toHaveCount(14);
+  expect(await barriers(page)).toEqual([]);
+});

@@ -1,0 +1,244 @@
+// The page of the test host and a host that answers what a test wants in, what people meet out.
+import { initial, policySchema } from "../pages/test-host/schema.ts";
+import { HOSTILE, open, part, press, ready, tool } from "./test-host-fake.ts";
+import type { Api, Members } from "./test-host-fake.ts";
+import { expect, test } from "./fixtures.ts";
+
+test("each request carries the token of the address, and no address does", async ({ page, site }) => {
+  const asked = await open(page, site, { state: () => ready() });
+  await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
+  expect(new Set(asked.map(({ bearer }) => bearer))).toEqual(new Set(["Bearer token"]));
+  expect(site.requests.every((request) => !request.includes("token"))).toBe(true);
+});
+
+test("a host that is not there, a server that failed and one that ended are told", async ({ page, site }) => {
+  let state: Members = { status: "failed", reason: "`nobody` cannot be started", target: "nobody", revision: "2025-11-25" };
+  await open(page, site, { state: () => state, connect: () => (state = ready()) });
+  await expect(page.getByRole("alert")).toHaveText("`nobody` cannot be started");
+  await expect(page.getByRole("status")).toHaveText("Not connected");
+  await expect(page.getByRole("main")).toHaveText("There is no server to try.");
+  await part(page, "Start again").click();
+  await expect(page.getByRole("status")).toHaveText("Connected");
+  state = ready({}, { status: "ended", reason: "the server ended (exit status: 1)" });
+  await page.reload();
+  await expect(page.getByRole("alert")).toHaveText("the server ended (exit status: 1)");
+  // What it had been is still there to look at.
+  await expect(page.getByRole("button", { name: "greet" })).toBeVisible();
+  await page.route("**/api/*", (route) => route.abort());
+  await page.reload();
+  await expect(page.getByRole("status")).toHaveText("Host is gone");
+});
+
+test("a server without tools, applications, configuration or policies says so in each part", async ({ page, site }) => {
+  await open(page, site, { state: () => ready({ tools: [] }) });
+  await expect(page.getByText("The server has no tools.")).toBeVisible();
+  for (const [name, words] of [
+    ["Applications", "The server offers no page"],
+    ["Configuration", "The server publishes no schema"],
+    ["Policy", "The server does not say that it knows policies"],
+  ] as const) {
+    await part(page, name).click();
+    await expect(page.getByText(words)).toBeVisible();
+  }
+});
+
+test("hostile text of a server is text wherever it stands", async ({ page, site }) => {
+  test.slow();
+  const tools = HOSTILE.map((text, index) =>
+    tool(`tool${index}`, {
+      title: text,
+      description: text,
+      intent: text,
+      lints: [text],
+      annotations: { scopes: [text] },
+      inputSchema: { type: "object", properties: { [text]: { type: "string", description: text, title: text, enum: [text], scope: text } } },
+    }),
+  );
+  const content = HOSTILE.flatMap((text) => [
+    { type: "text", text },
+    { type: "image", mimeType: text, data: text },
+    { type: "image", mimeType: "image/svg+xml", data: btoa("<svg onload='hit=1'/>") },
+    { type: "resource_link", name: text, uri: text, mimeType: text },
+    { type: "resource", resource: { uri: text, mimeType: text, text } },
+    { type: text },
+  ]);
+  const entries = HOSTILE.flatMap((text, index) => [
+    { seq: 2 * index + 1, at_ms: 1, side: "received", message: { method: text, params: { text } }, fault: text },
+    { seq: 2 * index + 2, at_ms: 1, side: "said", message: text },
+  ]);
+  const api: Api = {
+    state: () => ready({ tools, apps: HOSTILE.map((text) => ({ uri: `ui://${text}`, name: text, description: text })) }, { target: HOSTILE[0], reason: HOSTILE[2] }),
+    intent: ({ template }) => ({ sentence: template }),
+    request: () => ({
+      result: { content, structuredContent: { [String(HOSTILE[0])]: HOSTILE }, _meta: { requested_scopes: HOSTILE } },
+    }),
+    checks: () => HOSTILE.map((text) => ({ check: text, outcome: "fail", detail: text })),
+  };
+  page.on("dialog", () => expect(true, "no dialog opens").toBe(false));
+  await open(page, site, api, entries);
+  await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
+  for (const index of [0, 12, 37, 40, 47]) {
+    await page.locator(".pick-tool").nth(index).click();
+    await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
+  }
+  await part(page, "Call").click();
+  await press(page, "Allow this once");
+  for (const tab of ["Text", "Image", "Links", "Embedded", "Structured", "Other", "Raw"]) {
+    await page.locator(".result").getByRole("button", { name: new RegExp(`^${tab}`) }).click();
+  }
+  await part(page, "Applications").click();
+  await part(page, "Checks").click();
+  await part(page, "Run the checks").click();
+  await expect(page.locator("article")).toHaveAttribute("data-status", "failed");
+  await part(page, "Wire").click();
+  for (const summary of await page.locator("summary").all()) await summary.click();
+  const made = [
+    ...["img:not([src^='data:image/png'])", "script:not(head [type=module], body > :last-child)", "iframe", "object"],
+    ...["embed", "svg", "form[action]", "link", "base", "meta[http-equiv=refresh]", "a[href]"],
+  ].join();
+  expect(await page.locator(made).evaluateAll((found) => found.map((one) => one.outerHTML.slice(0, 80)))).toEqual([]);
+  expect(await page.evaluate(() => Reflect.get(window, "hit"))).toBeUndefined();
+  // What would turn or hide text is shown as what it is.
+  const shown = await page.locator("main").innerText();
+  expect(shown).toContain("\\u{202e}gnp.exe");
+  expect(shown).not.toMatch(/[\u202e\u2066\u200b\u0000]/);
+  expect(new Set(site.requests)).toEqual(new Set(["GET /", "GET /mcp-view.js", "GET /permission-prompt.js"]));
+});
+
+test("a form is made of a schema, and what is left empty is left out", async ({ page, site }) => {
+  const inputSchema = {
+    type: "object",
+    required: ["path"],
+    properties: {
+      path: { type: "string" },
+      limit: { type: ["integer", "null"] },
+      loud: { type: "boolean" },
+      mode: { $ref: "#/$defs/Mode" },
+      edits: { type: "array", items: { $ref: "#/$defs/Edit" } },
+      free: {},
+    },
+    $defs: {
+      Mode: { oneOf: [{ const: "a", title: "first" }, { const: "b" }] },
+      Edit: { type: "object", required: ["from"], properties: { from: { type: "string" }, to: { type: "string" } } },
+    },
+  };
+  const asked = await open(page, site, {
+    state: () => ready({ tools: [tool("edit", { inputSchema })] }),
+    request: () => ({ result: { content: [{ type: "text", text: "done" }] } }),
+  });
+  await page.getByLabel("path required").fill("a.txt");
+  await page.getByLabel("limit").fill("3");
+  await page.getByLabel("loud").selectOption("true");
+  await page.getByLabel("mode").selectOption("first");
+  await part(page, "Add to edits").click();
+  await part(page, "Add to edits").click();
+  await page.getByLabel("from required").last().fill("x");
+  await page.getByRole("button", { name: "Remove one of edits" }).first().click();
+  await page.getByLabel("free").fill('{"any": [1]}');
+  await part(page, "Call").click();
+  await expect(page.getByText("done", { exact: true }).last()).toBeVisible();
+  const sent = asked.find(({ what }) => what === "request")?.["body"] as Members;
+  expect(sent["params"]).toEqual({
+    name: "edit",
+    arguments: { path: "a.txt", limit: 3, loud: true, mode: "a", edits: [{ from: "x" }], free: { any: [1] } },
+  });
+  // The same as JSON; what is none keeps the buttons shut.
+  await part(page, "JSON").click();
+  const json = page.getByLabel("The arguments as JSON");
+  await expect(json).toHaveValue(/"limit": 3/);
+  await json.fill("{");
+  await expect(part(page, "Call")).toBeDisabled();
+  await json.fill('{"path": "b"}');
+  await part(page, "Form").click();
+  await expect(page.getByLabel("path required")).toHaveValue("b");
+  await expect(page.getByLabel("limit")).toHaveValue("");
+});
+
+test("a policy is offered what can be said in a call, and nothing is chosen for a person", () => {
+  const field = (scope: string) => ({ type: "string", scope });
+  const inner = { type: "object", properties: { path: field("any"), access: field("configuration") }, required: ["path", "access"] };
+  const schema = {
+    type: "object",
+    properties: { roots: { type: "array", items: inner, scope: "any" }, grantable: field("configuration"), deny: field("policy") },
+    required: ["grantable"],
+  };
+  expect(policySchema(schema)).toEqual({
+    type: "object",
+    properties: {
+      roots: { type: "array", items: { type: "object", properties: { path: field("any") }, required: ["path"] }, scope: "any" },
+      deny: field("policy"),
+    },
+    required: [],
+  });
+  const decision = { type: "string", enum: ["allow", "deny"] };
+  const form = { type: "object", properties: { decision, sure: { type: "boolean" } }, required: ["decision", "sure"] };
+  expect(initial(form, form)).toEqual({ decision: undefined, sure: undefined });
+  expect(initial({ ...decision, default: "deny" }, {})).toBe("deny");
+  expect(initial({ $ref: "#/$defs/self" }, { $defs: { self: { $ref: "#/$defs/self" } } })).toBeUndefined();
+});
+
+test("what a call lacks is asked for once, and sent once with what was allowed", async ({ page, site }) => {
+  const scopes = ["write:file:/outside/a"];
+  const refused = { result: { content: [{ type: "text", text: "SCOPE_REQUIRED" }], isError: true, _meta: { requested_scopes: scopes } } };
+  const done = { result: { content: [{ type: "text", text: "written" }] } };
+  const granted = (body: Members) => ((body["params"] as Members)["_meta"] as Members | undefined)?.["granted_scopes"];
+  const asked = await open(page, site, {
+    state: () => ready({ tools: [tool("write", { annotations: { scopes: ["write:file"] } })] }),
+    request: (body) => (granted(body) === undefined ? refused : done),
+  });
+  const calls = () => asked.filter(({ what }) => what === "request").map(({ body }) => granted(body as Members));
+  await part(page, "Call").click();
+  await expect(page.locator(".asks .preview code")).toHaveText("write:file:/outside/a");
+  await press(page, "Deny once");
+  await expect(page.getByText("Not granted, so the call was not made again.")).toBeVisible();
+  expect(calls()).toEqual([undefined]);
+  await part(page, "Call").click();
+  await press(page, "Allow this once");
+  await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
+  expect(calls()).toEqual([undefined, undefined, scopes]);
+  // Exactly this is remembered if a person says so, and asked for no more.
+  await part(page, "Call").click();
+  await page.getByLabel("Remember this choice").check();
+  await expect(async () => {
+    await page.locator(".asks button.primary").click({ timeout: 1_000 });
+    await expect(page.locator(".asks")).toBeHidden({ timeout: 200 });
+  }).toPass();
+  await part(page, "Call").click();
+  await expect.poll(() => calls().slice(3)).toEqual([undefined, scopes, undefined, scopes]);
+});
+
+test("a preview that is not said to be one is told", async ({ page, site }) => {
+  let meta: Members = {};
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write", { preview: true })] }),
+    request: () => ({ result: { content: [], _meta: meta } }),
+  });
+  await part(page, "Preview").click();
+  await expect(page.getByText("the call may have been made")).toBeVisible();
+  meta = { preview: true };
+  await part(page, "Preview").click();
+  await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
+  await expect(page.getByText("the call may have been made")).toBeHidden();
+});
+
+test("the log is filtered by text, side and fault, and opens an entry", async ({ page, site }) => {
+  const entries = [
+    { seq: 1, at_ms: 5, side: "sent", message: { jsonrpc: "2.0", id: 1, method: "tools/list" } },
+    { seq: 2, at_ms: 9, side: "received", message: { jsonrpc: "2.0", id: 1, result: {} }, fault: "result of tools/list: missing field `tools`" },
+    { seq: 3, at_ms: 9, side: "said", message: "listening" },
+  ];
+  await open(page, site, { state: () => ready() }, entries);
+  await part(page, "Wire").click();
+  const log = page.locator(".entry");
+  await expect(log).toHaveCount(3);
+  await page.getByLabel("Filter by text").fill("LISTEN");
+  await expect(log).toHaveCount(1);
+  await page.getByLabel("Filter by text").fill("");
+  await page.getByLabel("Which side").selectOption("sent");
+  await expect(log).toHaveText(/tools\/list #1/);
+  await page.getByLabel("Which side").selectOption("all");
+  await page.getByLabel("only what is not as MCP says").check();
+  await expect(log).toHaveCount(1);
+  await log.locator("summary").click();
+  await expect(log.locator(".notice")).toHaveText("result of tools/list: missing field `tools`");
+});
