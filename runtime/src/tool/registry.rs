@@ -80,7 +80,7 @@ impl Entry {
     /// though it may look at what would be changed.
     pub(crate) fn is_for(&self, origin: Origin, previews: bool) -> bool {
         match origin {
-            Origin::Human => true,
+            Origin::Human | Origin::Host => true,
             Origin::Model => !self.spec.app_only,
             Origin::View => previews || !self.mutates,
         }
