@@ -773,8 +773,8 @@ fn templates_are_shown_and_those_that_people_write_are_checked() {
         place.templated("wrong.json", &DOCS.replacen(from, to, 1));
         place.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
     }
-    place.templated("large.json", &" ".repeat((1 << 20) + 1));
-    place.refused(&["templates", "large.json"], 1, &["larger than 1048576"]);
+    place.templated("large.json", &" ".repeat((64 << 10) + 1));
+    place.refused(&["templates", "large.json"], 1, &["larger than 65536"]);
     place.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
     place.refused(&["templates", "repo"], 1, &["repo`"]);
 }
