@@ -128,18 +128,26 @@ impl Audit {
         self.hand_over(Message::Together(events), count)
     }
 
+    /// Hands `event` over without waiting. One that is refused counts as missing no sooner than it is given to
+    /// [`Self::record`]: whoever offers it keeps it, and offers it again.
+    pub(crate) fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.try_send(Message::Record(event))
+    }
+
     fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
-        let refused = if self.status.failing.load(Ordering::Acquire) {
-            AuditError::Failing
-        } else {
-            match self.sender.try_send(message) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full(_)) => AuditError::Full,
-                Err(TrySendError::Disconnected(_)) => AuditError::Closed,
-            }
-        };
-        self.status.missed.fetch_add(events, Ordering::AcqRel);
-        Err(refused)
+        self.try_send(message).inspect_err(|_| {
+            self.status.missed.fetch_add(events, Ordering::AcqRel);
+        })
+    }
+
+    fn try_send(&self, message: Message) -> Result<(), AuditError> {
+        if self.status.failing.load(Ordering::Acquire) {
+            return Err(AuditError::Failing);
+        }
+        self.sender.try_send(message).map_err(|error| match error {
+            TrySendError::Full(_) => AuditError::Full,
+            TrySendError::Disconnected(_) => AuditError::Closed,
+        })
     }
 
     /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread.
