@@ -40,7 +40,6 @@ pub const fn manual() -> Manual {
             notes: &[
                 "`bailiwick-fs --ai-help` prints this help on a command line; `--skill` prints a `SKILL.md`.",
                 "What people allowed and refused is for people: `bailiwick-fs history AUDIT` shows it to them, `verify` checks the record.",
-                "What agents were granted for good is for people, too: the commands `grants` and `templates` are theirs.",
                 "In a checkout of the repository, `cargo install --path fs-actor` installs the same program.",
                 "Rust programs link the crates `bailiwick` and `bailiwick-fs` and need no server.",
                 "For some tools there is a shell command with the same effect; the tool reference names it.",

@@ -9,8 +9,8 @@ use bailiwick::{Template, TemplateError, escape, json_line};
 use crate::cli::Templates;
 use crate::table::{or_dash, table};
 
-/// The largest file of a template that is read, in bytes.
-const MOST: u64 = 1 << 20;
+/// The largest file of a template that is read, in bytes; a template has no more.
+const MOST: u64 = 64 << 10;
 
 /// Why there is no such template.
 #[derive(Debug, thiserror::Error)]

@@ -231,10 +231,15 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
         rows[3].get(at..),
-        Some(
-            "q3 write:file:/repo/secret; said: keep out\\u{1b}[2J; to allow it: let the host ask a person, or grant it beforehand"
-        )
+        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
     );
+    // A hint has a place that nothing an agent names can reach.
+    let hint = rows[0].find("TO ALLOW IT").unwrap();
+    assert_eq!(
+        rows[3].get(hint..at).map(str::trim_end),
+        Some("let the host ask a person, or grant it beforehand")
+    );
+    assert_eq!(rows[1].get(hint..at).map(str::trim_end), Some("-"));
     assert!(
         rows[4].contains("write:file:/repo/src/\\u{202e}c"),
         "{text}"
@@ -773,8 +778,8 @@ fn templates_are_shown_and_those_that_people_write_are_checked() {
         place.templated("wrong.json", &DOCS.replacen(from, to, 1));
         place.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
     }
-    place.templated("large.json", &" ".repeat((1 << 20) + 1));
-    place.refused(&["templates", "large.json"], 1, &["larger than 1048576"]);
+    place.templated("large.json", &" ".repeat((64 << 10) + 1));
+    place.refused(&["templates", "large.json"], 1, &["larger than 65536"]);
     place.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
     place.refused(&["templates", "repo"], 1, &["repo`"]);
 }

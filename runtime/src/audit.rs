@@ -188,6 +188,10 @@ pub struct AnsweredStep {
     /// What of the change that was shown was not to be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+    /// The grants that serve it from now on, those included that another answer of the same word left. None for once, and
+    /// in records of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<GrantId>,
 }
 
 /// A grant as it was given.

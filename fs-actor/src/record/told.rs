@@ -1,17 +1,26 @@
 //! What a history tells in, plain columns for people out; whatever agents and files are called, a line stays a line.
 
 use bailiwick::{
-    DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent, HistoryReport,
-    Lifetime, RevokeCause, ScopePattern, Suggestion, Tally,
+    DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry, HistoryEvent,
+    HistoryReport, Lifetime, RevokeCause, ScopePattern, Suggestion, Tally,
 };
 
 use crate::cli::time_of;
 use crate::table::{or_dash, table};
 
-/// One line an entry: when, which, who, by which tool, how it ended, and what it was about.
+/// One line an entry: when, which, who, by which tool, how it ended, what a person can do if it was not let through, and
+/// what it was about. That comes last and the hint before it, since no name that an agent chose stands there.
 pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> String {
     table(
-        ["TIME", "RUN", "AGENT", "TOOL", "DECISION", "ABOUT"],
+        [
+            "TIME",
+            "RUN",
+            "AGENT",
+            "TOOL",
+            "DECISION",
+            "TO ALLOW IT",
+            "ABOUT",
+        ],
         entries.map(|entry| {
             let tool = entry.tool.as_ref().map_or("-", |tool| tool.as_str());
             [
@@ -20,7 +29,8 @@ pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> St
                 or_dash(&entry.agent),
                 tool.to_owned(),
                 decided(entry),
-                about(entry),
+                or_dash(entry.denial().map_or("", |denial| denial.hint)),
+                what(&entry.event),
             ]
         }),
     )
@@ -28,7 +38,7 @@ pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> St
 
 fn decided(entry: &HistoryEntry) -> String {
     let decision = match (&entry.event, entry.decision) {
-        (HistoryEvent::Narrowed(_), _) => "narrowed",
+        (HistoryEvent::Narrowed { .. }, _) => "narrowed",
         (HistoryEvent::Revoked { .. }, _) => "revoked",
         (_, decision) => decision.map_or("open", word),
     };
@@ -46,15 +56,6 @@ fn word(decision: Decision) -> &'static str {
         Decision::Denied => "denied",
         Decision::Expired => "expired",
         Decision::Cancelled => "cancelled",
-    }
-}
-
-/// What it was about; what was not let through ends with what a person can do.
-fn about(entry: &HistoryEntry) -> String {
-    let text = what(&entry.event);
-    match entry.denial() {
-        Some(denial) => format!("{text}; to allow it: {}", denial.hint),
-        None => text,
     }
 }
 
@@ -77,14 +78,9 @@ fn what(event: &HistoryEvent) -> String {
             Some(rule) => format!("{}; {rule}", list(needs)),
             None => list(needs),
         },
-        HistoryEvent::Granted(step) => format!(
-            "{} {} to {}, {}",
-            step.grant,
-            step.pattern,
-            held(&step.holder),
-            span(step.lifetime)
-        ),
-        HistoryEvent::Narrowed(step) => {
+        HistoryEvent::Granted(step) => granted(step),
+        HistoryEvent::Unrecorded(step) => format!("{}; granted without a record", granted(step)),
+        HistoryEvent::Narrowed { step, .. } => {
             let change = &step.change;
             let mut text = step.grant.to_string();
             if let Some(pattern) = &change.pattern {
@@ -101,12 +97,22 @@ fn what(event: &HistoryEvent) -> String {
             }
             text
         }
-        HistoryEvent::Revoked { grant, cause } => cause.map_or_else(
+        HistoryEvent::Revoked { grant, cause, .. } => cause.map_or_else(
             || grant.to_string(),
             |cause| format!("{grant}{}", why(cause)),
         ),
         _ => String::new(),
     }
+}
+
+fn granted(step: &GrantedStep) -> String {
+    format!(
+        "{} {} to {}, {}",
+        step.grant,
+        step.pattern,
+        held(&step.holder),
+        span(step.lifetime)
+    )
 }
 
 /// Why the host took a grant back; what a person did needs no reason.

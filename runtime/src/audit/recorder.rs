@@ -128,18 +128,26 @@ impl Audit {
         self.hand_over(Message::Together(events), count)
     }
 
+    /// Hands `event` over without waiting. One that is refused counts as missing no sooner than it is given to
+    /// [`Self::record`]: whoever offers it keeps it, and offers it again.
+    pub(crate) fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.try_send(Message::Record(event))
+    }
+
     fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
-        let refused = if self.status.failing.load(Ordering::Acquire) {
-            AuditError::Failing
-        } else {
-            match self.sender.try_send(message) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full(_)) => AuditError::Full,
-                Err(TrySendError::Disconnected(_)) => AuditError::Closed,
-            }
-        };
-        self.status.missed.fetch_add(events, Ordering::AcqRel);
-        Err(refused)
+        self.try_send(message).inspect_err(|_| {
+            self.status.missed.fetch_add(events, Ordering::AcqRel);
+        })
+    }
+
+    fn try_send(&self, message: Message) -> Result<(), AuditError> {
+        if self.status.failing.load(Ordering::Acquire) {
+            return Err(AuditError::Failing);
+        }
+        self.sender.try_send(message).map_err(|error| match error {
+            TrySendError::Full(_) => AuditError::Full,
+            TrySendError::Disconnected(_) => AuditError::Closed,
+        })
     }
 
     /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread.
@@ -155,7 +163,7 @@ impl Audit {
         answer.recv().map_err(|_| AuditError::Closed)?
     }
 
-    /// Returns once everything handed over before is written.
+    /// Returns once everything handed over before is written, and synced if the sink can.
     pub(crate) async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
         // A caller that is gone needs no answer.
@@ -239,9 +247,19 @@ impl<S: AuditSink> Writer<S> {
         for (_, reply) in commits {
             let _ = reply.send(result.clone());
         }
+        let synced = if flushes.is_empty() {
+            result
+        } else {
+            result.and_then(|()| self.sync())
+        };
         for reply in flushes {
-            reply(result.clone());
+            reply(synced.clone());
         }
+    }
+
+    fn sync(&mut self) -> Result<(), AuditError> {
+        let synced = self.sink.sync();
+        synced.map_err(|error| AuditError::Write(Arc::new(error)))
     }
 
     /// Writes everything unwritten, or nothing.
@@ -493,6 +511,52 @@ mod tests {
         let records = sink.memory.records();
         assert_eq!(records.len(), 4);
         assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
+    }
+
+    /// Keeps records in memory, and syncs them unless it cannot.
+    struct Synced {
+        memory: MemoryAudit,
+        /// How many records were kept at each sync.
+        at: Arc<Mutex<Vec<u64>>>,
+        fails: bool,
+    }
+
+    impl AuditSink for Synced {
+        fn head(&self) -> Head {
+            self.memory.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            self.memory.keep(records)
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.at.lock().unwrap().push(self.memory.head().next);
+            if self.fails {
+                Err(io::ErrorKind::StorageFull.into())
+            } else {
+                Ok(())
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_is_synced_and_what_cannot_be_is_not_flushed() {
+        for fails in [false, true] {
+            let at = Arc::new(Mutex::new(Vec::new()));
+            let sink: Box<dyn AuditSink> = Box::new(Synced {
+                memory: MemoryAudit::new(10),
+                at: Arc::clone(&at),
+                fails,
+            });
+            let audit = Audit::start(sink, 100).unwrap();
+            audit.commit(refused("effect")).unwrap();
+            assert_eq!(*at.lock().unwrap(), [0; 0], "a call waits for no disk");
+            audit.record(refused("grant")).unwrap();
+            assert_eq!(audit.flush_blocking().is_err(), fails);
+            assert_eq!(*at.lock().unwrap(), [2]);
+            audit.record(refused("after")).unwrap();
+        }
     }
 
     #[test]

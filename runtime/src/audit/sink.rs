@@ -32,6 +32,15 @@ pub trait AuditSink: Send + 'static {
     /// # Errors
     /// The system's. The runtime refuses calls until a later one succeeds.
     fn keep(&mut self, records: &[Record]) -> io::Result<()>;
+
+    /// Returns once what was kept outlives a loss of power, if it ever does. It is called before a grant is stored and
+    /// when the audit is flushed, not for each record.
+    ///
+    /// # Errors
+    /// The system's. Nothing is stored that waited for it.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl AuditSink for Box<dyn AuditSink> {
@@ -45,6 +54,10 @@ impl AuditSink for Box<dyn AuditSink> {
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
         (**self).keep(records)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        (**self).sync()
     }
 }
 
@@ -183,8 +196,9 @@ pub struct TornLine {
 
 /// Keeps records as JSON lines in a file that only its owner may read.
 ///
-/// A record survives the end of the process as soon as it was handed to the system; the file is not synced to
-/// the disk. One process at a time writes to a file.
+/// A record survives the end of the process as soon as it was handed to the system. It survives a loss of power once
+/// it was synced to the disk, which is before a grant is stored and when the audit is flushed. One process at a time
+/// writes to a file.
 #[derive(Debug)]
 pub struct JsonLines {
     file: File,
@@ -193,6 +207,10 @@ pub struct JsonLines {
     length: u64,
     /// A write failed and may have left a part.
     unclean: bool,
+    /// Something was written since the last sync.
+    unsynced: bool,
+    /// The folder has the name of the file on the disk, too.
+    named: bool,
     head: Head,
     torn: Option<TornLine>,
 }
@@ -257,6 +275,8 @@ impl JsonLines {
             place,
             length: 0,
             unclean: false,
+            unsynced: true,
+            named: false,
             head: Head::default(),
             torn: None,
         })
@@ -290,6 +310,7 @@ impl AuditSink for JsonLines {
             ));
         }
         self.unclean = true;
+        self.unsynced = true;
         self.file.write_all(&bytes)?;
         self.unclean = false;
         self.length += bytes.len() as u64;
@@ -299,6 +320,31 @@ impl AuditSink for JsonLines {
         };
         Ok(())
     }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.unsynced {
+            self.file.sync_data()?;
+            self.unsynced = false;
+        }
+        if !self.named {
+            sync_folder(&self.place)?;
+            self.named = true;
+        }
+        Ok(())
+    }
+}
+
+/// Syncs the folder of a file, without which a new file may be gone after a loss of power.
+#[cfg(unix)]
+fn sync_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().ok_or(io::ErrorKind::NotADirectory)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Folders cannot be synced here; the system keeps names by itself.
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
@@ -500,6 +546,26 @@ mod tests {
         sink.unclean = true;
         write(&mut sink, &["b"]);
         assert_eq!(records_in(&path), 2);
+    }
+
+    #[test]
+    fn a_sync_covers_what_was_written_and_the_name_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sink = JsonLines::create(dir.path().join("audit.jsonl")).unwrap();
+        let due = |sink: &JsonLines| (sink.unsynced, !sink.named);
+        write(&mut sink, &["a"]);
+        assert_eq!(due(&sink), (true, true));
+        sink.sync().unwrap();
+        assert_eq!(due(&sink), (false, false));
+        write(&mut sink, &["b"]);
+        assert_eq!(due(&sink), (true, false));
+        let mut gone = JsonLines::create(dir.path().join("gone.jsonl")).unwrap();
+        dir.close().unwrap();
+        assert!(
+            gone.sync().is_err(),
+            "there is no folder that could be synced"
+        );
+        assert_eq!(due(&gone), (false, true));
     }
 
     #[test]

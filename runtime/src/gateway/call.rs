@@ -207,7 +207,7 @@ impl Gateway {
     ) -> Result<(), Unanswered> {
         let grants = errand.served.grants().ok_or(Unanswered)?;
         let _turn = self.session.asking.lock().await;
-        if grants.question(question.id).await.is_some() {
+        if let Ok(Some(_)) = grants.question(question.id).await {
             let answer = ask::elicited(context, question).await;
             settle(grants, question, answer.ok_or(Unanswered)?).await;
         }
@@ -240,12 +240,12 @@ impl Gateway {
     }
 }
 
-/// Gives an answer to the broker. One that cannot be taken is a no, so that the call does not wait for another.
+/// Gives an answer to the broker. One that cannot be taken is a no of the host's, so that the call does not wait for
+/// another.
 async fn settle(grants: &GrantAuthority, question: &Question, answer: Answer) {
     if let Err(error) = grants.answer(question.id, answer).await {
         tracing::warn!(%error, question = %question.id, "an answer had no effect");
-        // A question that ended another way needs no answer.
-        let _ = grants.answer(question.id, Answer::DENY).await;
+        grants.refuse_unusable(question.id);
     }
 }
 
@@ -385,4 +385,61 @@ fn may_be_task(errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
     is_stateless(context)
         && capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
         && !errand.served.worker().mutates(&errand.tool)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::audit::{Audit, MemoryAudit};
+    use crate::config::Config;
+    use crate::permission::tests::request;
+    use crate::permission::{
+        Broker, BrokerConfig, Claimant, DecidedBy, Decision, Deferred, Lifetime, Ruling,
+    };
+    use crate::policy::Authority;
+
+    /// Who is said to have decided after a person said yes for the session, of a runtime that holds so many grants.
+    async fn said_yes(max_grants: usize) -> Option<DecidedBy> {
+        let audit = Audit::start(MemoryAudit::new(100), 100).unwrap();
+        let config = BrokerConfig {
+            max_grants,
+            ..BrokerConfig::default()
+        };
+        let broker = Broker::start(config, audit, Arc::new(Deferred)).await;
+        let broker = broker.unwrap();
+        let authority = Authority::configured(&Config::new()).unwrap();
+        let grants = GrantAuthority::new(broker.clone(), authority);
+        let request = request(1, 1, &["write:file:/r/x"]);
+        let claimant = Claimant {
+            worker: request.worker,
+            ancestors: [].into(),
+            session: Arc::clone(&request.session),
+            agent: "main".into(),
+        };
+        let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+        let asking = tokio::spawn(async move { broker.ask(request, claimant, Some(told)).await });
+        let question = hears.recv().await.unwrap();
+        let yes = Answer::Allow {
+            patterns: Vec::new(),
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        };
+        settle(&grants, &question, yes).await;
+        match asking.await.unwrap().unwrap() {
+            Ruling::Refused { decision, by, .. } => {
+                assert_eq!(decision, Decision::Denied);
+                Some(by)
+            }
+            Ruling::Allowed(..) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_yes_that_cannot_be_taken_is_not_told_as_a_persons_no() {
+        assert_eq!(said_yes(1).await, None);
+        assert_eq!(said_yes(0).await, Some(DecidedBy::Host));
+    }
 }

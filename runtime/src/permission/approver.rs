@@ -19,11 +19,9 @@ pub trait Approver: Send + Sync + 'static {
     /// Decides on `question`. What it says is ignored if the question ended meanwhile.
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;
 
-    /// Whether its answers are those of a person, who is asked. That is what the audit and the agent are told then;
-    /// else that the host decided.
-    fn is_person(&self) -> bool {
-        false
-    }
+    /// Whether `answer`, which it gave, is that of a person, who was asked. That is what the audit and the agent are told
+    /// then; else that the host decided.
+    fn is_person(&self, answer: &Answer) -> bool;
 }
 
 /// Refuses everything.
@@ -31,6 +29,10 @@ pub trait Approver: Send + Sync + 'static {
 pub struct DenyAll;
 
 impl Approver for DenyAll {
+    fn is_person(&self, _: &Answer) -> bool {
+        false
+    }
+
     fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
         Box::pin(std::future::ready(Answer::DENY))
     }
@@ -41,6 +43,10 @@ impl Approver for DenyAll {
 pub struct Deferred;
 
 impl Approver for Deferred {
+    fn is_person(&self, _: &Answer) -> bool {
+        false
+    }
+
     fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
         Box::pin(std::future::pending())
     }
@@ -96,6 +102,10 @@ impl Scripted {
 }
 
 impl Approver for Scripted {
+    fn is_person(&self, _: &Answer) -> bool {
+        false
+    }
+
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
         Box::pin(async move {
             self.rules

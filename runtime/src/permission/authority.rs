@@ -31,6 +31,9 @@ pub enum AuthorityError {
         /// Why.
         source: Box<AuthorityError>,
     },
+    /// The question is sensitive or of another session than the first of the batch: it is looked at by itself.
+    #[error("the question cannot be answered together with these")]
+    NotTogether,
     /// The change would leave more than there was; that takes another grant.
     #[error("a grant can only be narrowed; for more, give another")]
     Wider,
@@ -46,11 +49,12 @@ pub enum AuthorityError {
     /// It cannot be recorded, so it is not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// It cannot be stored, so it was taken back. A call that waited for it may have been carried out.
+    /// It cannot be stored or recorded, so it was taken back; what was to be narrowed, whole. A call that waited for it may
+    /// have been carried out.
     #[error("the grant cannot be stored, so it was taken back")]
     Store(#[source] GrantWriteError),
-    /// It was taken back and counts no more, but the store still has it: the next runtime would take it up. That is
-    /// tried again while this runtime lives.
+    /// It was taken back and counts no more, but the store still has it, as it was before: the next runtime would take it
+    /// up. That is tried again while this runtime lives.
     #[error("the grant was taken back, but cannot be removed from the store")]
     StillStored {
         /// What taking it back came to.
@@ -104,6 +108,12 @@ impl GrantAuthority {
         Self { broker, authority }
     }
 
+    /// Ends a question whose answer had no effect, in the name of the host: no person refused it.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn refuse_unusable(&self, question: QuestionId) {
+        self.broker.refuse_unusable(question);
+    }
+
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -129,7 +139,10 @@ impl GrantAuthority {
     }
 
     /// The question, while it waits for an answer.
-    pub async fn question(&self, id: QuestionId) -> Option<Question> {
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn question(&self, id: QuestionId) -> Result<Option<Question>, AuthorityError> {
         self.broker.question(id).await
     }
 
@@ -169,12 +182,18 @@ impl GrantAuthority {
     }
 
     /// Hears a worker again after it was refused too often.
-    pub async fn unblock(&self, worker: WorkerId) {
-        self.broker.unblock(worker).await;
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn unblock(&self, worker: WorkerId) -> Result<(), AuthorityError> {
+        self.broker.unblock(worker).await
     }
 
     /// Ends a session: every grant that was to last as long as it is revoked, as by [`GrantAuthority::revoke`].
-    pub async fn end_session(&self, session: &str) -> GrantsRevoked {
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn end_session(&self, session: &str) -> Result<GrantsRevoked, AuthorityError> {
         self.broker.end_session(session).await
     }
 }

@@ -51,14 +51,15 @@ pub struct BatchItem {
 
 /// One answer to the questions of a batch that a person ticked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BatchAnswer {
     /// They may.
     Allow {
         /// What may be done, such as [`Batch::pattern`]; none for exactly what each of them asks.
         #[serde(default)]
         pattern: Option<ScopePattern>,
-        /// For how long.
+        /// For how long. [`Lifetime::Uses`] counts for each question by itself, so ten uses for three questions are thirty, and a
+        /// later call may use what is left of any of them.
         lifetime: Lifetime,
         /// Whether sub-agents of those who ask may use it too.
         #[serde(default)]
@@ -237,6 +238,16 @@ mod tests {
             question(2, 1, &["execute:mcp:git:b"]),
         ];
         assert_eq!(offered(&tools), (None, vec![false, false]));
+    }
+
+    #[test]
+    fn an_answer_with_a_member_that_is_not_known_is_none() {
+        let read = |more: &str| {
+            let text = format!(r#"{{"allow":{{"lifetime":"once"{more}}}}}"#);
+            serde_json::from_str::<BatchAnswer>(&text).is_ok()
+        };
+        assert!(read("") && read(r#","descendants":true"#));
+        assert!(!read(r#","descendant":true"#));
     }
 
     #[test]

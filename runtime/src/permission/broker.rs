@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::desk::Desk;
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::{AskLimits, Standing};
-use super::record::trace_shown;
+use super::record::{NOBODY, trace_shown};
 use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
 use super::{
@@ -277,12 +277,12 @@ async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRe
         broker,
         id: question.id,
         answer: Answer::Deny {
-            note: Some("nobody could be asked".to_owned()),
+            note: Some(NOBODY.to_owned()),
         },
         by: DecidedBy::Host,
     };
     reply.answer = approver.decide(&question).await;
-    if approver.is_person() {
+    if approver.is_person(&reply.answer) {
         reply.by = DecidedBy::Person;
     }
 }
@@ -356,13 +356,17 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{MemoryAudit, Step};
+    use crate::audit::{AuditSink, Head, MemoryAudit, Record, Step};
     use crate::call::Origin;
     use crate::error::Code;
     use crate::permission::tests::request;
-    use crate::permission::{Deciding, Deferred, DenyAll, GrantHolder, Lifetime, Ruling, Scripted};
+    use crate::permission::{
+        Deciding, Deferred, DenyAll, GrantHolder, GrantWriteError, Lifetime, Ruling, Scripted,
+        Terminal,
+    };
+    use std::io;
     use std::num::NonZeroU32;
-    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
     const NEED: &[&str] = &["write:file:/r/x"];
 
@@ -565,6 +569,10 @@ mod tests {
     struct Slow(AtomicUsize);
 
     impl Approver for Slow {
+        fn is_person(&self, _: &Answer) -> bool {
+            false
+        }
+
         fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
             self.0.fetch_add(1, Ordering::SeqCst);
             match question.request.worker {
@@ -622,6 +630,10 @@ mod tests {
     struct Counting(Arc<AtomicUsize>);
 
     impl Approver for Counting {
+        fn is_person(&self, _: &Answer) -> bool {
+            false
+        }
+
         fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Box::pin(std::future::pending())
@@ -658,7 +670,7 @@ mod tests {
             let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
             assert_eq!(refused.code(), Code::PermissionDenied);
         }
-        stage.broker.unblock(WorkerId(1)).await;
+        stage.broker.unblock(WorkerId(1)).await.unwrap();
         assert_eq!(
             refusal(stage.ask(request(1, 100, NEED)).await),
             Decision::Denied
@@ -690,6 +702,12 @@ mod tests {
         assert!(matches!(questions, Err(AuthorityError::Closed)));
         let grants = stage.broker.grants().await;
         assert!(matches!(grants, Err(AuthorityError::Closed)));
+        let question = stage.broker.question(QuestionId(1)).await;
+        assert!(matches!(question, Err(AuthorityError::Closed)));
+        let unblocked = stage.broker.unblock(WorkerId(1)).await;
+        assert!(matches!(unblocked, Err(AuthorityError::Closed)));
+        let ended = stage.broker.end_session("session").await;
+        assert!(matches!(ended, Err(AuthorityError::Closed)));
     }
 
     #[tokio::test]
@@ -720,11 +738,11 @@ mod tests {
         assert_eq!((told.grants, told.unfinished), (1, 1));
         let second = allowed(stage.ask(request(1, 2, NEED)).await);
         let hangs_too = second.gates[0].pass().unwrap();
-        let told = stage.broker.end_session("session").await;
+        let told = stage.broker.end_session("session").await.unwrap();
         assert_eq!((told.grants, told.unfinished), (1, 1));
         drop((hangs, hangs_too));
         allowed(stage.ask(request(1, 3, NEED)).await);
-        let told = stage.broker.end_session("session").await;
+        let told = stage.broker.end_session("session").await.unwrap();
         assert_eq!((told.grants, told.unfinished), (1, 0));
     }
 
@@ -742,9 +760,9 @@ mod tests {
     async fn the_end_of_a_session_takes_its_grants_and_is_in_the_audit() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
-        stage.broker.end_session("another").await;
+        stage.broker.end_session("another").await.unwrap();
         assert!(!redeemed.gates[0].is_closed());
-        stage.broker.end_session("session").await;
+        stage.broker.end_session("session").await.unwrap();
         assert!(redeemed.gates[0].is_closed());
         assert_eq!(
             names(&stage).await,
@@ -790,7 +808,7 @@ mod tests {
             Box::pin(std::future::ready(Answer::DENY))
         }
 
-        fn is_person(&self) -> bool {
+        fn is_person(&self, _: &Answer) -> bool {
             true
         }
     }
@@ -826,6 +844,19 @@ mod tests {
         check(Scripted::new(), host.0, host.1).await;
         let panics = Scripted::new().rule(|_| panic!("a fault of the approver"));
         check(panics, host.0, host.1).await;
+        let typed = |input: &'static str| Terminal::new(input.as_bytes(), io::sink(), false);
+        check(typed("\n"), DecidedBy::Person, Origin::Human).await;
+        check(typed("5"), DecidedBy::Person, Origin::Human).await;
+        check(typed(""), host.0, host.1).await;
+        check(typed("1\n"), host.0, host.1).await;
+        struct Broken;
+        impl io::Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+        let broken = Terminal::new(io::BufReader::new(Broken), io::sink(), false);
+        check(broken, host.0, host.1).await;
         let beyond = Scripted::new().rule(|_| {
             Some(Answer::Allow {
                 patterns: vec!["write:file:/q".parse().unwrap()],
@@ -870,7 +901,7 @@ mod tests {
         let filter = GrantFilter::default();
         stage.broker.revoke_where(filter).await.unwrap();
         allowed(3).await;
-        stage.broker.end_session("session").await;
+        stage.broker.end_session("session").await.unwrap();
         allowed(4).await;
         stage.broker.forget_worker(WorkerId(1)).await;
         stage.audit.flush().await.unwrap();
@@ -891,6 +922,109 @@ mod tests {
             (RevokeCause::WorkerEnded, Origin::Host),
         ];
         assert_eq!(told, expected);
+    }
+
+    /// An audit on a disk that may be full.
+    #[derive(Clone)]
+    struct Disk {
+        log: MemoryAudit,
+        full: Arc<AtomicBool>,
+    }
+
+    impl AuditSink for Disk {
+        fn head(&self) -> Head {
+            self.log.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            if self.full.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.log.keep(records)
+        }
+    }
+
+    /// A broker with a grant store in `folder`; its audit fails while the answer says so.
+    async fn keeping(folder: &tempfile::TempDir) -> (Stage, Arc<AtomicBool>) {
+        let (log, full) = (MemoryAudit::new(1000), Arc::new(AtomicBool::new(false)));
+        let disk = Disk {
+            log: log.clone(),
+            full: Arc::clone(&full),
+        };
+        let audit = Audit::start(disk, 1000).unwrap();
+        let config = BrokerConfig {
+            store: Some(GrantStore::open(folder.path().join("grants")).unwrap()),
+            ..BrokerConfig::default()
+        };
+        let broker = Broker::start(config, audit.clone(), Arc::new(Deferred));
+        let stage = Stage {
+            broker: broker.await.unwrap(),
+            seconds: Arc::default(),
+            audit,
+            log,
+        };
+        (stage, full)
+    }
+
+    fn for_main() -> NewGrant {
+        NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Agent("main".into()),
+            lifetime: Lifetime::Agent,
+            descendants: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_rolled_back_while_the_audit_fails_is_recorded_once_it_works_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (stage, full) = keeping(&folder).await;
+        full.store(true, Ordering::SeqCst);
+        let refused = stage.broker.grant(for_main()).await;
+        let Err(AuthorityError::Store(GrantWriteError::Record(_))) = refused else {
+            panic!("{refused:?}");
+        };
+        full.store(false, Ordering::SeqCst);
+        // What is handed over first, was: the grant that the audit could not write.
+        assert!(matches!(stage.steps().await.as_slice(), [Step::Granted(_)]));
+        for _ in 0..2 {
+            stage.broker.actor.cast(Message::Tick).unwrap();
+            assert_eq!(stage.broker.grants().await.unwrap(), []);
+            let steps = stage.steps().await;
+            let [Step::Granted(given), Step::GrantRevoked { grant, cause }] = steps.as_slice()
+            else {
+                panic!("{steps:?}");
+            };
+            assert_eq!(given.grant, *grant);
+            assert_eq!(*cause, Some(RevokeCause::NotStored));
+        }
+        let missed = stage.log.records().iter().map(Record::missed).sum::<u64>();
+        assert_eq!(missed, 0, "it is late, and not missing");
+    }
+
+    #[tokio::test]
+    async fn a_narrowing_that_cannot_be_recorded_takes_the_grant_back_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (stage, full) = keeping(&folder).await;
+        let file = folder.path().join("grants");
+        let grant = stage.broker.grant(for_main()).await.unwrap();
+        let to = |pattern: &str| Narrowing {
+            pattern: Some(pattern.parse().unwrap()),
+            ..Narrowing::default()
+        };
+        stage
+            .broker
+            .narrow(grant, to("write:file:/r/a"))
+            .await
+            .unwrap();
+        assert_eq!(GrantStore::read(&file).unwrap().len(), 1);
+        full.store(true, Ordering::SeqCst);
+        let refused = stage.broker.narrow(grant, to("write:file:/r/a/b")).await;
+        let Err(AuthorityError::Store(GrantWriteError::Record(_))) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        assert_eq!(GrantStore::read(&file).unwrap(), []);
     }
 
     #[tokio::test]

@@ -6,9 +6,10 @@ mod ends;
 mod kept;
 mod views;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
@@ -52,6 +53,9 @@ pub(super) struct Desk {
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
+    /// Revocations that the audit could not take yet, one a grant at most: without them the record would say that they
+    /// hold.
+    unrecorded: VecDeque<AuditEvent>,
     clock: TimeSource,
     /// Puts a question to the approver, on a task of its own.
     show: Box<dyn Fn(Question) -> AbortHandle + Send>,
@@ -73,6 +77,7 @@ impl Desk {
             next_grant: 1,
             max_grants: config.max_grants,
             audit,
+            unrecorded: VecDeque::new(),
             clock: Arc::clone(&config.clock),
             show,
             shown: HashMap::new(),
@@ -90,7 +95,7 @@ impl Desk {
         told: Option<Told>,
         port: AskPort,
     ) {
-        self.end_overdue();
+        let now = self.end_overdue();
         let call = request.call;
         let waiter = Waiter {
             claimant,
@@ -98,7 +103,7 @@ impl Desk {
             told: told.clone(),
             port,
         };
-        let id = match self.ledger.ask(request, waiter, (self.clock)()) {
+        let id = match self.ledger.ask(request, waiter, now) {
             Asked::Opened(id) | Asked::Joined(id) => id,
             Asked::Refused(waiter, reason) => return waiter.tell(Err(reason.into())),
         };
@@ -208,9 +213,20 @@ impl Desk {
             grant: id,
             cause: Some(cause),
         };
-        // Closing is the safe side: a full audit counts the event it could not take.
-        let _ = self.audit.record(of_grant(&holder, cause.by(), step));
+        // Closing is the safe side, so it waits for no record.
+        self.unrecorded
+            .push_back(of_grant(&holder, cause.by(), step));
+        self.record_revoked();
         Some(gate)
+    }
+
+    /// Hands over what the audit could not take before, as far as it takes it now.
+    fn record_revoked(&mut self) {
+        while let Some(event) = self.unrecorded.front()
+            && self.audit.offer(event.clone()).is_ok()
+        {
+            self.unrecorded.pop_front();
+        }
     }
 
     pub(super) fn forget_worker(&mut self, worker: WorkerId) {
@@ -235,22 +251,22 @@ impl Desk {
 
     /// Ends what is over.
     pub(super) fn tick(&mut self) {
+        self.record_revoked();
         self.end_overdue();
         self.book.collect((self.clock)());
     }
 
-    /// Ends questions whose time is over and those that nobody waits for.
-    fn end_overdue(&mut self) {
-        self.expire();
+    /// Ends questions whose time is over and those that nobody waits for. What is open then is open at the time that it
+    /// returns.
+    fn end_overdue(&mut self) -> Duration {
+        let now = (self.clock)();
+        for ended in self.ledger.expire(now) {
+            self.conclude(ended);
+        }
         for ended in self.ledger.sweep(|waiter| !waiter.port.is_closed()) {
             self.conclude(ended);
         }
-    }
-
-    fn expire(&mut self) {
-        for ended in self.ledger.expire((self.clock)()) {
-            self.conclude(ended);
-        }
+        now
     }
 }
 

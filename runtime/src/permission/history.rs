@@ -104,12 +104,25 @@ pub enum HistoryEvent {
     },
     /// A grant that was given without a question.
     Granted(Box<GrantedStep>),
+    /// A grant that a run took up from its store and that no record gives: a person added it to the store by hand, or the
+    /// record of it is gone, or tells that it was taken back.
+    Unrecorded(Box<GrantedStep>),
     /// A grant that was narrowed.
-    Narrowed(Box<NarrowedStep>),
+    Narrowed {
+        /// How.
+        #[serde(flatten)]
+        step: Box<NarrowedStep>,
+        /// What it covered before; none if the record does not say.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        held: Option<ScopePattern>,
+    },
     /// A grant that was taken back.
     Revoked {
         /// Which.
         grant: GrantId,
+        /// What it covered; none if the record does not say.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        held: Option<ScopePattern>,
         /// Why; none in the record of an older version.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
@@ -123,7 +136,19 @@ impl HistoryEvent {
         match self {
             Self::Question(question) => &question.needs,
             Self::Refused { needs, .. } => needs,
-            Self::Granted(_) | Self::Narrowed(_) | Self::Revoked { .. } => &[],
+            Self::Granted(_)
+            | Self::Unrecorded(_)
+            | Self::Narrowed { .. }
+            | Self::Revoked { .. } => &[],
+        }
+    }
+
+    /// What the grant covers that it is about, or did until then.
+    fn pattern(&self) -> Option<&ScopePattern> {
+        match self {
+            Self::Question(_) | Self::Refused { .. } => None,
+            Self::Granted(step) | Self::Unrecorded(step) => Some(&step.pattern),
+            Self::Narrowed { held, .. } | Self::Revoked { held, .. } => held.as_ref(),
         }
     }
 }
@@ -151,7 +176,7 @@ pub struct PastQuestion {
     /// What of the change that was shown was not to be made; empty if all of it was allowed, or nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
-    /// The grants that the answer left.
+    /// The grants that the answer left, with those that it shares with answers before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
     /// What the plans of the calls that were allowed do, each once; none if they changed nothing or made no plan.
@@ -235,9 +260,10 @@ fn all_of(server: &str, holds: impl FnOnce(&ScopePattern) -> bool) -> bool {
 }
 
 fn is_of_server(event: &HistoryEvent, server: &str) -> bool {
-    all_of(server, |all| match event {
-        HistoryEvent::Granted(step) => all.covers_pattern(&step.pattern),
-        event => event.needs().iter().any(|need| all.covers(need)),
+    all_of(server, |all| {
+        let pattern = event.pattern();
+        pattern.is_some_and(|pattern| all.covers_pattern(pattern))
+            || event.needs().iter().any(|need| all.covers(need))
     })
 }
 

@@ -1,14 +1,17 @@
 //! Requests, answers and the time in, what to tell whom out; no clock, no channel, and an end is an end.
 
+mod refused;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Decision, Question, QuestionState, Request, Run};
 use crate::effect::ContentHash;
-use crate::error::{CallError, Code};
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
+
+use refused::NotAsked;
 
 /// How much a person may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct AskLimits {
     pub open: usize,
     /// Calls that wait for one question.
     pub waiting_per_question: usize,
-    /// Refusals of one kind in a row after which the worker is not heard on that kind any more.
+    /// Refusals of one kind in a row after which the worker is not heard on that kind any more; one no to a batch is one.
     pub refusals_in_a_row: u32,
 }
 
@@ -40,44 +43,6 @@ impl Default for AskLimits {
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many ended questions are remembered, so that a late or doubled answer gets the truth.
 const REMEMBERED: usize = 1024;
-
-/// Why a person is not asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotAsked {
-    /// Too many questions are open.
-    Busy,
-    /// The worker asked too often of late.
-    TooOften { retry_after: Duration },
-    /// This kind was refused so often that the worker is not heard on it.
-    Blocked(Kind),
-}
-
-impl From<NotAsked> for CallError {
-    fn from(reason: NotAsked) -> Self {
-        match reason {
-            NotAsked::Busy => Self::new(
-                Code::Busy,
-                "too many questions are open; go on with something else and try again later",
-            )
-            .with("retry_after_ms", 1000),
-            NotAsked::TooOften { retry_after } => Self::new(
-                Code::RateLimited,
-                "a person was asked too often; go on with what is allowed",
-            )
-            .with(
-                "retry_after_ms",
-                u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
-            ),
-            NotAsked::Blocked((verb, resource)) => Self::new(
-                Code::PermissionDenied,
-                format!(
-                    "`{verb}:{}` was refused repeatedly and nobody is asked again; go on without it",
-                    resource.as_str()
-                ),
-            ),
-        }
-    }
-}
 
 /// What refusals are counted by.
 pub(crate) type Kind = (Verb, Resource);
@@ -238,13 +203,32 @@ impl<W> Ledger<W> {
         granted: Option<&[ScopePattern]>,
         now: Duration,
     ) -> Option<Ended<W>> {
+        self.answer_counting(id, granted, now, &mut HashSet::new())
+    }
+
+    /// Ends these questions by one no, which is one refusal of each kind to each worker.
+    pub(crate) fn deny(&mut self, ids: &[QuestionId], now: Duration) -> Vec<Ended<W>> {
+        let mut counted = HashSet::new();
+        let ended = ids
+            .iter()
+            .filter_map(|id| self.answer_counting(*id, None, now, &mut counted));
+        ended.collect()
+    }
+
+    fn answer_counting(
+        &mut self,
+        id: QuestionId,
+        granted: Option<&[ScopePattern]>,
+        now: Duration,
+        counted: &mut HashSet<(WorkerId, Kind)>,
+    ) -> Option<Ended<W>> {
         let late = self.open.get(&id)?.question.expires_at <= now;
         let decision = match (late, granted) {
             (true, _) => Decision::Expired,
             (false, Some(_)) => Decision::Granted,
             (false, None) => Decision::Denied,
         };
-        let ended = self.end(id, decision)?;
+        let ended = self.end(id, decision, counted)?;
         if let (Decision::Granted, Some(past)) = (decision, self.ended.back_mut()) {
             past.granted = granted.unwrap_or_default().to_vec();
         }
@@ -269,7 +253,7 @@ impl<W> Ledger<W> {
         let open = self.open.get_mut(&id)?;
         let waiter = open.waiters.pop();
         if open.waiters.is_empty() {
-            self.end(id, Decision::Cancelled);
+            self.end(id, Decision::Cancelled, &mut HashSet::new());
         }
         waiter
     }
@@ -330,12 +314,19 @@ impl<W> Ledger<W> {
             .map(|(id, _)| *id)
             .collect();
         ids.into_iter()
-            .filter_map(|id| self.end(id, decision))
+            .filter_map(|id| self.end(id, decision, &mut HashSet::new()))
             .collect()
     }
 
     /// INVARIANT: the only way out of `open`, so a question ends once.
-    fn end(&mut self, id: QuestionId, decision: Decision) -> Option<Ended<W>> {
+    ///
+    /// Refusals that are in `counted` are not counted again.
+    fn end(
+        &mut self,
+        id: QuestionId,
+        decision: Decision,
+        counted: &mut HashSet<(WorkerId, Kind)>,
+    ) -> Option<Ended<W>> {
         let Open { question, waiters } = self.open.remove(&id)?;
         self.same.remove(&key(&question.request));
         if self.ended.len() >= REMEMBERED {
@@ -348,13 +339,16 @@ impl<W> Ledger<W> {
             decision,
             granted: Vec::new(),
         });
-        if let Some(asker) = self.askers.get_mut(&question.request.worker) {
+        let worker = question.request.worker;
+        if let Some(asker) = self.askers.get_mut(&worker) {
             asker.open = asker.open.saturating_sub(1);
             for kind in kinds(&question.request) {
                 match decision {
                     Decision::Granted => drop(asker.refused.remove(&kind)),
-                    Decision::Denied => *asker.refused.entry(kind).or_default() += 1,
-                    Decision::Expired | Decision::Cancelled => {}
+                    Decision::Denied if counted.insert((worker, kind.clone())) => {
+                        *asker.refused.entry(kind).or_default() += 1;
+                    }
+                    Decision::Denied | Decision::Expired | Decision::Cancelled => {}
                 }
             }
         }

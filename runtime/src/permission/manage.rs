@@ -39,7 +39,8 @@ impl GrantAuthority {
     ///
     /// # Errors
     /// [`AuthorityError::InBatch`] with the first question that cannot be answered so; [`AuthorityError`] if there are too
-    /// many grants, or it cannot be recorded or stored.
+    /// many grants, or it cannot be recorded or stored. What is sensitive, or of another session than the first, is
+    /// [`AuthorityError::NotTogether`].
     pub async fn answer_batch(
         &self,
         questions: impl IntoIterator<Item = QuestionId>,
@@ -87,11 +88,14 @@ impl GrantAuthority {
     }
 
     /// Leaves less of a grant. Where it covers less than before, or its holder's sub-agents lose it, what is under way by
-    /// it is stopped as by [`Self::revoke`], and counted as one grant; otherwise none is.
+    /// it is stopped as by [`Self::revoke`], and counted as one grant; otherwise none is. A narrowing that cannot be stored or
+    /// recorded takes the grant back whole, and stops what is under way by it without waiting for its end.
     ///
     /// # Errors
     /// [`AuthorityError::Wider`] for a change that leaves more than there is, or that names a protected file which the
-    /// grant does not name; [`AuthorityError`] if the grant is gone, or it cannot be recorded.
+    /// grant does not name; [`AuthorityError::Audit`] if it cannot be recorded and the grant is as it was;
+    /// [`AuthorityError::Store`] if it cannot be and the grant was taken back; [`AuthorityError::StillStored`] if that is
+    /// so, and the store still has the grant as it was; [`AuthorityError`] if the grant is gone.
     pub async fn narrow(
         &self,
         grant: GrantId,
@@ -125,7 +129,7 @@ mod tests {
     use crate::permission::broker::{Broker, BrokerConfig, Ruling};
     use crate::permission::tests::request;
     use crate::permission::{
-        Claimant, DecidedBy, Decision, Deferred, GrantStore, NewGrant, Request,
+        Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, Request,
     };
     use crate::policy::Authority;
     use crate::scope::Verb;
@@ -435,6 +439,126 @@ mod tests {
         };
         assert_eq!((note.as_deref(), by), (Some("not now"), DecidedBy::Person));
         assert_eq!(stage.open().await, [0; 0]);
+    }
+
+    impl Stage {
+        /// Asks once more for the first worker; whether a person is asked.
+        async fn is_heard(&self, argument: u64) -> bool {
+            let asked = self.open().await.len();
+            let request = request(1, argument, &["write:file:/r/a/x"]);
+            let (broker, claimant) = (self.grants.broker().clone(), claimant(&request));
+            let asking =
+                tokio::spawn(async move { broker.ask(request, claimant, None).await.is_ok() });
+            while !asking.is_finished() && self.open().await.len() == asked {
+                tokio::task::yield_now().await;
+            }
+            !asking.is_finished()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_no_to_a_batch_is_one_refusal_of_each_worker() {
+        let stage = stage(100).await;
+        let requests = (1..=3).map(|n| request(1, n, &["write:file:/r/a/x"]));
+        let _waiting = stage.asking(requests.collect()).await;
+        let deny = || BatchAnswer::Deny { note: None };
+        let answer = async |ids: std::ops::RangeInclusive<u64>| {
+            let ids = ids.map(QuestionId);
+            stage.grants.answer_batch(ids, deny()).await.unwrap();
+        };
+        answer(1..=3).await;
+        assert!(stage.is_heard(4).await);
+        answer(4..=4).await;
+        assert!(stage.is_heard(5).await);
+        answer(5..=5).await;
+        assert!(!stage.is_heard(6).await, "three noes in a row are three");
+    }
+
+    #[tokio::test]
+    async fn a_shared_question_leaves_the_others_of_its_batch_their_uses() {
+        let stage = stage(100).await;
+        let [first, second] =
+            [(1, "write:file:/r/a/x"), (2, "write:file:/r/a/y")].map(|(n, need)| {
+                let request = request(1, n, &[need]);
+                let broker = stage.grants.broker().clone();
+                move || {
+                    let (broker, request) = (broker.clone(), request.clone());
+                    let claimant = claimant(&request);
+                    tokio::spawn(async move { broker.ask(request, claimant, None).await })
+                }
+            });
+        let (one, same, other) = (first(), first(), second());
+        while stage.open().await.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let once = Lifetime::Uses(std::num::NonZeroU32::MIN);
+        let answer = allowed(Some("write:file:/r/a"), once);
+        let ids = [1, 2].map(QuestionId);
+        stage.grants.answer_batch(ids, answer).await.unwrap();
+        for call in [one, other] {
+            let ruling = tokio::time::timeout(std::time::Duration::from_secs(20), call).await;
+            assert!(matches!(ruling.unwrap().unwrap(), Ok(Ruling::Allowed(..))));
+        }
+        assert!(!same.is_finished());
+        assert_eq!(stage.open().await, [3], "the second call asks again");
+    }
+
+    #[tokio::test]
+    async fn the_history_tells_every_grant_of_a_batch_with_its_question() {
+        let stage = stage(100).await;
+        let wanted = [
+            &["write:file:/r/a"][..],
+            &["write:file:/r/a", "write:file:/r/b"],
+        ];
+        let requests = (1..).zip(wanted).map(|(n, needs)| request(1, n, needs));
+        let _waiting = stage.asking(requests.collect()).await;
+        let answer = allowed(None, Lifetime::Session);
+        let ids = [1, 2].map(QuestionId);
+        stage.grants.answer_batch(ids, answer).await.unwrap();
+        stage.audit.flush().await.unwrap();
+        let mut history = History::new();
+        for record in stage.log.records() {
+            history.add(&record).unwrap();
+        }
+        let told: Vec<Vec<u64>> = history
+            .entries()
+            .map(|entry| match &entry.event {
+                HistoryEvent::Question(question) => {
+                    question.grants.iter().map(|grant| grant.0).collect()
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(told, [vec![1], vec![1, 2]]);
+    }
+
+    #[tokio::test]
+    async fn what_is_sensitive_or_of_another_session_is_not_answered_with_others() {
+        let stage = stage(100).await;
+        let mut requests: Vec<Request> = (1..=4)
+            .map(|n| request(n, n, &["write:file:/r/a/x"]))
+            .collect();
+        requests[2].sensitive = true;
+        requests[3].session = "another".into();
+        let _waiting = stage.asking(requests).await;
+        let both = [
+            allowed(None, Lifetime::Once),
+            BatchAnswer::Deny { note: None },
+        ];
+        for (other, answer) in [3, 4].into_iter().zip(both) {
+            let ids = [1, other].map(QuestionId);
+            let refused = stage.grants.answer_batch(ids, answer).await;
+            let Err(AuthorityError::InBatch { question, source }) = refused else {
+                panic!("{refused:?}");
+            };
+            assert_eq!(question.0, other);
+            assert!(matches!(*source, AuthorityError::NotTogether));
+        }
+        assert_eq!(stage.open().await, [1, 2, 3, 4]);
+        let answer = allowed(None, Lifetime::Once);
+        let ids = [1, 2].map(QuestionId);
+        stage.grants.answer_batch(ids, answer).await.unwrap();
+        assert_eq!(stage.open().await, [3, 4]);
     }
 
     #[tokio::test]

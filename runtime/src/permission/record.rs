@@ -7,6 +7,11 @@ use crate::audit::{AnsweredStep, AuditEvent, Step};
 use crate::call::Origin;
 use crate::id::{CallId, QuestionId, WorkerId};
 
+/// What is said of an answer that had no effect.
+pub(super) const UNUSABLE: &str = "the answer could not be used";
+/// What is said where nobody answered in a person's name.
+pub(super) const NOBODY: &str = "nobody could be asked";
+
 /// A question that ended without a yes.
 pub(super) fn refused(
     question: QuestionId,
@@ -22,6 +27,7 @@ pub(super) fn refused(
         lifetime: None,
         note,
         left_out: Vec::new(),
+        grants: Vec::new(),
     }
 }
 

@@ -77,20 +77,24 @@ impl Narrowing {
     /// Whether `grant` would be no wider after it than it is `now`.
     pub(crate) fn narrows(&self, grant: &GrantView, now: Duration) -> bool {
         let Self {
-            pattern,
+            pattern: _,
             uses,
             time,
             holder_only: _,
         } = self;
-        pattern
-            .as_ref()
-            .is_none_or(|pattern| grant.pattern.covers_pattern(pattern))
+        self.narrows_pattern(&grant.pattern)
             && uses.is_none_or(|uses| grant.uses_left.is_none_or(|left| uses.get() <= left))
             && time.is_none_or(|time| {
                 grant
                     .expires_at
                     .is_none_or(|end| now.saturating_add(time) <= end)
             })
+    }
+
+    /// Whether a grant of `held` would cover no more after it.
+    pub(crate) fn narrows_pattern(&self, held: &ScopePattern) -> bool {
+        let pattern = self.pattern.as_ref();
+        pattern.is_none_or(|pattern| held.covers_pattern(pattern))
     }
 
     /// Whether it names a protected file that a grant of `held` does not name: a folder gives nothing on the protected

@@ -26,8 +26,8 @@ use file::{Folder, StoreFile};
 use format::Unread;
 
 pub use edit::GrantEditError;
-pub(super) use format::Contents;
 pub use format::GrantDamage;
+pub(super) use format::{Contents, MOST_GRANTS};
 pub(super) use keeper::{Keeper, Saved, Unstored, WallClock, wall_clock};
 pub use writer::GrantWriteError;
 
@@ -134,6 +134,8 @@ pub struct GrantStore {
 impl GrantStore {
     /// Opens the file at `path`, or makes an empty one that only its owner may read. A link is not followed.
     ///
+    /// Nobody else may write the file or its folder; the folders above it are not looked at.
+    ///
     /// A damaged file is moved aside to `path.corrupt`, or `path.corrupt-2` and so on, so that it can be looked into
     /// and the next start begins without grants.
     ///
@@ -143,7 +145,7 @@ impl GrantStore {
         let file = Folder::of(path.as_ref())?.locked()?;
         let Some(bytes) = file.folder().read()? else {
             let contents = Contents::default();
-            let written = format::encode(&contents).and_then(|bytes| file.replace(&bytes));
+            let written = contents.put(&file);
             written.map_err(|source| file.folder().unopened(source))?;
             return Ok(Self { file, contents });
         };

@@ -1,15 +1,19 @@
 //! A named set of patterns and the directories it is for in, grants for a person to look at and give out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::store::MOST_GRANTS;
 use super::{GrantHolder, Lifetime, NewGrant};
 use crate::path::VirtualPath;
 use crate::scope::{Scope, ScopeError, ScopePattern};
 
 /// What stands for each directory that a template is applied to.
 const ROOT: &str = "{root}";
+/// The largest text that is read as a template, in bytes: each example is tried with each pattern.
+const MOST_BYTES: usize = 64 << 10;
 /// What the examples of a template are tried with.
 const SAMPLE: &str = "/example";
 
@@ -50,6 +54,12 @@ pub enum TemplateError {
         /// The example.
         example: String,
     },
+    /// It is larger than any that people write.
+    #[error("the template is larger than {MOST_BYTES} bytes")]
+    Large,
+    /// It would grant more than a grant store holds.
+    #[error("the template `{0}` would grant more than {MOST_GRANTS} patterns")]
+    TooMany(String),
     /// It speaks of directories and none was named.
     #[error("the template `{0}` needs a directory")]
     NoRoot(String),
@@ -162,8 +172,12 @@ impl Template {
     /// `refuses`, which are tried. `{root}` stands for each directory that it will be applied to.
     ///
     /// # Errors
-    /// [`TemplateError`] for an unknown or missing member, for what is no scope, and for the example that fails.
+    /// [`TemplateError`] for an unknown or missing member, for what is no scope, for the example that fails, and for what is
+    /// larger than 64 KiB.
     pub fn parse(json: &str) -> Result<Self, TemplateError> {
+        if json.len() > MOST_BYTES {
+            return Err(TemplateError::Large);
+        }
         let form = serde_json::from_str(json)
             .map_err(|error| TemplateError::Form(error.to_string().into()))?;
         let this = Self { form };
@@ -193,9 +207,10 @@ impl Template {
     ///
     /// # Errors
     /// [`TemplateError::NoRoot`] if it speaks of directories and `roots` is empty; [`TemplateError::Scope`] for a
-    /// directory in which a pattern is none; [`TemplateError::Covered`] if it would grant there what it is to refuse.
+    /// directory in which a pattern is none; [`TemplateError::Covered`] if it would grant there what it is to refuse;
+    /// [`TemplateError::TooMany`] if that is more than a grant store holds.
     pub fn rules(&self, roots: &[VirtualPath]) -> Result<Vec<ScopePattern>, TemplateError> {
-        let mut rules = Vec::new();
+        let (mut rules, mut known) = (Vec::new(), BTreeSet::new());
         for text in &self.form.allows {
             let texts: Vec<String> = if text.contains(ROOT) {
                 let put = |root: &VirtualPath| text.replace(ROOT, root.as_str());
@@ -207,10 +222,15 @@ impl Template {
                 return Err(TemplateError::NoRoot(self.form.name.clone()));
             }
             for text in texts {
-                let rule = text.parse().map_err(|source| self.no_scope(text, source))?;
-                if !rules.contains(&rule) {
-                    rules.push(rule);
+                let rule: ScopePattern =
+                    text.parse().map_err(|source| self.no_scope(text, source))?;
+                if !known.insert(rule.clone()) {
+                    continue;
                 }
+                if rules.len() >= MOST_GRANTS {
+                    return Err(TemplateError::TooMany(self.form.name.clone()));
+                }
+                rules.push(rule);
             }
         }
         self.refused(&rules, roots)?;
@@ -365,6 +385,29 @@ mod tests {
             descendants: false,
         });
         assert_eq!(grants.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_template_that_is_too_large_or_would_grant_too_much_is_refused() {
+        let text = |about: usize| {
+            let about = "x".repeat(about);
+            format!(
+                r#"{{"name":"t","about":"{about}","allows":["read:file:{{root}}"],"covers":["read:file:/example"],"refuses":["read:clock"]}}"#
+            )
+        };
+        let rest = text(0).len();
+        let template = Template::parse(&text(MOST_BYTES - rest)).unwrap();
+        let large = Template::parse(&text(MOST_BYTES - rest + 1));
+        assert_eq!(large, Err(TemplateError::Large));
+        let paths: Vec<String> = (0..=MOST_GRANTS).map(|n| format!("/{n}")).collect();
+        let mut roots: Vec<VirtualPath> = paths
+            .iter()
+            .map(|text| VirtualPath::parse(text, None).unwrap())
+            .collect();
+        let many = template.rules(&roots);
+        assert_eq!(many, Err(TemplateError::TooMany("t".to_owned())));
+        roots.truncate(MOST_GRANTS);
+        assert_eq!(template.rules(&roots).unwrap().len(), MOST_GRANTS);
     }
 
     #[track_caller]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 
+use super::record::NOBODY;
 use super::{Answer, Approver, Deciding, Lifetime, Question, Request, listed};
 use crate::effect::{Change, LeftOut, Preview};
 use crate::escape::escape;
@@ -21,7 +22,8 @@ const MOST_LINES: usize = 120;
 /// The longest line read from a person.
 const MOST_TYPED: u64 = 1024;
 
-/// Asks on a terminal, one question at a time. Whatever is not a clear yes is a no; so is the end of the input.
+/// Asks on a terminal, one question at a time. Whatever is not a clear yes is a no. So is the end of the input and a
+/// terminal that fails, but nobody said that: it is told as the host's, with a note.
 ///
 /// The prompt is made by the runtime: texts of agents and files stand in it quoted, escaped and cut to length,
 /// and the scopes stand last, next to the choice.
@@ -81,8 +83,9 @@ impl fmt::Debug for Terminal {
 }
 
 impl Approver for Terminal {
-    fn is_person(&self) -> bool {
-        true
+    fn is_person(&self, answer: &Answer) -> bool {
+        // A person has no way to type a note here.
+        !matches!(answer, Answer::Deny { note: Some(_) })
     }
 
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
@@ -94,28 +97,36 @@ impl Approver for Terminal {
             let asking = std::thread::Builder::new()
                 .name("bailiwick-terminal".to_owned())
                 .spawn(move || {
-                    let answer = console.ask(&question).unwrap_or(Answer::DENY);
+                    let answer = console.ask(&question).unwrap_or_else(|_| nobody());
                     // The question may have ended meanwhile.
                     let _ = tell.send(answer);
                 });
             match asking {
-                Ok(_) => told.await.unwrap_or(Answer::DENY),
-                Err(_) => Answer::DENY,
+                Ok(_) => told.await.unwrap_or_else(|_| nobody()),
+                Err(_) => nobody(),
             }
         })
     }
 }
 
+/// The no where there was no person to say one.
+fn nobody() -> Answer {
+    Answer::Deny {
+        note: Some(NOBODY.to_owned()),
+    }
+}
+
 /// What a person reads who said no, or nothing clear.
-const REFUSED: &str =
-    "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
+const REFUSED: &str = "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again, or \
+    unblock the worker.\n";
 
 impl Console {
     fn ask(&mut self, question: &Question) -> io::Result<Answer> {
         let answer = self.choice(question)?;
         if answer == Answer::DENY {
-            self.output.write_all(REFUSED.as_bytes())?;
-            self.output.flush()?;
+            // The person said no, whether or not they can be told what follows.
+            let told = self.output.write_all(REFUSED.as_bytes());
+            let _ = told.and_then(|()| self.output.flush());
         }
         Ok(answer)
     }
@@ -146,14 +157,17 @@ impl Console {
         )
     }
 
-    /// Shows `prompt` and reads one line; empty at the end of the input, or if the line is too long.
+    /// Shows `prompt` and reads one line; empty if the line is too long. The end of the input is an error.
     fn read(&mut self, prompt: &str) -> io::Result<String> {
         self.output.write_all(prompt.as_bytes())?;
         self.output.flush()?;
         let mut line = Vec::new();
-        (&mut self.input)
+        let read = (&mut self.input)
             .take(MOST_TYPED)
             .read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         if line.len() as u64 == MOST_TYPED && !line.ends_with(b"\n") {
             // What is left of it must not answer the next question.
             self.input.skip_until(b'\n')?;
@@ -425,10 +439,12 @@ mod tests {
     #[tokio::test]
     async fn everything_else_is_a_no() {
         for input in [
-            "", "\n", "n\n1\n", "0\n1\n", "6\n1\n", "-1\n1\n", "y\n", "1\n", "1\n\n", "1\n5\n",
-            "1 1\n1\n",
+            "\n", "n\n1\n", "0\n1\n", "6\n1\n", "-1\n1\n", "y\n", "1\n\n", "1\n5\n", "1 1\n1\n",
         ] {
             assert_eq!(typed(input).await, Answer::DENY, "{input:?}");
+        }
+        for ended in ["", "1\n"] {
+            assert_eq!(typed(ended).await, nobody(), "{ended:?}");
         }
     }
 

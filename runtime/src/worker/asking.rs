@@ -236,7 +236,9 @@ pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallErro
         note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")),
     );
     Err(match decision {
-        Decision::Denied | Decision::Expired => error.with("denied_by", by.as_str()),
+        Decision::Denied => error.with("denied_by", by.as_str()),
+        // Whoever answered too late decided nothing.
+        Decision::Expired => error.with("denied_by", DecidedBy::Nobody.as_str()),
         Decision::Granted | Decision::Cancelled => error,
     })
 }
@@ -267,6 +269,12 @@ mod tests {
                 "nobody allowed this in time: no",
             ),
             (
+                Decision::Expired,
+                DecidedBy::Person,
+                Code::PermissionDenied,
+                "nobody allowed this in time: no",
+            ),
+            (
                 Decision::Cancelled,
                 DecidedBy::Nobody,
                 Code::Cancelled,
@@ -278,7 +286,12 @@ mod tests {
             assert_eq!((error.code(), error.message()), (code, expected));
             let denied_by = error.details().get("denied_by").and_then(|by| by.as_str());
             let denied = code == Code::PermissionDenied;
-            assert_eq!(denied_by, denied.then_some(by.as_str()));
+            let whose = if decision == Decision::Expired {
+                DecidedBy::Nobody
+            } else {
+                by
+            };
+            assert_eq!(denied_by, denied.then_some(whose.as_str()));
             assert_eq!(error.details().len(), usize::from(denied));
         }
     }

@@ -12,8 +12,11 @@ use super::super::ledger::Standing;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::store::Saved;
 use super::super::{
-    Answer, AuthorityError, BatchAnswer, GrantsRevoked, NewGrant, Question, Request, Run,
+    Answer, AuthorityError, BatchAnswer, GrantWriteError, GrantsRevoked, NewGrant, Question,
+    Request, Run,
 };
+#[cfg(feature = "mcp")]
+use super::super::{DecidedBy, record::UNUSABLE};
 use super::{Broker, Message, Ruling, Told};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
@@ -54,6 +57,15 @@ impl Broker {
         stored(reply).await
     }
 
+    /// Ends a question whose answer cannot be used by a no of the host's; nothing happens if it ended another way.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn refuse_unusable(&self, id: QuestionId) {
+        let note = Some(UNUSABLE.to_owned());
+        let refused = Message::Decided(id, Answer::Deny { note }, DecidedBy::Host);
+        // A broker that is gone has told everyone who waited.
+        let _ = self.actor.cast(refused);
+    }
+
     pub(crate) async fn answer_batch(
         &self,
         ids: BTreeSet<QuestionId>,
@@ -63,10 +75,12 @@ impl Broker {
         stored(reply.await).await
     }
 
-    pub(crate) async fn question(&self, id: QuestionId) -> Option<Question> {
-        self.call(|port| Message::Question(id, port))
-            .await
-            .flatten()
+    pub(crate) async fn question(
+        &self,
+        id: QuestionId,
+    ) -> Result<Option<Question>, AuthorityError> {
+        let question = self.call(|port| Message::Question(id, port)).await;
+        question.ok_or(AuthorityError::Closed)
     }
 
     pub(crate) async fn standing(&self, id: QuestionId) -> Option<Standing> {
@@ -140,7 +154,15 @@ impl Broker {
             .call(|port| Message::Narrow(id, change, port))
             .await
             .ok_or(AuthorityError::Closed)?;
-        self.taken(gate?.as_slice(), saved).await
+        let revoked = self.ended(gate?.as_slice()).await;
+        saved.done().await.map_err(|source| match source {
+            // The writer took it out of the store, so there is nothing left of it.
+            GrantWriteError::Record(_) => AuthorityError::Store(source),
+            GrantWriteError::Write(_) | GrantWriteError::Closed => {
+                AuthorityError::StillStored { revoked, source }
+            }
+        })?;
+        Ok(revoked)
     }
 
     /// Waits until what used these gates has ended, and it is stored that they are closed.
@@ -162,11 +184,12 @@ impl Broker {
         self.call(|port| Message::ForgetWorker(worker, port)).await;
     }
 
-    pub(crate) async fn end_session(&self, session: &str) -> GrantsRevoked {
+    pub(crate) async fn end_session(&self, session: &str) -> Result<GrantsRevoked, AuthorityError> {
         let gates = self
             .call(|port| Message::EndSession(session.into(), port))
-            .await;
-        self.ended(&gates.unwrap_or_default()).await
+            .await
+            .ok_or(AuthorityError::Closed)?;
+        Ok(self.ended(&gates).await)
     }
 
     async fn ended(&self, gates: &[Arc<Gate>]) -> GrantsRevoked {
@@ -176,8 +199,9 @@ impl Broker {
         }
     }
 
-    pub(crate) async fn unblock(&self, worker: WorkerId) {
-        self.call(|port| Message::Unblock(worker, port)).await;
+    pub(crate) async fn unblock(&self, worker: WorkerId) -> Result<(), AuthorityError> {
+        let heard = self.call(|port| Message::Unblock(worker, port)).await;
+        heard.ok_or(AuthorityError::Closed)
     }
 
     /// Returns once everything that is granted to agents is stored and the file is free.

@@ -1,19 +1,20 @@
 //! Answers of people and approvers in, questions ended, grants entered and everybody who waited told out.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::super::batch::BatchAnswer;
 use super::super::broker::Ruling;
-use super::super::grants::Redeemed;
-use super::super::record::{answered, holder, refused, trace_answered};
+use super::super::grants::{Claimant, Redeemed};
+use super::super::record::{UNUSABLE, answered, holder, refused, trace_answered};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, Lifetime, NewGrant, Question, QuestionState,
     Request,
 };
-use super::Desk;
+use super::{Desk, Draft};
 use crate::audit::AnsweredStep;
 use crate::effect::LeftOut;
-use crate::id::QuestionId;
+use crate::id::{GrantId, QuestionId};
 use crate::scope::ScopePattern;
 
 /// A yes that fits its question.
@@ -68,7 +69,7 @@ impl Yes {
         grants.collect()
     }
 
-    fn step(&self, by: DecidedBy) -> AnsweredStep {
+    fn step(&self, by: DecidedBy, grants: Vec<GrantId>) -> AnsweredStep {
         AnsweredStep {
             question: self.question,
             decision: Decision::Granted,
@@ -77,6 +78,7 @@ impl Yes {
             lifetime: Some(self.lifetime),
             note: None,
             left_out: self.left_out.clone(),
+            grants,
         }
     }
 }
@@ -89,10 +91,10 @@ impl Desk {
         answer: Answer,
         by: DecidedBy,
     ) -> Result<(), AuthorityError> {
-        self.end_overdue();
+        let now = self.end_overdue();
         let question = self.open(id)?;
         match answer {
-            Answer::Deny { note } => self.deny(&[id], note.as_deref(), by),
+            Answer::Deny { note } => self.deny(&[id], note.as_deref(), by, now),
             Answer::Allow {
                 patterns,
                 lifetime,
@@ -100,7 +102,7 @@ impl Desk {
                 left_out,
             } => {
                 let yes = Yes::new(question, patterns, lifetime, descendants, left_out)?;
-                self.allow(&[yes], by)
+                self.allow(&[yes], by, now)
             }
         }
     }
@@ -111,18 +113,25 @@ impl Desk {
         ids: &BTreeSet<QuestionId>,
         answer: BatchAnswer,
     ) -> Result<(), AuthorityError> {
-        self.end_overdue();
+        let now = self.end_overdue();
         let of = |question, source| AuthorityError::InBatch {
             question,
             source: Box::new(source),
         };
+        let mut session = None;
+        for id in ids {
+            let question = self.open(*id).map_err(|error| of(*id, error))?;
+            let request = &question.request;
+            // A person looks at what is in one batch: `batches` offers no other.
+            let one = session.get_or_insert(&request.session);
+            if request.sensitive || *one != &request.session {
+                return Err(of(*id, AuthorityError::NotTogether));
+            }
+        }
         match answer {
             BatchAnswer::Deny { note } => {
-                for id in ids {
-                    self.open(*id).map_err(|error| of(*id, error))?;
-                }
                 let ids: Vec<QuestionId> = ids.iter().copied().collect();
-                self.deny(&ids, note.as_deref(), DecidedBy::Person)
+                self.deny(&ids, note.as_deref(), DecidedBy::Person, now)
             }
             BatchAnswer::Allow {
                 pattern,
@@ -139,7 +148,7 @@ impl Desk {
                         .map_err(|error| of(*id, error))
                 };
                 let all = ids.iter().map(yes).collect::<Result<Vec<_>, _>>()?;
-                self.allow(&all, DecidedBy::Person)
+                self.allow(&all, DecidedBy::Person, now)
             }
         }
     }
@@ -147,7 +156,7 @@ impl Desk {
     /// Ends a question as its approver said; an answer that has no effect is a refusal of the host's.
     pub(in super::super) fn decide(&mut self, id: QuestionId, answer: Answer, by: DecidedBy) {
         if self.answer(id, answer, by).is_err() && self.ledger.question(id).is_some() {
-            let note = Some("the answer could not be used");
+            let note = Some(UNUSABLE);
             let ended = self.ledger.answer(id, None, (self.clock)());
             self.record_ended(ended.as_ref(), DecidedBy::Host, note);
             self.refuse(ended, DecidedBy::Host, note);
@@ -168,6 +177,7 @@ impl Desk {
         ids: &[QuestionId],
         note: Option<&str>,
         by: DecidedBy,
+        now: Duration,
     ) -> Result<(), AuthorityError> {
         let asked = ids.iter().filter_map(|id| self.ledger.question(*id));
         let events = asked.map(|question| {
@@ -176,68 +186,80 @@ impl Desk {
             answered(&question.request, step)
         });
         self.audit.record_all(events.collect())?;
-        for id in ids {
-            let ended = self.ledger.answer(*id, None, (self.clock)());
-            self.refuse(ended, by, note);
+        for ended in self.ledger.deny(ids, now) {
+            self.refuse(Some(ended), by, note);
         }
         Ok(())
     }
 
     /// Records all of it together, then enters the grants and tells the calls.
-    fn allow(&mut self, all: &[Yes], by: DecidedBy) -> Result<(), AuthorityError> {
-        let mut drafts = Vec::new();
+    fn allow(&mut self, all: &[Yes], by: DecidedBy, now: Duration) -> Result<(), AuthorityError> {
+        let mut drafts: Vec<Draft> = Vec::new();
         let mut events = Vec::new();
         for yes in all {
+            let mut grants = Vec::new();
             for new in yes.grants() {
                 // Uses are counted for each question; without a count one grant serves for equal ones.
                 let counted = matches!(yes.lifetime, Lifetime::Uses(_));
-                let same = |(_, other): &(_, NewGrant)| *other == new;
-                if counted || !drafts.iter().any(same) {
-                    let (draft, event) = self.draft(drafts.len(), new, by)?;
-                    drafts.push(draft);
-                    events.push(event);
+                let same = |(_, other): &&Draft| !counted && *other == new;
+                if let Some((id, _)) = drafts.iter().find(same) {
+                    grants.push(*id);
+                    continue;
                 }
+                let (draft, event) = self.draft(drafts.len(), new, by)?;
+                grants.push(draft.0);
+                drafts.push(draft);
+                events.push(event);
             }
-            events.push(answered(&yes.request, yes.step(by)));
+            events.push(answered(&yes.request, yes.step(by, grants)));
         }
         self.audit.record_all(events)?;
         self.enter(drafts);
-        for yes in all {
-            trace_answered(&yes.request, yes.question, Decision::Granted);
-            self.tell(yes);
-        }
+        self.tell(all, now);
         Ok(())
     }
 
-    /// Ends the question and lets the calls that wait for it go on.
-    fn tell(&mut self, yes: &Yes) {
-        let now = (self.clock)();
-        let Some(ended) = self.ledger.answer(yes.question, Some(&yes.patterns), now) else {
-            return;
-        };
-        self.hide(yes.question);
-        // A call that is gone must not spend a use.
-        let waiting = ended.waiters.into_iter();
-        for waiter in waiting.filter(|waiter| !waiter.port.is_closed()) {
-            let redeemed = if yes.lifetime == Lifetime::Once {
-                Some(Redeemed {
-                    patterns: yes.patterns.clone(),
-                    ..Redeemed::default()
-                })
-            } else {
-                self.book.redeem(&waiter.claimant, &yes.request.needs, now)
-            };
-            match redeemed {
-                Some(redeemed) => waiter.tell(Ok(Ruling::Allowed(redeemed, yes.left_out.clone()))),
-                // The uses ran out among the calls that shared the question.
-                None => {
-                    let again = Request {
-                        call: waiter.call,
-                        ..yes.request.clone()
-                    };
-                    self.ask(again, waiter.claimant, waiter.told, waiter.port);
-                }
+    /// Ends the questions and lets the calls that wait for them go on.
+    fn tell(&mut self, all: &[Yes], now: Duration) {
+        let (mut first, mut more) = (Vec::new(), Vec::new());
+        for yes in all {
+            trace_answered(&yes.request, yes.question, Decision::Granted);
+            let ended = self.ledger.answer(yes.question, Some(&yes.patterns), now);
+            self.hide(yes.question);
+            // A call that is gone must not spend a use.
+            let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
+            let mut waiting = waiting.filter(|waiter| !waiter.port.is_closed());
+            first.extend(waiting.next().map(|waiter| (yes, waiter)));
+            more.extend(waiting.map(|waiter| (yes, waiter)));
+        }
+        // No call that shares a question takes the use that another question was allowed.
+        let mut unserved = Vec::new();
+        for (yes, waiter) in first.into_iter().chain(more) {
+            match self.serve(yes, &waiter.claimant, now) {
+                Some(ruling) => waiter.tell(Ok(ruling)),
+                None => unserved.push((yes, waiter)),
             }
         }
+        // The uses ran out among the calls that shared a question.
+        for (yes, waiter) in unserved {
+            let again = Request {
+                call: waiter.call,
+                ..yes.request.clone()
+            };
+            self.ask(again, waiter.claimant, waiter.told, waiter.port);
+        }
+    }
+
+    /// What a call may do by a yes; none if its uses are spent.
+    fn serve(&mut self, yes: &Yes, claimant: &Claimant, now: Duration) -> Option<Ruling> {
+        let redeemed = if yes.lifetime == Lifetime::Once {
+            Redeemed {
+                patterns: yes.patterns.clone(),
+                ..Redeemed::default()
+            }
+        } else {
+            self.book.redeem(claimant, &yes.request.needs, now)?
+        };
+        Some(Ruling::Allowed(redeemed, yes.left_out.clone()))
     }
 }

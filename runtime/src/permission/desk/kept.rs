@@ -30,8 +30,12 @@ impl Desk {
         unstored.told();
     }
 
-    /// Lets go of the store once everything is in it.
+    /// Lets go of the store once everything is in it. The runtime ends, so this is the last word to the audit.
     pub(in super::super) fn close_store(&mut self) -> Saved {
+        for event in std::mem::take(&mut self.unrecorded) {
+            // What it cannot take now either, it counts as missing.
+            let _ = self.audit.record(event);
+        }
         self.keeper.close()
     }
 }

@@ -109,12 +109,18 @@ impl Fold {
                 }
             }
             PastStep::Granted(ref step) => self.granted(at, &event, step),
-            PastStep::Restored(ref step) => self.restored(step),
+            PastStep::Restored(ref step) => self.restored(at, &event, step),
             PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
             PastStep::GrantRevoked { grant, cause } => {
-                self.grant(grant).ended_at = Some(at);
+                let of = self.grant(grant);
+                of.ended_at = Some(at);
+                let what = HistoryEvent::Revoked {
+                    grant,
+                    held: of.pattern.clone(),
+                    cause,
+                };
                 let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
-                self.push(at, &event, None, by, HistoryEvent::Revoked { grant, cause });
+                self.push(at, &event, None, by, what);
             }
             PastStep::Judged { .. } | PastStep::Other => {}
         }
@@ -207,7 +213,12 @@ impl Fold {
             None => self.open(at, event, step.question, &[]),
         };
         self.run.open.remove(&place);
-        let grants = self.absorb(&fresh, step);
+        let grants = if step.grants.is_empty() {
+            self.absorb_older(&fresh, step)
+        } else {
+            self.absorb(&fresh, &step.grants);
+            step.grants.clone()
+        };
         let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) else {
             return;
         };
@@ -227,8 +238,20 @@ impl Fold {
         }
     }
 
-    /// Takes the entries of the grants that an answer left out of the list: the answer tells of them.
-    fn absorb(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
+    /// Takes the entries of the grants that an answer names out of the list: the answer tells of them.
+    fn absorb(&mut self, fresh: &[usize], grants: &[GrantId]) {
+        for place in fresh {
+            if let Some(entry) = self.entries.get_mut(*place)
+                && let Some(HistoryEvent::Granted(granted)) = entry.as_ref().map(|one| &one.event)
+                && grants.contains(&granted.grant)
+            {
+                *entry = None;
+            }
+        }
+    }
+
+    /// The same for an answer that names none, as in older records: its grants are equal to it and stand right before it.
+    fn absorb_older(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
         // A yes for once enters no grant: what stands before it was given by itself.
         if step.lifetime == Some(Lifetime::Once) {
             return Vec::new();
@@ -249,12 +272,8 @@ impl Fold {
             return Vec::new();
         }
         let ids = last.iter().filter_map(granted).map(|granted| granted.grant);
-        let ids = ids.collect();
-        for place in last {
-            if let Some(entry) = self.entries.get_mut(*place) {
-                *entry = None;
-            }
-        }
+        let ids: Vec<GrantId> = ids.collect();
+        self.absorb(last, &ids);
         ids
     }
 
@@ -289,36 +308,49 @@ impl Fold {
         grant.given_at = Some(at);
         grant.pattern = Some(step.pattern.clone());
         grant.holder = Some(step.holder.clone());
+        grant.descendants = Some(step.descendants);
         grant.agent = agent;
         grant.session = session;
         self.run.fresh.push(place);
     }
 
-    /// A grant that outlived the run it was given in stays one grant, and its uses are counted on.
-    fn restored(&mut self, step: &GrantedStep) {
+    /// A grant that outlived the run it was given in stays one grant, and its uses are counted on. What is more than any
+    /// that is known was added without a record, and is told by itself.
+    fn restored(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
         self.run.grants.insert(step.grant);
         let before = self.grants.iter().rev().find(|((_, id), grant)| {
-            *id == step.grant
-                && grant.ended_at.is_none()
-                && grant.holder.as_ref() == Some(&step.holder)
+            *id == step.grant && grant.ended_at.is_none() && grant.includes(step)
         });
         let key = before.map(|(key, _)| *key);
         let known = key.and_then(|key| self.grants.remove(&key));
+        if known.is_none() {
+            let what = HistoryEvent::Unrecorded(Box::new(step.clone()));
+            self.push(at, event, Some(Decision::Granted), DecidedBy::Nobody, what);
+        }
         let here = (self.runs, step.grant);
         let grant = known.unwrap_or_else(|| GrantUse::new(self.runs, step.grant));
         let grant = self.grants.entry(here).or_insert(grant);
         grant.pattern = Some(step.pattern.clone());
         grant.holder = Some(step.holder.clone());
+        grant.descendants = Some(step.descendants);
         if let GrantHolder::Agent(agent) = &step.holder {
             grant.agent = Some(Arc::clone(agent));
         }
     }
 
     fn narrowed(&mut self, at: u64, event: &PastEvent, step: &NarrowedStep) {
+        let grant = self.grant(step.grant);
+        let held = grant.pattern.clone();
         if let Some(pattern) = &step.change.pattern {
-            self.grant(step.grant).pattern = Some(pattern.clone());
+            grant.pattern = Some(pattern.clone());
         }
-        let what = HistoryEvent::Narrowed(Box::new(step.clone()));
+        if step.change.holder_only {
+            grant.descendants = Some(false);
+        }
+        let what = HistoryEvent::Narrowed {
+            step: Box::new(step.clone()),
+            held,
+        };
         self.push(at, event, None, DecidedBy::Person, what);
     }
 

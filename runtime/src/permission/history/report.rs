@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{HistoryEntry, HistoryEvent, HistoryFilter};
+use crate::audit::GrantedStep;
 use crate::id::{GrantId, ToolName};
 use crate::permission::{Decision, GrantHolder};
 use crate::scope::{Scope, ScopePattern};
@@ -84,6 +85,9 @@ pub struct GrantUse {
     pub pattern: Option<ScopePattern>,
     /// Who may use it.
     pub holder: Option<GrantHolder>,
+    /// Whether the holder's sub-agents may use it, too.
+    #[serde(skip)]
+    pub(super) descendants: Option<bool>,
     /// The agent that holds it.
     pub agent: Option<Arc<str>>,
     /// The session of the worker that holds it.
@@ -105,6 +109,7 @@ impl GrantUse {
             grant,
             pattern: None,
             holder: None,
+            descendants: None,
             agent: None,
             session: None,
             given_at: None,
@@ -112,6 +117,14 @@ impl GrantUse {
             used_at: None,
             ended_at: None,
         }
+    }
+
+    /// Whether `step` gives no more than this, to the same holder.
+    pub(super) fn includes(&self, step: &GrantedStep) -> bool {
+        let covers = |pattern: &ScopePattern| pattern.covers_pattern(&step.pattern);
+        self.holder.as_ref() == Some(&step.holder)
+            && self.pattern.as_ref().is_some_and(covers)
+            && (self.descendants == Some(true) || !step.descendants)
     }
 
     pub(super) fn used(&mut self, at: u64) {

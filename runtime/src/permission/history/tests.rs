@@ -82,6 +82,7 @@ impl Log {
             lifetime,
             note: (decision == Decision::Denied).then(|| "no".to_owned()),
             left_out: Vec::new(),
+            grants: Vec::new(),
         };
         self.step(Some(1), agent, Step::Answered(Box::new(step)));
     }
@@ -145,6 +146,7 @@ impl Log {
             lifetime: Some(Lifetime::Once),
             note: None,
             left_out: vec![left_out],
+            grants: Vec::new(),
         };
         self.step(Some(1), agent, Step::Answered(Box::new(step)));
         self.plan(agent, call, "/r/x", Op::Modify);
@@ -152,9 +154,13 @@ impl Log {
 
     /// A grant of an agent that this run gave or took up.
     fn for_agent(&mut self, step: &str, at: u64) {
+        self.kept(step, at, "write:file:/r/a", false);
+    }
+
+    fn kept(&mut self, step: &str, at: u64, pattern: &str, descendants: bool) {
         let event = serde_json::json!({
-            "agent": "main", "step": step, "grant": 1, "pattern": "write:file:/r/a", "holder": {"agent": "main"},
-            "lifetime": "agent", "descendants": false,
+            "agent": "main", "step": step, "grant": 1, "pattern": pattern, "holder": {"agent": "main"},
+            "lifetime": "agent", "descendants": descendants,
         });
         let line = serde_json::json!({ "at": at, "event": event }).to_string();
         self.history.fold.take(past(line.as_bytes()).unwrap());
@@ -215,7 +221,10 @@ impl Log {
                     }
                     HistoryEvent::Refused { needs, .. } => format!("rule {needs:?}"),
                     HistoryEvent::Granted(step) => format!("{} {}", step.grant, step.pattern),
-                    HistoryEvent::Narrowed(step) => format!("{} narrowed", step.grant),
+                    HistoryEvent::Unrecorded(step) => {
+                        format!("{} {} without a record", step.grant, step.pattern)
+                    }
+                    HistoryEvent::Narrowed { step, .. } => format!("{} narrowed", step.grant),
                     HistoryEvent::Revoked { grant, .. } => format!("{grant} revoked"),
                 };
                 format!("{} {} {decision} {what}", entry.run, entry.agent)
@@ -287,6 +296,9 @@ fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
             "3 main - q1 [\"write:file:/r/a/x\"]",
         ]
     );
+    // The run ended first: nobody was late, and the agent was told nothing.
+    let cut_off = log.history.entries().next().unwrap();
+    assert_eq!(cut_off.denial(), None);
     // Another chain is another runtime, and says nothing of what this one has open.
     log.history.fold.begin_chain();
     log.spawn(1, "main");
@@ -425,6 +437,18 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
     log.asked("main", 3, &["write:mcp:git-x:push"], Decision::Denied, None);
     log.grant(1, "write:mcp:git", Lifetime::Session);
     log.grant(2, "write:file:/r", Lifetime::Session);
+    log.grant(3, "write:mcp:git", Lifetime::Session);
+    let narrowed = crate::audit::NarrowedStep {
+        grant: GrantId(3),
+        change: Narrowing {
+            holder_only: true,
+            ..Narrowing::default()
+        },
+    };
+    log.step(Some(1), "", Step::GrantNarrowed(Box::new(narrowed)));
+    for grant in [1, 2] {
+        log.revoke(grant, RevokeCause::Person);
+    }
     log.for_agent("granted", 20_000);
     let told = |filter: &HistoryFilter| {
         let entries = log.history.entries().filter(|entry| filter.admits(entry));
@@ -439,9 +463,9 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
         server: Some(name.into()),
         ..HistoryFilter::default()
     };
-    assert_eq!(told(&session("s1")), (5, 3, 2));
+    assert_eq!(told(&session("s1")), (9, 3, 3));
     assert_eq!(told(&session("s2")), (0, 0, 0));
-    assert_eq!(told(&server("git")), (2, 1, 1));
+    assert_eq!(told(&server("git")), (5, 1, 2));
     assert_eq!(told(&server("git-x")), (1, 1, 0));
     for none in ["gi", "", "*", "git:push:x"] {
         assert_eq!(told(&server(none)), (0, 0, 0), "{none}");
@@ -450,7 +474,7 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
         server: Some("git".into()),
         ..session("s1")
     };
-    assert_eq!(told(&both), (2, 1, 1));
+    assert_eq!(told(&both), (5, 1, 2));
     // An older record does not say in which session a worker is.
     let mut older = History::new();
     for event in [
@@ -562,6 +586,32 @@ fn uses(log: &Log) -> Vec<(u64, u64, u64, bool)> {
 }
 
 #[test]
+fn a_restored_grant_that_no_record_gives_is_told_and_never_taken_for_another() {
+    let check = |pattern: &str, descendants, merged| {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        log.for_agent("granted", 10);
+        log.redeem(&[1]);
+        log.kept("restored", 20, pattern, descendants);
+        log.spawn(1, "main");
+        log.redeem(&[1]);
+        let expected = if merged {
+            vec![(1, 1, 2, true)]
+        } else {
+            vec![(1, 1, 1, true), (2, 1, 1, true)]
+        };
+        assert_eq!(uses(&log), expected, "{pattern}");
+        let told = format!("2 main granted g1 {pattern} without a record");
+        assert_eq!(log.told().contains(&told), !merged, "{:?}", log.told());
+    };
+    check("write:file:/r/a", false, true);
+    check("write:file:/r/a/x", false, true);
+    check("write:file:/r/b", false, false);
+    check("write:file:/r", false, false);
+    check("write:file:/r/a", true, false);
+}
+
+#[test]
 fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
     let mut log = Log::default();
     for at in [10, 20, 30] {
@@ -570,6 +620,10 @@ fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
         log.redeem(&[1]);
     }
     assert_eq!(uses(&log), [(1, 1, 3, true)]);
+    assert_eq!(
+        log.told(),
+        ["1 main granted g1 write:file:/r/a without a record"]
+    );
 }
 
 #[test]
@@ -655,6 +709,7 @@ async fn a_chain_is_read_as_far_as_it_holds() {
             lifetime: None,
             note: None,
             left_out: Vec::new(),
+            grants: Vec::new(),
         };
         let event = AuditEvent {
             step: Step::Answered(Box::new(step)),

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::file::StoreFile;
 use super::format::{Contents, MOST_GRANTS};
 use super::{GrantStore, StoredGrant, format, wall_clock};
 use crate::config::{Config, RootConfig};
 use crate::id::{GrantId, is_agent_name};
 use crate::path::VirtualPath;
-use crate::permission::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
+use crate::permission::{GrantHolder, Lifetime, Narrowing, NewGrant};
 use crate::policy::Authority;
-use crate::scope::Scope;
+use crate::scope::{Scope, ScopePattern};
 
 /// Why a store is not changed. Nothing in it is other than before, but for [`Self::Write`].
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +71,7 @@ impl GrantStore {
         if change.uses.is_some() || change.time.is_some() {
             return Err(GrantEditError::NotForGood);
         }
-        if !change.narrows(&grant.view(), Duration::ZERO)
-            || change.uncovers(&grant.pattern, is_protected)
+        if !change.narrows_pattern(&grant.pattern) || change.uncovers(&grant.pattern, is_protected)
         {
             return Err(GrantEditError::Wider(id));
         }
@@ -98,6 +97,7 @@ impl GrantStore {
     ) -> Result<Vec<StoredGrant>, GrantEditError> {
         let given_at_ms = wall_clock();
         let mut more = self.contents.clone();
+        let mut known: BTreeSet<_> = more.grants.values().map(StoredGrant::form).collect();
         let mut added = Vec::new();
         for new in grants {
             let (GrantHolder::Agent(agent), Lifetime::Agent) = (new.holder, new.lifetime) else {
@@ -113,15 +113,15 @@ impl GrantStore {
                 descendants: new.descendants,
                 given_at_ms,
             };
-            if more.grants.values().any(|held| held.is_as(&grant)) {
+            if !known.insert(grant.form()) {
                 continue;
+            }
+            if more.grants.len() >= MOST_GRANTS {
+                return Err(GrantEditError::TooMany);
             }
             more.next += 1;
             more.grants.insert(grant.id, grant.clone());
             added.push(grant);
-        }
-        if more.grants.len() > MOST_GRANTS {
-            return Err(GrantEditError::TooMany);
         }
         if !added.is_empty() {
             self.put(more)?;
@@ -130,28 +130,15 @@ impl GrantStore {
     }
 
     fn put(&mut self, contents: Contents) -> Result<(), GrantEditError> {
-        let written = format::encode(&contents).and_then(|bytes| self.file.replace(&bytes));
-        written.map_err(GrantEditError::Write)?;
+        contents.put(&self.file).map_err(GrantEditError::Write)?;
         self.contents = contents;
         Ok(())
     }
 }
 
 impl StoredGrant {
-    fn view(&self) -> GrantView {
-        GrantView {
-            id: self.id,
-            pattern: self.pattern.clone(),
-            holder: GrantHolder::Agent(Arc::clone(&self.agent)),
-            descendants: self.descendants,
-            uses_left: None,
-            expires_at: None,
-            used: 0,
-        }
-    }
-
-    /// Whether it gives the same to the same.
-    fn is_as(&self, other: &Self) -> bool {
+    /// What two grants have in common that give the same to the same.
+    fn form(&self) -> (Arc<str>, ScopePattern, bool) {
         let Self {
             id: _,
             agent,
@@ -159,7 +146,14 @@ impl StoredGrant {
             descendants,
             given_at_ms: _,
         } = self;
-        *agent == other.agent && *pattern == other.pattern && *descendants == other.descendants
+        (Arc::clone(agent), pattern.clone(), *descendants)
+    }
+}
+
+impl Contents {
+    /// Puts them in the place of what the file says.
+    pub(super) fn put(&self, file: &StoreFile) -> io::Result<()> {
+        file.replace(&format::encode(self)?)
     }
 }
 

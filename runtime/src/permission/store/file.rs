@@ -79,7 +79,8 @@ impl Folder {
         Ok(this)
     }
 
-    /// Refuses a folder in which somebody else may put another file in the place of ours.
+    /// Refuses a folder in which somebody else may put another file in the place of ours. The folders above it are not looked
+    /// at.
     fn kept(&self) -> Result<(), GrantStoreError> {
         let stat = fstat(&self.dir).map_err(|errno| self.unopened(errno.into()))?;
         let mode = Mode::from_raw_mode(stat.st_mode);
@@ -87,7 +88,9 @@ impl Folder {
         if ![geteuid().as_raw(), ROOT].contains(&stat.st_uid) {
             Err(self.not_ours("its folder belongs to another user"))
         } else if mode.intersects(others) && !mode.contains(Mode::SVTX) {
-            Err(self.not_ours("other users may write its folder"))
+            Err(self.not_ours(
+                "other users may write its folder; `chmod g-w,o-w` on it takes that away",
+            ))
         } else {
             Ok(())
         }

@@ -21,7 +21,7 @@ const BEGINS: &[u8] = br#"{"format":"bailiwick-grants","version":"#;
 const HASH_OPENS: &str = ",\"sha256\":\"";
 const HASH_CLOSES: &str = "\"}";
 /// How many grants a store holds.
-pub(super) const MOST_GRANTS: usize = 10_000;
+pub(in super::super) const MOST_GRANTS: usize = 10_000;
 /// How large a store is; 10,000 grants of paths that are as long as paths can be.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
 /// Above it, JSON readers of people's tools round numbers.

@@ -351,7 +351,7 @@ fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is
     };
     for mode in [0o720, 0o702, 0o777, 0o775] {
         set_mode(mode);
-        refused("other users may write its folder");
+        refused("other users may write its folder; `chmod g-w,o-w` on it takes that away");
     }
     for mode in [0o1777, 0o755, 0o700] {
         set_mode(mode);

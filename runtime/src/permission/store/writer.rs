@@ -1,5 +1,6 @@
 //! Changes to what is stored in, one replacement of the file for all that wait, and each told how it went, out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -118,7 +119,7 @@ where
         }
     }
 
-    /// Stores one batch and tells everyone who waits for it, but for whoever closes the store.
+    /// Stores one batch, what is taken back first, and tells everyone who waits for it, but for whoever closes the store.
     fn take(&mut self, messages: impl Iterator<Item = Message>) -> Option<Done> {
         let (mut changes, mut closing) = (Vec::new(), None);
         for message in messages {
@@ -127,43 +128,61 @@ where
                 Message::Close(done) => closing = Some(done),
             }
         }
-        // A kill between the two must not leave a grant of which no record tells.
-        let gives = changes.iter().any(|change| !change.given.is_empty());
-        let recorded = if gives { (self.recorded)() } else { Ok(()) };
-        let recorded = recorded.map_err(GrantWriteError::Record);
+        let (giving, taking): (Vec<Change>, Vec<Change>) = changes
+            .into_iter()
+            .partition(|change| !change.given.is_empty());
+        let taken: BTreeSet<GrantId> = giving
+            .iter()
+            .chain(&taking)
+            .flat_map(|change| &change.taken)
+            .copied()
+            .collect();
+        // A log that hangs keeps nobody from taking grants back: that waits for no record.
         let before = self.wanted.grants.clone();
-        for change in &changes {
-            for grant in &change.given {
-                self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
-                // Of one that was to be narrowed nothing may be left: it is taken back.
-                match recorded {
-                    Ok(()) => drop(self.wanted.grants.insert(grant.id, grant.clone())),
-                    Err(_) => drop(self.wanted.grants.remove(&grant.id)),
-                }
-            }
-            for id in &change.taken {
-                self.wanted.grants.remove(id);
+        self.wanted.grants.retain(|id, _| !taken.contains(id));
+        let lost = self.store(&before);
+        for change in taking {
+            change.told(lost.clone());
+        }
+        if !giving.is_empty() {
+            self.give(giving, &taken);
+        }
+        closing
+    }
+
+    /// Stores what is given, unless it is taken again by now.
+    fn give(&mut self, changes: Vec<Change>, taken: &BTreeSet<GrantId>) {
+        // A kill between the two must not leave a grant of which no record tells.
+        let recorded = (self.recorded)().map_err(GrantWriteError::Record);
+        let before = self.wanted.grants.clone();
+        for grant in changes.iter().flat_map(|change| &change.given) {
+            self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
+            // Of one that was to be narrowed nothing may be left: it is taken back.
+            if recorded.is_ok() && !taken.contains(&grant.id) {
+                self.wanted.grants.insert(grant.id, grant.clone());
+            } else {
+                self.wanted.grants.remove(&grant.id);
             }
         }
-        let stored = if self.wanted.grants == before {
-            self.catch_up()
-        } else {
-            self.write()
-        };
+        // That the store has it still is worse than that it is gone, so that is told first.
+        let told = self.store(&before).and(recorded);
         for change in changes {
-            let told = if change.given.is_empty() {
-                stored.clone()
-            } else {
-                recorded.clone().and(stored.clone())
-            };
             if told.is_err() {
                 for grant in &change.given {
                     self.wanted.grants.remove(&grant.id);
                 }
             }
-            change.told(told);
+            change.told(told.clone());
         }
-        closing
+    }
+
+    /// Writes what is other than before.
+    fn store(&mut self, before: &BTreeMap<GrantId, StoredGrant>) -> Result<(), GrantWriteError> {
+        if self.wanted.grants == *before {
+            self.catch_up()
+        } else {
+            self.write()
+        }
     }
 
     fn catch_up(&mut self) -> Result<(), GrantWriteError> {
@@ -240,7 +259,7 @@ mod tests {
         writer.take([change(4, &[], &[3], &told)].into_iter());
         drop(writer);
         assert_eq!(writes, [vec![2]]);
-        let expected = [(1, true), (2, true), (3, true), (4, true)];
+        let expected = [(3, true), (1, true), (2, true), (4, true)];
         assert_eq!(*told.lock().unwrap(), expected);
     }
 
@@ -277,8 +296,9 @@ mod tests {
             "record",
             "store [1, 2]",
             "store [2]",
-            "record",
+            // A log that hangs keeps nobody from taking grants back.
             "store []",
+            "record",
             "record",
             "record",
             "store [5]",
@@ -289,8 +309,8 @@ mod tests {
         let expected = [
             (1, true),
             (2, true),
-            (3, false),
             (4, true),
+            (3, false),
             (5, false),
             (6, true),
             (7, false),
@@ -324,7 +344,7 @@ mod tests {
         assert_eq!(*disk.borrow(), [2]);
         writer.take([change(5, &[5], &[], &told)].into_iter());
         assert_eq!(*disk.borrow(), [2, 5]);
-        let expected = [(1, true), (2, false), (3, false), (4, false), (5, true)];
+        let expected = [(1, true), (3, false), (2, false), (4, false), (5, true)];
         assert_eq!(*told.lock().unwrap(), expected);
     }
 }
