@@ -5,9 +5,10 @@ mod meter;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::call::Progress;
+use crate::effect::PreviewToken;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Limits, Verdict, WriteMode};
@@ -37,6 +38,8 @@ const BEGUN: u8 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
     word: AtomicU8,
+    /// A server was told to carry the call out.
+    sent: AtomicBool,
     progress: Option<Progress>,
 }
 
@@ -61,6 +64,11 @@ impl StopFlag {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.word.load(Ordering::Acquire) == BEGUN
+    }
+
+    /// Whether a server was told to carry the call out.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::Acquire)
     }
 
     fn set(&self, word: u8) -> Result<u8, u8> {
@@ -326,6 +334,59 @@ impl WritePermit {
 #[derive(Debug)]
 pub struct Commit<'p> {
     _passes: Vec<Pass<'p>>,
+}
+
+/// Proof that a call was judged and may be sent to the server that carries it out; made by the pipeline alone.
+#[derive(Debug)]
+pub(crate) struct CallPermit {
+    terms: Arc<Terms>,
+    /// Only what it would do is asked for.
+    preview: bool,
+    /// The preview that it carries out.
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(dead_code, reason = "only servers carry calls out elsewhere")
+    )]
+    token: Option<PreviewToken>,
+}
+
+impl CallPermit {
+    pub(crate) fn mint(terms: Arc<Terms>, preview: bool, token: Option<PreviewToken>) -> Self {
+        Self {
+            terms,
+            preview,
+            token,
+        }
+    }
+
+    pub(crate) fn is_preview(&self) -> bool {
+        self.preview
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(crate) fn token(&self) -> Option<PreviewToken> {
+        self.token
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        self.terms.stop.progress.clone()
+    }
+
+    pub(crate) fn checkpoint(&self) -> Result<(), CallError> {
+        self.terms.checkpoint()
+    }
+
+    /// Says that the call is on its way: whatever comes now, the server may carry it out.
+    pub(crate) fn sent(&self) {
+        self.terms.stop.sent.store(true, Ordering::Release);
+    }
+
+    /// What is closed when the worker or a grant it uses is revoked.
+    pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
+        let own = std::iter::once(&self.terms.gate);
+        own.chain(&self.terms.grant_gates).cloned().collect()
+    }
 }
 
 /// A denied entry found beneath what was asked for; it is not named, so that nothing is told of it.

@@ -12,6 +12,7 @@ mod intake;
 mod jobs;
 mod locks;
 mod pending;
+mod remote;
 mod shared;
 mod turns;
 
@@ -29,7 +30,7 @@ use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::pipeline::Mode;
-use crate::policy::{Access, Explanation, Policy};
+use crate::policy::{Access, Authority, Explanation, Policy};
 #[cfg(feature = "mcp")]
 use crate::root::Root;
 use crate::supervisor::{Revoked, SpawnError};
@@ -39,6 +40,8 @@ pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
 pub use foreign::ServerCallError;
+#[cfg(feature = "mcp")]
+pub(crate) use foreign::requested as requested_scopes;
 pub use inbox::Admission;
 #[cfg(feature = "mcp")]
 pub(crate) use inbox::Done;
@@ -238,10 +241,14 @@ impl Worker {
     /// The tools that this worker's policy leaves, ready to hand to a model.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
+        self.offered(&self.shared.authority)
+    }
+
+    fn offered(&self, authority: &Authority) -> Vec<ToolInfo> {
         let entries = self.shared.core.tools.entries();
-        let allowed =
-            entries.filter(|entry| self.shared.authority.allows_tool(entry.name.as_str()));
-        allowed.map(crate::tool::Entry::info).collect()
+        let entries = entries.iter();
+        let offered = entries.filter(|entry| intake::is_offered(entry, authority));
+        offered.map(|entry| entry.info()).collect()
     }
 
     /// Like [`Worker::tools`], for calls that come with a policy of their own.
@@ -250,9 +257,7 @@ impl Worker {
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
     pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
         let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
-        let mut tools = self.tools();
-        tools.retain(|tool| authority.allows_tool(tool.spec.name));
-        Ok(tools)
+        Ok(self.offered(&authority))
     }
 
     /// How far its authority goes, in one word for descriptions: `read` if nothing can be changed, `full` if people may
@@ -324,10 +329,7 @@ impl Worker {
     /// One of [`Worker::tools`].
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.core.tools.get(name)?;
-        self.shared
-            .authority
-            .allows_tool(name)
-            .then(|| entry.info())
+        intake::is_offered(&entry, &self.shared.authority).then(|| entry.info())
     }
 
     /// Whether a tool of that name changes something.

@@ -22,7 +22,9 @@ use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::{Core, Supervisor, TreeLock};
-use crate::tool::{RegistryError, ToolSet};
+use crate::tool::{RegistryError, RemoteTools, ToolSet, Tools};
+#[cfg(feature = "mcp")]
+use crate::upstream::Upstreams;
 use crate::worker::{Admission, Deadlines, Pool, Turns};
 
 use super::roots::{Place, opened, pointed};
@@ -87,6 +89,8 @@ pub struct RuntimeBuilder {
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     tools: ToolSet,
+    /// What other servers offer.
+    remote: Arc<RemoteTools>,
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
     audit_capacity: usize,
@@ -99,6 +103,8 @@ pub struct RuntimeBuilder {
     max_depth: usize,
     io_threads: usize,
     fault: Option<BuildError>,
+    #[cfg(feature = "mcp")]
+    upstreams: Option<Upstreams>,
 }
 
 impl fmt::Debug for RuntimeBuilder {
@@ -121,6 +127,7 @@ impl RuntimeBuilder {
             policies: Vec::new(),
             grantable: Vec::new(),
             tools: ToolSet::new(),
+            remote: Arc::default(),
             approver: None,
             sink: Box::new(MemoryAudit::new(4096)),
             audit_capacity: DEFAULT_CAPACITY,
@@ -133,7 +140,19 @@ impl RuntimeBuilder {
             max_depth: 8,
             io_threads: 8,
             fault: None,
+            #[cfg(feature = "mcp")]
+            upstreams: None,
         }
+    }
+
+    /// Offers the tools of other servers to workers, as far as their policies leave them. What people may grant or what
+    /// is allowed outright is configured as for any resource: `grantable("write:mcp:SERVER")`, for example.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub fn servers(mut self, upstreams: &Upstreams) -> Self {
+        self.remote = Arc::clone(upstreams.table());
+        self.upstreams = Some(upstreams.clone());
+        self
     }
 
     /// Opens the directory `host` to workers, for reading and writing, as `/name`. The first root is where relative paths begin.
@@ -353,7 +372,7 @@ impl RuntimeBuilder {
         let broker = Broker::start(broker, audit.clone(), approver).await?;
         let (artifacts, bytes) = self.artifacts;
         let core = Arc::new(Core {
-            tools: self.tools,
+            tools: Tools::new(self.tools, self.remote),
             names: config.namespace(),
             authority: authority.clone(),
             roots,
@@ -377,7 +396,11 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         supervise(&core).await?;
-        let house = Arc::new(House { core });
+        let house = Arc::new(House {
+            core,
+            #[cfg(feature = "mcp")]
+            _upstreams: self.upstreams,
+        });
         Ok((Runtime { house }, GrantAuthority::new(broker, authority)))
     }
 }

@@ -11,9 +11,9 @@ use crate::call::{Call, Origin};
 use crate::capability::Spent;
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Parsed, Step};
-use crate::policy::{Authority, Explanation, Policy};
+use crate::policy::{Authority, Explanation, Policy, Verdict};
 use crate::scope::ScopePattern;
-use crate::tool::Arguments;
+use crate::tool::{Arguments, Entry};
 
 /// A call that nobody looked at yet.
 #[derive(Debug)]
@@ -107,6 +107,13 @@ pub(super) fn narrowed(
     layer
         .map(|layer| authority.overlay(&layer))
         .map_err(CallError::from)
+}
+
+/// Whether a model is shown a tool: its name is left, and of another server's tool also what every call of it needs.
+pub(super) fn is_offered(entry: &Entry, authority: &Authority) -> bool {
+    let remote = entry.remote.as_ref();
+    let left = remote.is_none_or(|it| authority.judge(&it.need, &[]) != Verdict::Deny);
+    left && authority.allows_tool(entry.name.as_str())
 }
 
 /// One answer for a tool that does not exist and one that this worker may not use.
