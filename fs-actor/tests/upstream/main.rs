@@ -5,6 +5,8 @@
 mod chain;
 mod client;
 mod hostile;
+mod http;
 mod life;
+mod others;
 mod policy;
 mod support;

@@ -32,6 +32,8 @@ pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
     fn mutates(&self) -> bool;
     /// Keeps in mind what the server calls the preview that `token` stands for.
     fn remember(&self, token: PreviewToken, shown: &str);
+    /// What was kept in mind of that preview.
+    fn shown(&self, token: PreviewToken) -> Option<String>;
 }
 
 /// What only a tool of another server has.

@@ -64,6 +64,10 @@ impl RemoteJob for Errand {
     fn remember(&self, token: PreviewToken, shown: &str) {
         self.server.remember(token, shown.to_owned());
     }
+
+    fn shown(&self, token: PreviewToken) -> Option<String> {
+        self.server.preview(token)
+    }
 }
 
 impl Errand {

@@ -15,7 +15,7 @@ use crate::effect::Preview;
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::pipeline::{Cleared, Facts, Step, Work, remote_token};
+use crate::pipeline::{Cleared, Facts, Mode, Step, Work, remote_token};
 use crate::tool::{Carried, RemoteJob};
 
 /// A call under way at a server; dropping it cancels the call.
@@ -51,6 +51,19 @@ impl Drop for Report {
     }
 }
 
+/// Refuses a call that is tied to the preview of another.
+fn as_shown(facts: &Facts, job: &dyn RemoteJob) -> Result<(), CallError> {
+    let (Mode::Apply, Some(token)) = (facts.mode, facts.token) else {
+        return Ok(());
+    };
+    let shown = job.shown(token);
+    if shown.is_some_and(|shown| remote_token(facts, &shown) == token) {
+        return Ok(());
+    }
+    let message = "the preview is not known, or is one of another call; preview the call again";
+    Err(CallError::new(Code::StalePreview, message))
+}
+
 impl Shared {
     /// Sends a call to its server.
     pub(super) fn send(self: &Arc<Self>, call: CallId, step: Step<Cleared>) -> Sending {
@@ -76,6 +89,7 @@ impl Shared {
         };
         step.previewed()?;
         let facts = step.facts();
+        as_shown(facts, &*job)?;
         self.note_sending(facts, &permit).await?;
         let gates = permit.gates();
         let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
