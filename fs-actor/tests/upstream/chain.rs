@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use bailiwick::{Call, CallMeta, Code, Lifetime, Policy, Scripted, ServerSpec};
+use bailiwick::{
+    Answers, Call, CallMeta, Code, Elicitation, Elicited, Lifetime, Policy, Requested, Scripted,
+    ServerRequests, ServerSpec, Upstreams,
+};
 use serde_json::json;
 
 use super::support::{code, files, stage, started, text, yes};
@@ -115,4 +118,45 @@ async fn what_the_other_server_asks_for_is_asked_here_and_replayed() {
         .await;
     assert_eq!(code(refused), Code::PermissionDenied);
     assert!(!temp.path().join("c.txt").try_exists().unwrap());
+}
+
+/// A person who says the same to every form.
+struct Says(&'static str);
+
+impl ServerRequests for Says {
+    fn answers(&self) -> Answers {
+        Answers::ALL
+    }
+
+    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
+        assert_eq!(request.server, "disk");
+        let said = serde_json::Map::from_iter([("decision".to_owned(), self.0.into())]);
+        Box::pin(std::future::ready(Elicited::Accept(said)))
+    }
+}
+
+#[tokio::test]
+async fn the_person_behind_this_host_is_asked_by_the_other_server() {
+    for (says, expected) in [("allow", Ok(())), ("deny", Err(Code::ServerFailed))] {
+        let temp = folder(&[]);
+        let flags = [
+            "--ask",
+            "client",
+            "--allow-scopes",
+            "read:file",
+            "--ask-scopes",
+            "write:file",
+        ];
+        let builder = Upstreams::builder().server(files("disk", temp.path(), &flags));
+        let upstreams = builder.requests(Says(says)).start().await.unwrap();
+        let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+        let worker = stage.worker(Policy::new()).await;
+        let write = json!({"path": "b.txt", "content": "two\n"});
+        let answered = worker.call("disk__write_file", write).await;
+        assert_eq!(answered.map(drop).map_err(|error| error.code()), expected);
+        assert_eq!(
+            temp.path().join("b.txt").try_exists().unwrap(),
+            expected.is_ok()
+        );
+    }
 }

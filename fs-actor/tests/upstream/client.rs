@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    Answers, Elicitation, Elicited, Policy, Requested, Sampled, Sampling, ServerRequests,
-    Upstreams, VirtualPath, Wants, Worker,
+    Answers, Call, CallMeta, Code, Elicitation, Elicited, Policy, Requested, Sampled, Sampling,
+    ServerRequests, Upstreams, VirtualPath, Wants, Worker,
 };
 use serde_json::{Map, Value, json};
 
-use super::support::{Stage, alone, hostile, stage, text, yes};
+use super::support::{Stage, alone, code, hostile, stage, text, yes};
 
 /// A host that says yes, and keeps what it was asked.
 #[derive(Clone, Default)]
@@ -59,7 +59,7 @@ async fn told(worker: &Worker, method: &str, params: Value) -> Value {
     serde_json::from_str(&text(worker.call("h__edit", arguments).await)).unwrap()
 }
 
-fn form(fields: Value) -> Value {
+fn form(fields: &Value) -> Value {
     json!({"mode": "form", "message": "Who?\u{202e}", "requestedSchema": {"type": "object", "properties": fields}})
 }
 
@@ -69,7 +69,7 @@ async fn without_a_host_everything_is_refused() {
     for (method, params) in [
         (
             "elicitation/create",
-            form(json!({"name": {"type": "string"}})),
+            form(&json!({"name": {"type": "string"}})),
         ),
         (
             "elicitation/create",
@@ -91,7 +91,7 @@ async fn without_a_host_everything_is_refused() {
 
 #[tokio::test]
 async fn a_form_is_shown_with_its_server_and_answered_in_three_ways() {
-    let name = || form(json!({"name": {"type": "string"}}));
+    let name = || form(&json!({"name": {"type": "string"}}));
     let yes = Map::from_iter([("name".to_owned(), json!("Ada"))]);
     let host = Host {
         says: Elicited::Accept(yes.clone()),
@@ -139,9 +139,9 @@ async fn nobody_is_shown_a_nested_form_one_for_a_secret_or_an_odd_address() {
     let visit =
         |url: &str| json!({"mode": "url", "message": "m", "url": url, "elicitationId": "1"});
     for params in [
-        form(json!({"who": {"type": "object", "properties": {}}})),
-        form(json!({"password": {"type": "string"}})),
-        form(json!({"x": {"type": "string", "title": "API key"}})),
+        form(&json!({"who": {"type": "object", "properties": {}}})),
+        form(&json!({"password": {"type": "string"}})),
+        form(&json!({"x": {"type": "string", "title": "API key"}})),
         visit("javascript:alert(1)"),
         visit("https://you:me@example.org"),
     ] {
@@ -199,4 +199,90 @@ async fn roots_are_the_names_that_the_host_tells() {
     let (_stage, worker) = with(Host::default()).await;
     let answer = told(&worker, "roots/list", json!({})).await;
     assert_eq!(answer, json!({"roots": [{"uri": "file:///repo/a%20b"}]}));
+}
+
+async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
+    let spec = hostile("h", "modern").args([seen.to_str().unwrap()]);
+    let upstreams = Upstreams::builder()
+        .server(spec)
+        .requests(host)
+        .start()
+        .await
+        .unwrap();
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    (stage, worker)
+}
+
+#[tokio::test]
+async fn what_a_server_asks_within_a_call_is_answered_and_the_call_goes_on() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let (_stage, worker) = modern(Host::default(), seen.path()).await;
+    let answer = text(worker.call("h__edit", json!({"do": "rounds"})).await);
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let roots = json!({"roots": [{"uri": "file:///repo/a%20b"}]});
+    assert_eq!(answer, json!([{"where": roots}, "sealed"]));
+    let on_and_on = worker.call("h__edit", json!({"do": "on and on"})).await;
+    assert_eq!(code(on_and_on), Code::ServerFault);
+}
+
+#[tokio::test]
+async fn a_task_is_looked_at_until_it_ends_and_its_questions_are_answered() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let says = Elicited::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
+    let host = Host {
+        says,
+        ..Host::default()
+    };
+    let (_stage, worker) = modern(host, seen.path()).await;
+    let answer = text(worker.call("h__edit", json!({"do": "task"})).await);
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(
+        answer,
+        json!({"who": {"action": "accept", "content": {"name": "Ada"}}})
+    );
+    assert_eq!(std::fs::read_to_string(seen.path()).unwrap(), "");
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_waits_for_is_taken_back() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let (_stage, worker) = modern(Host::default(), seen.path()).await;
+    let meta = CallMeta {
+        deadline: Some(std::time::Duration::from_millis(300)),
+        ..CallMeta::default()
+    };
+    let call = Call::new("h__edit", json!({"do": "endless"})).meta(meta);
+    assert_eq!(code(worker.submit(call).await), Code::Deadline);
+    while std::fs::read_to_string(seen.path()).unwrap() != "cancelled\n" {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_handshake_is_listened_to() {
+    let (stage, worker) = alone("changes-modern").await;
+    assert!(
+        worker
+            .tools()
+            .iter()
+            .any(|tool| tool.spec.name == "h__note")
+    );
+    // The subscription may come after the first call.
+    loop {
+        assert_eq!(
+            text(worker.call("h__edit", json!({"do": "relist"})).await),
+            "listed anew"
+        );
+        if !worker
+            .tools()
+            .iter()
+            .any(|tool| tool.spec.name == "h__note")
+        {
+            break;
+        }
+    }
+    let tools = stage.upstreams.tools("h");
+    let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
+    assert_eq!(note.offered, Err(bailiwick::Unoffered::Changed));
 }

@@ -240,25 +240,25 @@ impl ToolSet {
     }
 
     fn insert(mut self, mut entry: Entry) -> Self {
-        let name = entry.spec.name.to_string();
+        let name = &*entry.spec.name;
         let plain = name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if name.is_empty() || name.len() > 64 || !plain {
-            self.faults.push(RegistryError::Name(name.clone()));
+            self.faults.push(RegistryError::Name(name.to_owned()));
         }
         if !entry.spec.intent.is_empty() {
             match IntentTemplate::parse(entry.spec.intent) {
                 Ok(template) => entry.intent = Some(template),
                 Err(source) => self.faults.push(RegistryError::Intent {
-                    tool: name.clone(),
+                    tool: name.to_owned(),
                     source,
                 }),
             }
         }
         if let Err(source) = IntentTemplate::parse(entry.spec.command_line) {
             self.faults.push(RegistryError::CommandLine {
-                tool: name.clone(),
+                tool: name.to_owned(),
                 source,
             });
         }
