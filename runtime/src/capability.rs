@@ -1,5 +1,6 @@
 //! A judged call in, a permit out: the proof without which nothing is read and nothing is changed.
 
+mod errand;
 mod gate;
 mod meter;
 
@@ -8,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::call::Progress;
-use crate::effect::PreviewToken;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
+pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub(crate) use meter::Meter;
 pub use meter::Spent;
@@ -334,59 +335,6 @@ impl WritePermit {
 #[derive(Debug)]
 pub struct Commit<'p> {
     _passes: Vec<Pass<'p>>,
-}
-
-/// Proof that a call was judged and may be sent to the server that carries it out; made by the pipeline alone.
-#[derive(Debug)]
-pub(crate) struct CallPermit {
-    terms: Arc<Terms>,
-    /// Only what it would do is asked for.
-    preview: bool,
-    /// The preview that it carries out.
-    #[cfg_attr(
-        not(feature = "mcp"),
-        expect(dead_code, reason = "only servers carry calls out elsewhere")
-    )]
-    token: Option<PreviewToken>,
-}
-
-impl CallPermit {
-    pub(crate) fn mint(terms: Arc<Terms>, preview: bool, token: Option<PreviewToken>) -> Self {
-        Self {
-            terms,
-            preview,
-            token,
-        }
-    }
-
-    pub(crate) fn is_preview(&self) -> bool {
-        self.preview
-    }
-
-    #[cfg(feature = "mcp")]
-    pub(crate) fn token(&self) -> Option<PreviewToken> {
-        self.token
-    }
-
-    #[cfg(feature = "mcp")]
-    pub(crate) fn progress(&self) -> Option<Progress> {
-        self.terms.stop.progress.clone()
-    }
-
-    pub(crate) fn checkpoint(&self) -> Result<(), CallError> {
-        self.terms.checkpoint()
-    }
-
-    /// Says that the call is on its way: whatever comes now, the server may carry it out.
-    pub(crate) fn sent(&self) {
-        self.terms.stop.sent.store(true, Ordering::Release);
-    }
-
-    /// What is closed when the worker or a grant it uses is revoked.
-    pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
-        let own = std::iter::once(&self.terms.gate);
-        own.chain(&self.terms.grant_gates).cloned().collect()
-    }
 }
 
 /// A denied entry found beneath what was asked for; it is not named, so that nothing is told of it.

@@ -74,8 +74,10 @@ pub struct ToolInfo {
     pub input_schema: Value,
     /// JSON Schema of the structured output.
     pub output_schema: Value,
-    /// It changes something, so it can be previewed.
+    /// It changes something.
     pub mutates: bool,
+    /// What it would change can be shown first: always, unless another server that has no previews carries it out.
+    pub previews: bool,
 }
 
 impl ToolSpec {

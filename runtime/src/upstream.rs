@@ -136,6 +136,7 @@ fn entry(server: &Arc<Server>, offer: &Arc<Offer>) -> Entry {
         server: server.spec.name.as_str().into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
+        previews: offer.preview,
     };
     Entry {
         name: offer.name.clone(),

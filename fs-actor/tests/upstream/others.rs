@@ -108,7 +108,7 @@ impl ServerRequests for Host {
 }
 
 #[tokio::test]
-async fn a_server_with_everything_serves_tools_resources_and_prompts() {
+async fn a_server_with_everything_serves_its_tools_and_has_its_questions_answered() {
     let spec = node("all", EVERYTHING).await;
     let upstreams = Upstreams::builder()
         .server(spec)
@@ -149,8 +149,12 @@ async fn a_server_with_everything_serves_tools_resources_and_prompts() {
             .iter()
             .any(|it| matches!(it, bailiwick::Content::Image { .. }))
     );
+}
 
-    let resources = stage.upstreams.resources("all").await.unwrap();
+#[tokio::test]
+async fn what_a_server_has_to_read_is_read_by_the_host() {
+    let upstreams = started([node("all", EVERYTHING).await]).await;
+    let resources = upstreams.resources("all").await.unwrap();
     let first = resources.first().unwrap();
     let read = stage
         .upstreams
@@ -161,7 +165,7 @@ async fn a_server_with_everything_serves_tools_resources_and_prompts() {
         read.first(),
         Some(ServerText::Text(_) | ServerText::Bytes(_))
     ));
-    let prompts = stage.upstreams.prompts("all").await.unwrap();
+    let prompts = upstreams.prompts("all").await.unwrap();
     let plain = prompts
         .iter()
         .find(|prompt| prompt.arguments.is_empty())
@@ -172,5 +176,5 @@ async fn a_server_with_everything_serves_tools_resources_and_prompts() {
         .await
         .unwrap();
     assert!(said.iter().any(|(_, text)| !text.is_empty()));
-    assert!(stage.upstreams.resources("none").await.is_err());
+    assert!(upstreams.resources("none").await.is_err());
 }

@@ -75,6 +75,19 @@ async fn a_child_may_be_given_exactly_one_tool_of_one_server() {
 }
 
 #[tokio::test]
+async fn only_what_its_server_previews_is_said_to_have_previews() {
+    let (stage, worker) = super::support::alone("plain").await;
+    let previews = |name: &str| {
+        worker
+            .tools()
+            .iter()
+            .any(|it| it.spec.name == name && it.previews)
+    };
+    assert!(previews("h__shown") && !previews("h__edit") && !previews("h__note"));
+    drop(stage);
+}
+
+#[tokio::test]
 async fn a_read_is_no_write_and_a_reader_changes_nothing() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(yes().0)

@@ -45,7 +45,7 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
         Some(spec.open_world),
     ));
     let mut meta = Map::new();
-    if info.mutates {
+    if info.previews {
         meta.insert("preview".into(), true.into());
     }
     if !spec.intent.is_empty() {

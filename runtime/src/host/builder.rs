@@ -1,14 +1,14 @@
 //! What a person configures in, a runtime or every reason why not out.
 
 mod grants;
+#[cfg(feature = "mcp")]
+mod servers;
 mod threads;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-use ractor::Actor;
 
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
@@ -21,7 +21,7 @@ use crate::permission::{
 use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
-use crate::supervisor::{Core, Supervisor, TreeLock};
+use crate::supervisor::{Core, TreeLock};
 use crate::tool::{RegistryError, RemoteTools, ToolSet, Tools};
 #[cfg(feature = "mcp")]
 use crate::upstream::Upstreams;
@@ -143,16 +143,6 @@ impl RuntimeBuilder {
             #[cfg(feature = "mcp")]
             upstreams: None,
         }
-    }
-
-    /// Offers the tools of other servers to workers, as far as their policies leave them. What people may grant or what
-    /// is allowed outright is configured as for any resource: `grantable("write:mcp:SERVER")`, for example.
-    #[cfg(feature = "mcp")]
-    #[must_use]
-    pub fn servers(mut self, upstreams: &Upstreams) -> Self {
-        self.remote = Arc::clone(upstreams.table());
-        self.upstreams = Some(upstreams.clone());
-        self
     }
 
     /// Opens the directory `host` to workers, for reading and writing, as `/name`. The first root is where relative paths begin.
@@ -395,7 +385,7 @@ impl RuntimeBuilder {
             tree: TreeLock::default(),
             supervisors: OnceLock::new(),
         });
-        supervise(&core).await?;
+        threads::supervise(&core).await?;
         let house = Arc::new(House {
             core,
             #[cfg(feature = "mcp")]
@@ -403,16 +393,4 @@ impl RuntimeBuilder {
         });
         Ok((Runtime { house }, GrantAuthority::new(broker, authority)))
     }
-}
-
-/// Starts one supervisor a core.
-async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
-    let mut supervisors = Vec::new();
-    for _ in 0..threads::cores() {
-        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
-        supervisors.push(supervisor);
-    }
-    // Nobody else has the core yet, so it is set once.
-    let _ = core.supervisors.set(supervisors);
-    Ok(())
 }

@@ -90,6 +90,7 @@ impl Entry {
             input_schema: self.input_schema.clone(),
             output_schema: self.output_schema.clone(),
             mutates: self.mutates,
+            previews: self.mutates && self.remote.as_ref().is_none_or(|it| it.previews),
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Remote {
     pub(crate) tool: Arc<str>,
     /// What every call of it needs.
     pub(crate) need: Scope,
+    /// The server can show what a call would do.
+    pub(crate) previews: bool,
 }
 
 type Entries = BTreeMap<ToolName, Arc<Entry>>;

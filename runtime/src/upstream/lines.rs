@@ -51,7 +51,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(context, buf))?;
         let fresh = buf.filled().get(before..).unwrap_or_default();
-        Poll::Ready(this.count(fresh))
+        let counted = this.count(fresh);
+        if counted.is_err() {
+            // A read that fails has read nothing.
+            buf.set_filled(before);
+        }
+        Poll::Ready(counted)
     }
 }
 

@@ -262,7 +262,7 @@ mod tests {
         );
         refused(
             r#"{"servers": {"a": {"command": "s3cr3t", "args": "s3cr3t"}}}"#,
-            "the file of the servers cannot be read: line 1, column 59",
+            "the file of the servers cannot be read: line 1, column 56",
         );
         refused(
             r#"{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}}}"#,
