@@ -156,11 +156,7 @@ async fn what_a_server_has_to_read_is_read_by_the_host() {
     let upstreams = started([node("all", EVERYTHING).await]).await;
     let resources = upstreams.resources("all").await.unwrap();
     let first = resources.first().unwrap();
-    let read = stage
-        .upstreams
-        .read_resource("all", &first.uri)
-        .await
-        .unwrap();
+    let read = upstreams.read_resource("all", &first.uri).await.unwrap();
     assert!(matches!(
         read.first(),
         Some(ServerText::Text(_) | ServerText::Bytes(_))
@@ -170,8 +166,7 @@ async fn what_a_server_has_to_read_is_read_by_the_host() {
         .iter()
         .find(|prompt| prompt.arguments.is_empty())
         .unwrap();
-    let said = stage
-        .upstreams
+    let said = upstreams
         .prompt("all", &plain.name, Map::new())
         .await
         .unwrap();
