@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bailiwick::{IntentTemplate, Policy, Runtime, ToolInfo, WorkerSpec};
 use serde_json::{Value, json};
 
-async fn tools() -> BTreeMap<&'static str, ToolInfo> {
+async fn tools() -> BTreeMap<String, ToolInfo> {
     let folder = tempfile::tempdir().unwrap();
     let builder = Runtime::builder().root("r", folder.path());
     let (runtime, _) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
@@ -15,7 +15,7 @@ async fn tools() -> BTreeMap<&'static str, ToolInfo> {
     let tools = worker.unwrap().tools();
     tools
         .into_iter()
-        .map(|tool| (tool.spec.name, tool))
+        .map(|tool| (tool.spec.name.to_string(), tool))
         .collect()
 }
 

@@ -145,7 +145,7 @@ async fn every_answer_and_preview_is_what_the_output_schema_says() {
         .iter()
         .map(|tool| {
             let schemas = (&tool.input_schema, &tool.output_schema);
-            (tool.spec.name, (tool.mutates, schemas))
+            (tool.spec.name.clone().into_owned(), (tool.mutates, schemas))
         })
         .collect();
     let mut called = BTreeSet::new();
@@ -185,7 +185,7 @@ async fn every_answer_and_preview_is_what_the_output_schema_says() {
             );
         }
     }
-    let all: BTreeSet<_> = schemas.keys().copied().collect();
+    let all: BTreeSet<_> = schemas.keys().map(String::as_str).collect();
     assert_eq!(called, all);
 }
 

@@ -124,6 +124,15 @@ pub enum Step {
         /// The plan that was carried out.
         token: PreviewToken,
     },
+    /// The call is sent to the server that carries it out after this is written.
+    Sent {
+        /// The server, as people configured it.
+        server: Arc<str>,
+        /// The tool, as the server calls it.
+        tool_there: Arc<str>,
+        /// Only what it would do is asked for.
+        preview: bool,
+    },
     /// A by-product for people was stored.
     Artifact {
         /// Where they find it.

@@ -1,11 +1,12 @@
 //! A judged call in, a permit out: the proof without which nothing is read and nothing is changed.
 
+mod errand;
 mod gate;
 mod meter;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::call::Progress;
 use crate::error::{CallError, Code};
@@ -14,6 +15,7 @@ use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 
+pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub(crate) use meter::Meter;
 pub use meter::Spent;
@@ -37,6 +39,8 @@ const BEGUN: u8 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
     word: AtomicU8,
+    /// A server was told to carry the call out.
+    sent: AtomicBool,
     progress: Option<Progress>,
 }
 
@@ -61,6 +65,11 @@ impl StopFlag {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.word.load(Ordering::Acquire) == BEGUN
+    }
+
+    /// Whether a server was told to carry the call out.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::Acquire)
     }
 
     fn set(&self, word: u8) -> Result<u8, u8> {

@@ -61,6 +61,12 @@ pub enum Code {
     UnknownTool,
     /// The arguments do not fit the tool's schema.
     InvalidArguments,
+    /// Another server carried the call out, or tried to, and says that it failed.
+    ServerFailed,
+    /// What another server answered breaks its own schema, the limits or the protocol; it is not passed on.
+    ServerFault,
+    /// The server that carries this tool out is not connected, or ended meanwhile.
+    ServerGone,
     /// The disk is full, or a write failed for another reason of the system.
     Io,
     /// A fault of this library or of a tool.
@@ -94,6 +100,9 @@ impl Code {
             Self::WorkerRestarted => "WORKER_RESTARTED",
             Self::UnknownTool => "UNKNOWN_TOOL",
             Self::InvalidArguments => "INVALID_ARGUMENTS",
+            Self::ServerFailed => "SERVER_FAILED",
+            Self::ServerFault => "SERVER_FAULT",
+            Self::ServerGone => "SERVER_GONE",
             Self::Io => "IO",
             Self::Internal => "INTERNAL",
         }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use crate::artifact::{Artifact, Reader};
 use crate::error::CallError;
 use crate::supervisor::{Core, Revoked, SpawnError};
+#[cfg(feature = "mcp")]
+use crate::upstream::Upstreams;
 use crate::worker::{Worker, WorkerSpec};
 
 pub use builder::{BuildError, RuntimeBuilder};
@@ -16,6 +18,9 @@ pub use builder::{BuildError, RuntimeBuilder};
 #[derive(Debug)]
 struct House {
     core: Arc<Core>,
+    /// The servers are there for as long as somebody may call them.
+    #[cfg(feature = "mcp")]
+    _upstreams: Option<Upstreams>,
 }
 
 impl Drop for House {

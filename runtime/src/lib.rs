@@ -82,6 +82,8 @@ mod console;
 mod gateway;
 mod host;
 mod supervisor;
+#[cfg(feature = "mcp")]
+mod upstream;
 mod worker;
 
 pub use artifact::Artifact;
@@ -138,5 +140,12 @@ pub use supervisor::{Revoked, SpawnError};
 pub use tool::{
     Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,
     WriteTool,
+};
+#[cfg(feature = "mcp")]
+pub use upstream::{
+    Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, Requested, Sampled,
+    Sampling, ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec,
+    ServerState, ServerText, ServerTool, ServersError, SpecError, Unoffered, Upstreams,
+    UpstreamsBuilder, Wants,
 };
 pub use worker::{Admission, Begun, PendingCall, ServerCallError, Status, Worker, WorkerSpec};

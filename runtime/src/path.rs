@@ -56,6 +56,21 @@ pub enum PathError {
 pub struct VirtualPath(Arc<str>);
 
 impl VirtualPath {
+    /// The `file://` address of a file or directory.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn address(&self) -> String {
+        let mut uri = String::from("file://");
+        for byte in self.as_str().bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                    uri.push(char::from(byte));
+                }
+                _ => uri.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        uri
+    }
+
     /// Parses `text`; a relative one is read beneath `base`.
     ///
     /// `..` is resolved by name alone, before any link is followed: what is judged is what is opened.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::capability::{Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
+use crate::capability::{CallPermit, Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
 use crate::effect::{LeftOut, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
@@ -21,9 +21,9 @@ use crate::permission::Redeemed;
 use crate::policy::{Authority, Explanation, Limits, Verdict};
 use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
-use crate::tool::{AnyPlan, Job, ReadJob, WriteJob};
+use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
-pub(crate) use token::{canonical, token_of};
+pub(crate) use token::{canonical, remote_token, token_of};
 use way::Way;
 
 /// How often a call may find that it needs something else before it is refused.
@@ -122,6 +122,7 @@ impl Judged {
 pub(crate) enum Work {
     Read(Arc<dyn ReadJob>, ReadPermit),
     Write(Arc<dyn WriteJob>, ReadPermit),
+    Remote(Arc<dyn RemoteJob>, CallPermit),
 }
 
 impl<S> Step<S> {
@@ -149,7 +150,16 @@ impl<S> Step<S> {
     }
 
     pub(crate) fn mutates(&self) -> bool {
-        matches!(self.way.job, Job::Write(_))
+        match &self.way.job {
+            Job::Read(_) => false,
+            Job::Write(_) => true,
+            Job::Remote(job) => job.mutates(),
+        }
+    }
+
+    /// Whether another server carries it out.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.way.job, Job::Remote(_))
     }
 
     /// Takes up what a tool found on its way; the call is judged anew.
@@ -279,7 +289,22 @@ impl Step<Cleared> {
         match &self.way.job {
             Job::Read(job) => Work::Read(Arc::clone(job), permit),
             Job::Write(job) => Work::Write(Arc::clone(job), permit),
+            Job::Remote(job) => {
+                let terms = Arc::clone(&self.state.terms);
+                let preview = self.facts.mode == Mode::Preview;
+                let permit = CallPermit::mint(terms, preview, self.facts.token);
+                Work::Remote(Arc::clone(job), permit)
+            }
         }
+    }
+
+    /// Refuses a change that must be previewed first and was not.
+    pub(crate) fn previewed(&self) -> Result<(), CallError> {
+        let blind = self.facts.mode == Mode::Apply && self.facts.token.is_none();
+        if blind && self.mutates() && self.way.authority.requires_preview() {
+            return Err(unpreviewed());
+        }
+        Ok(())
     }
 
     /// Ties the call to its plan; refused if it was approved by a preview of something else.
@@ -290,10 +315,7 @@ impl Step<Cleared> {
         let token = token_of(&self.facts, &plan)?;
         match (self.facts.mode, self.facts.token) {
             (Mode::Apply, Some(approved)) if approved != token => Err(stale()),
-            (Mode::Apply, None) if self.way.authority.requires_preview() => Err(CallError::new(
-                Code::StalePreview,
-                "this worker must preview a change before it is made",
-            )),
+            (Mode::Apply, None) if self.way.authority.requires_preview() => Err(unpreviewed()),
             _ => {
                 let state = Planned {
                     job: Arc::clone(job),
@@ -346,6 +368,13 @@ impl Step<Planned> {
         } = self.state;
         (job, plan, WritePermit::mint(terms))
     }
+}
+
+fn unpreviewed() -> CallError {
+    CallError::new(
+        Code::StalePreview,
+        "this worker must preview a change before it is made",
+    )
 }
 
 fn stale() -> CallError {

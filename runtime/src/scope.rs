@@ -331,6 +331,36 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_its_mark_is_that_server_with_any() {
+        check("write:mcp:disk", "write:mcp:disk~1:edit~2", true);
+        check("write:mcp:disk:edit", "write:mcp:disk~1:edit~2", true);
+        check("write:mcp:disk~1", "write:mcp:disk~1:edit~2", true);
+        check("write:mcp:disk~1:edit", "write:mcp:disk~1:edit~2", true);
+        check("write:mcp:disk~2", "write:mcp:disk~1:edit~2", false);
+        check("write:mcp:disk:edit~3", "write:mcp:disk~1:edit~2", false);
+        check("write:mcp:dis", "write:mcp:disk~1:edit~2", false);
+        check("write:mcp:disk~", "write:mcp:disk~1:edit~2", false);
+        check("write:mcp:disk:edit:x", "write:mcp:disk~1:edit~2", false);
+        // Only a server and its tool have marks.
+        check("write:mcp:disk:file:a", "write:mcp:disk~1:file:a", true);
+        check("write:mcp:disk:file:a", "write:mcp:disk~1:file:a~b", false);
+        check("write:clock:disk", "write:clock:disk~1", false);
+    }
+
+    #[test]
+    fn what_was_granted_is_granted_for_the_marks_it_was_granted_for() {
+        let binds = |rule: &str, need: &str| pattern(rule).binds(&need.parse().unwrap());
+        assert!(binds("write:mcp:disk~1:edit~2", "write:mcp:disk~1:edit~2"));
+        assert!(binds("write:mcp:disk~1", "write:mcp:disk~1:edit~2"));
+        assert!(binds("write:mcp", "write:mcp:disk~1:edit~2"));
+        assert!(binds("write:mcp:disk", "write:mcp:disk:file:a"));
+        assert!(!binds("write:mcp:disk", "write:mcp:disk~1:edit~2"));
+        assert!(!binds("write:mcp:disk~1:edit", "write:mcp:disk~1:edit~2"));
+        assert!(!binds("write:mcp:disk~2", "write:mcp:disk~1:edit~2"));
+        assert!(binds("write:file:/a", "write:file:/a/b~1"));
+    }
+
+    #[test]
     fn a_wider_pattern_is_not_covered_by_a_narrower_one() {
         assert!(pattern("*").covers_pattern(&pattern("read")));
         assert!(!pattern("read").covers_pattern(&pattern("*")));

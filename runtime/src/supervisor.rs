@@ -22,7 +22,7 @@ use crate::id::{CallId, WorkerId};
 use crate::permission::Broker;
 use crate::policy::Authority;
 use crate::root::RootTable;
-use crate::tool::ToolSet;
+use crate::tool::Tools;
 use crate::worker::{Admission, Deadlines, Pool, Shared, Turns, WorkerActor};
 use restart::Restarts;
 use tree::Tree;
@@ -32,7 +32,7 @@ pub use spawn::SpawnError;
 /// What all workers of a runtime share.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) tools: ToolSet,
+    pub(crate) tools: Tools,
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,
     pub(crate) roots: RootTable,

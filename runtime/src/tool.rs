@@ -2,7 +2,9 @@
 
 mod notes;
 mod registry;
+mod remote;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -18,17 +20,20 @@ use crate::scope::Scope;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
+#[cfg(feature = "mcp")]
+pub(crate) use remote::Carrying;
+pub(crate) use remote::{Carried, Remote, RemoteJob, RemoteTools, Tools};
 
 /// What a tool says of itself, apart from its schemas, which come from its types.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolSpec {
-    /// The name a model calls it by: `[a-z0-9_]{1,64}`.
-    pub name: &'static str,
+    /// The name a model calls it by: `[a-z0-9_]{1,64}`; that of a tool of another server may have capitals and `-`, too.
+    pub name: Cow<'static, str>,
     /// A short name for people.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What it does and when to use it, for the model.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// One sentence for people, filled with the arguments: `Edit {path}`. An [`IntentTemplate`](crate::IntentTemplate);
     /// empty for none, and then people read the title and the paths.
     pub intent: &'static str,
@@ -71,8 +76,10 @@ pub struct ToolInfo {
     pub input_schema: Value,
     /// JSON Schema of the structured output.
     pub output_schema: Value,
-    /// It changes something, so it can be previewed.
+    /// It changes something.
     pub mutates: bool,
+    /// What it would change can be shown first: always, unless another server that has no previews carries it out.
+    pub previews: bool,
 }
 
 impl ToolSpec {
@@ -80,9 +87,9 @@ impl ToolSpec {
     #[must_use]
     pub const fn new(name: &'static str, title: &'static str, description: &'static str) -> Self {
         Self {
-            name,
-            title,
-            description,
+            name: Cow::Borrowed(name),
+            title: Cow::Borrowed(title),
+            description: Cow::Borrowed(description),
             intent: "",
             destructive: false,
             idempotent: false,

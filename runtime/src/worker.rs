@@ -14,6 +14,7 @@ mod jobs;
 mod locks;
 mod offered;
 mod pending;
+mod remote;
 mod shared;
 mod turns;
 
@@ -40,6 +41,8 @@ pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
 pub use foreign::ServerCallError;
+#[cfg(feature = "mcp")]
+pub(crate) use foreign::requested as requested_scopes;
 pub use inbox::Admission;
 #[cfg(feature = "mcp")]
 pub(crate) use inbox::Done;

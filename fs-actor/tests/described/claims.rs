@@ -32,7 +32,10 @@ async fn every_example_answers_what_it_says() {
         for example in tool.spec.examples {
             let repo = Repo::new().await;
             let answer = repo
-                .ask(tool.spec.name, serde_json::from_str(example.input).unwrap())
+                .ask(
+                    &tool.spec.name,
+                    serde_json::from_str(example.input).unwrap(),
+                )
                 .await;
             let said: Value = serde_json::from_str(example.output).unwrap();
             assert!(said.as_object().is_some_and(|said| !said.is_empty()));
@@ -135,13 +138,14 @@ fn provocations() -> Vec<(&'static str, Code, Value)> {
 
 #[tokio::test]
 async fn every_failure_that_a_tool_names_can_be_had_and_changes_nothing() {
-    let said: BTreeSet<(&str, Code)> = tools()
+    let tools = tools();
+    let said: BTreeSet<(&str, Code)> = tools
         .iter()
         .flat_map(|tool| {
             tool.spec
                 .failures
                 .iter()
-                .map(|failure| (tool.spec.name, failure.code))
+                .map(|failure| (&*tool.spec.name, failure.code))
         })
         .collect();
     let tried: BTreeSet<_> = provocations()
@@ -177,10 +181,11 @@ async fn what_is_reversible_is_restored_by_the_tool_that_is_named() {
             &[json!({"path": "a/b"}), json!({"path": "a"})],
         ),
     ];
-    let said: BTreeSet<&str> = tools()
+    let tools = tools();
+    let said: BTreeSet<&str> = tools
         .iter()
         .filter(|tool| tool.spec.reverse.is_some())
-        .map(|tool| tool.spec.name)
+        .map(|tool| &*tool.spec.name)
         .collect();
     assert_eq!(said, reversed.iter().map(|(tool, ..)| *tool).collect());
     for (name, arguments, back) in reversed {
@@ -204,10 +209,10 @@ async fn what_is_idempotent_answers_and_leaves_the_same_twice() {
             let repo = Repo::new().await;
             let input: Value = serde_json::from_str(example.input).unwrap();
             let before = repo.tree();
-            let first = repo.ask(tool.spec.name, input.clone()).await;
+            let first = repo.ask(&tool.spec.name, input.clone()).await;
             let once = repo.tree();
             assert_eq!(once != before, tool.mutates, "{}", tool.spec.name);
-            let again = repo.call(tool.spec.name, input).await;
+            let again = repo.call(&tool.spec.name, input).await;
             let again = again.ok().map(|outcome| outcome.structured().unwrap());
             let same = again == Some(first) && repo.tree() == once;
             assert_eq!(same, idempotent, "{}: {}", tool.spec.name, example.input);
@@ -268,7 +273,7 @@ async fn a_shell_line_has_the_effect_of_its_call_whatever_the_names() {
         .iter()
         .filter(|tool| !tool.spec.command_line.is_empty());
     for tool in with_lines {
-        let name = tool.spec.name;
+        let name = &*tool.spec.name;
         let template = IntentTemplate::parse(tool.spec.command_line).unwrap();
         for hostile in HOSTILE {
             let (called, typed) = (Repo::new().await, Repo::new().await);

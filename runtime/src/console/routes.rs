@@ -160,7 +160,7 @@ async fn review(State(office): Here, Path(question): Path<String>) -> Served {
     let none = || Fault::missing("NO_QUESTION");
     let (run, id) = wire::question(&question).ok_or_else(none)?;
     let desk = desk(&office, run, "NO_QUESTION")?;
-    let question = desk.grants().question(id).await.ok_or_else(none)?;
+    let question = desk.grants().question(id).await?.ok_or_else(none)?;
     answered(&show::review(&question))
 }
 
@@ -199,7 +199,7 @@ async fn say(office: &Office, said: Said) -> Result<Value, Fault> {
         let expired = QuestionState::Settled(Decision::Expired);
         return Ok(stands(&question, expired, &[]));
     };
-    let open = desk.grants().question(id).await;
+    let open = desk.grants().question(id).await?;
     let allows = matches!(answer, Answer::Allow { .. });
     let told = desk
         .grants()

@@ -99,7 +99,11 @@ pub(super) fn metadata(described: &Description) -> Map<String, Value> {
         "requires",
         json!({"auth": [], "env": manual.environment, "scopes": scopes(&described.tools)}),
     );
-    let names: Vec<_> = described.tools.iter().map(|tool| tool.spec.name).collect();
+    let names: Vec<_> = described
+        .tools
+        .iter()
+        .map(|tool| &*tool.spec.name)
+        .collect();
     fact(
         "invocation",
         json!({"modelInvocable": true, "userInvocable": true, "allowedTools": names}),

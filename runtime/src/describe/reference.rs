@@ -16,7 +16,7 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     text.push_str(&lines(&schema::members(&tool.output_schema), "- nothing\n"));
     text.push_str(&format!("\n**Side Effects:** {}\n", effects(tool)));
     text.push_str(&format!("\n**Scopes:** {}\n", codes(spec.scopes)));
-    if tool.mutates {
+    if tool.previews {
         text.push_str(
             "\n**Preview:** with `_meta.preview: true` it shows the change and makes none\n",
         );
@@ -61,7 +61,7 @@ pub(super) fn json(described: &Description, tool: &ToolInfo) -> Value {
         "parameters": all(&tool.input_schema),
         "returns": all(&tool.output_schema),
         "scopes": tool.spec.scopes,
-        "preview": tool.mutates,
+        "preview": tool.previews,
         "dashdash": dashdash::tool(tool, &described.tools),
     })
 }

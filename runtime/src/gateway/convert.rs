@@ -60,18 +60,22 @@ pub(super) fn for_views(
 /// A tool as clients list it, beside those that are `offered`.
 pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let spec = &info.spec;
-    let mut tool = Tool::new(spec.name, spec.description, object(input_schema(info)));
-    tool.title = Some(spec.title.to_owned());
+    let mut tool = Tool::new(
+        spec.name.clone(),
+        spec.description.clone(),
+        object(input_schema(info)),
+    );
+    tool.title = Some(spec.title.to_string());
     tool.output_schema = Some(object(output_schema(info)).into());
     tool.annotations = Some(ToolAnnotations::from_raw(
-        Some(spec.title.to_owned()),
+        Some(spec.title.to_string()),
         Some(!info.mutates),
         Some(spec.destructive),
         Some(spec.idempotent || !info.mutates),
         Some(spec.open_world),
     ));
     let mut meta = Map::new();
-    if info.mutates {
+    if info.previews {
         meta.insert("preview".into(), true.into());
     }
     if !spec.intent.is_empty() {

@@ -6,16 +6,7 @@ const SCHEME: &str = "file://";
 
 /// The address of a file or directory.
 pub(super) fn of_file(path: &VirtualPath) -> String {
-    let mut uri = String::from(SCHEME);
-    for byte in path.as_str().bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                uri.push(char::from(byte));
-            }
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri
+    path.address()
 }
 
 /// The path that a `file://` address names; none if it is no such address, or names another host.

@@ -1,14 +1,14 @@
 //! What a person configures in, a runtime or every reason why not out.
 
 mod grants;
+#[cfg(feature = "mcp")]
+mod servers;
 mod threads;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-use ractor::Actor;
 
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
@@ -21,8 +21,10 @@ use crate::permission::{
 use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
-use crate::supervisor::{Core, Supervisor, TreeLock};
-use crate::tool::{RegistryError, ToolSet};
+use crate::supervisor::{Core, TreeLock};
+use crate::tool::{RegistryError, RemoteTools, ToolSet, Tools};
+#[cfg(feature = "mcp")]
+use crate::upstream::Upstreams;
 use crate::worker::{Admission, Deadlines, Pool, Turns};
 
 use super::roots::{Place, opened, pointed};
@@ -87,6 +89,8 @@ pub struct RuntimeBuilder {
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     tools: ToolSet,
+    /// What other servers offer.
+    remote: Arc<RemoteTools>,
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
     audit_capacity: usize,
@@ -99,6 +103,8 @@ pub struct RuntimeBuilder {
     max_depth: usize,
     io_threads: usize,
     fault: Option<BuildError>,
+    #[cfg(feature = "mcp")]
+    upstreams: Option<Upstreams>,
 }
 
 impl fmt::Debug for RuntimeBuilder {
@@ -121,6 +127,7 @@ impl RuntimeBuilder {
             policies: Vec::new(),
             grantable: Vec::new(),
             tools: ToolSet::new(),
+            remote: Arc::default(),
             approver: None,
             sink: Box::new(MemoryAudit::new(4096)),
             audit_capacity: DEFAULT_CAPACITY,
@@ -133,6 +140,8 @@ impl RuntimeBuilder {
             max_depth: 8,
             io_threads: 8,
             fault: None,
+            #[cfg(feature = "mcp")]
+            upstreams: None,
         }
     }
 
@@ -353,7 +362,7 @@ impl RuntimeBuilder {
         let broker = Broker::start(broker, audit.clone(), approver).await?;
         let (artifacts, bytes) = self.artifacts;
         let core = Arc::new(Core {
-            tools: self.tools,
+            tools: Tools::new(self.tools, self.remote),
             names: config.namespace(),
             authority: authority.clone(),
             roots,
@@ -376,20 +385,12 @@ impl RuntimeBuilder {
             tree: TreeLock::default(),
             supervisors: OnceLock::new(),
         });
-        supervise(&core).await?;
-        let house = Arc::new(House { core });
+        threads::supervise(&core).await?;
+        let house = Arc::new(House {
+            core,
+            #[cfg(feature = "mcp")]
+            _upstreams: self.upstreams,
+        });
         Ok((Runtime { house }, GrantAuthority::new(broker, authority)))
     }
-}
-
-/// Starts one supervisor a core.
-async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
-    let mut supervisors = Vec::new();
-    for _ in 0..threads::cores() {
-        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
-        supervisors.push(supervisor);
-    }
-    // Nobody else has the core yet, so it is set once.
-    let _ = core.supervisors.set(supervisors);
-    Ok(())
 }

@@ -181,7 +181,7 @@ impl GrantBook {
         for need in needs {
             let (id, _) = usable
                 .iter()
-                .filter(|(_, grant)| grant.pattern.covers(need))
+                .filter(|(_, grant)| grant.pattern.binds(need))
                 .min_by_key(|(id, grant)| {
                     let breadth = std::cmp::Reverse(grant.narrowness);
                     (breadth, !chosen.contains(id), grant.uses_left.is_some())

@@ -20,6 +20,13 @@ pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, Ca
     Ok(PreviewToken(ContentHash::of(&whole)))
 }
 
+/// The same worker, tool, arguments and word of the server give the same token.
+pub(crate) fn remote_token(facts: &Facts, shown: &str) -> PreviewToken {
+    let arguments = canonical(&facts.arguments);
+    let whole = serde_json::json!([facts.worker.0, facts.tool.as_str(), arguments, shown]);
+    PreviewToken(ContentHash::of(whole.to_string().as_bytes()))
+}
+
 /// `value` with the keys of every object in order, so that equal arguments are equal bytes.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {

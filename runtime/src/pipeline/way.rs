@@ -37,6 +37,7 @@ impl Way {
         match (json, &self.job) {
             (Value::Null, Job::Read(job)) => format!("{job:?}").into(),
             (Value::Null, Job::Write(job)) => format!("{job:?}").into(),
+            (Value::Null, Job::Remote(job)) => format!("{job:?}").into(),
             (json, _) => canonical(json),
         }
     }

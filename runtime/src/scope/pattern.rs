@@ -70,7 +70,14 @@ impl ScopePattern {
                 .resource
                 .as_ref()
                 .is_none_or(|resource| *resource == scope.resource)
-            && detail_covers(&self.detail, &scope.detail)
+            && detail_covers(&self.detail, &scope.detail, is_mcp(Some(&scope.resource)))
+    }
+
+    /// Like [`ScopePattern::covers`], but a server or tool of MCP must be named with its mark: what was granted counts for
+    /// what it was when it was granted.
+    #[must_use]
+    pub(crate) fn binds(&self, scope: &Scope) -> bool {
+        self.covers(scope) && strictly(&self.detail, &scope.detail)
     }
 
     /// Whether the rule speaks of everything that `other` speaks of.
@@ -78,7 +85,7 @@ impl ScopePattern {
     pub fn covers_pattern(&self, other: &Self) -> bool {
         (self.verb.is_none() || self.verb == other.verb)
             && (self.resource.is_none() || self.resource == other.resource)
-            && detail_covers(&self.detail, &other.detail)
+            && detail_covers(&self.detail, &other.detail, is_mcp(other.resource()))
     }
 
     /// Whether there may be a scope that both speak of.
@@ -88,20 +95,43 @@ impl ScopePattern {
         }
         agree(self.verb.as_ref(), other.verb.as_ref())
             && agree(self.resource.as_ref(), other.resource.as_ref())
-            && (detail_covers(&self.detail, &other.detail)
-                || detail_covers(&other.detail, &self.detail))
+            && (detail_covers(&self.detail, &other.detail, is_mcp(other.resource()))
+                || detail_covers(&other.detail, &self.detail, is_mcp(self.resource())))
     }
 }
 
-/// Path prefix at a component for files, segment prefix for the rest; no detail covers all.
-fn detail_covers(rule: &Detail, need: &Detail) -> bool {
+/// How many segments of an `mcp` scope may have a mark: the server and its tool.
+const MARKED: usize = 2;
+
+/// Whether the first segments may have marks, as those of `write:mcp:SERVER~MARK:TOOL~MARK`.
+fn is_mcp(resource: Option<&Resource>) -> bool {
+    resource.is_some_and(|resource| resource.as_str() == "mcp")
+}
+
+/// Path prefix at a component for files, segment prefix for the rest; no detail covers all. A segment without a mark
+/// covers the same name with any.
+fn detail_covers(rule: &Detail, need: &Detail, marked: bool) -> bool {
     match (rule, need) {
         (Detail::None, _) => true,
         (Detail::Path(rule), Detail::Path(need)) => need.starts_with(rule),
-        (Detail::Segments(rule), Detail::Segments(need)) => need
-            .strip_prefix(&**rule)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
+        (Detail::Segments(rule), Detail::Segments(need)) => {
+            let mut names = need.split(':');
+            rule.split(':').enumerate().all(|(index, rule)| {
+                let unmarked = |need: &str| need.split_once('~').map(|(name, _)| name == rule);
+                names.next().is_some_and(|need| {
+                    rule == need || (marked && index < MARKED && unmarked(need) == Some(true))
+                })
+            })
+        }
         (Detail::Path(_) | Detail::Segments(_), _) => false,
+    }
+}
+
+/// Whether what is named is named as it stands, marks included.
+fn strictly(rule: &Detail, need: &Detail) -> bool {
+    match (rule, need) {
+        (Detail::Segments(_), Detail::Segments(_)) => detail_covers(rule, need, false),
+        _ => true,
     }
 }
 

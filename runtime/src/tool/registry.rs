@@ -10,6 +10,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::remote::{Remote, RemoteJob};
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool};
 use crate::call::Origin;
 use crate::capability::{Halt, ReadPermit, WritePermit};
@@ -49,6 +50,11 @@ pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
 pub(crate) enum Job {
     Read(Arc<dyn ReadJob>),
     Write(Arc<dyn WriteJob>),
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(dead_code, reason = "only servers carry calls out elsewhere")
+    )]
+    Remote(Arc<dyn RemoteJob>),
 }
 
 /// What understands the arguments of one tool.
@@ -64,7 +70,9 @@ pub(crate) struct Entry {
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     pub(crate) mutates: bool,
-    prepare: Box<Prepare>,
+    /// What it is elsewhere, if another server carries it out.
+    pub(crate) remote: Option<Remote>,
+    pub(crate) prepare: Box<Prepare>,
 }
 
 impl Entry {
@@ -93,6 +101,7 @@ impl Entry {
             input_schema: self.input_schema.clone(),
             output_schema: self.output_schema.clone(),
             mutates: self.mutates,
+            previews: self.mutates && self.remote.as_ref().is_none_or(|it| it.previews),
         }
     }
 }
@@ -144,7 +153,7 @@ pub enum RegistryError {
 /// ```
 #[derive(Debug, Default)]
 pub struct ToolSet {
-    tools: BTreeMap<ToolName, Entry>,
+    tools: BTreeMap<ToolName, Arc<Entry>>,
     faults: Vec<RegistryError>,
 }
 
@@ -178,12 +187,13 @@ impl ToolSet {
             Ok((prepared.needs, Job::Read(Arc::new(job))))
         };
         self.insert(Entry {
-            name: ToolName::new(spec.name),
+            name: ToolName::new(&spec.name),
             spec,
             intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
             output_schema: output_schema::<T::Output>(),
             mutates: false,
+            remote: None,
             prepare: Box::new(prepare),
         })
     }
@@ -202,12 +212,13 @@ impl ToolSet {
             Ok((prepared.needs, Job::Write(Arc::new(job))))
         };
         self.insert(Entry {
-            name: ToolName::new(spec.name),
+            name: ToolName::new(&spec.name),
             spec,
             intent: None,
             input_schema: schemars::schema_for!(T::Args).to_value(),
             output_schema: output_schema::<T::Output>(),
             mutates: true,
+            remote: None,
             prepare: Box::new(prepare),
         })
     }
@@ -216,7 +227,7 @@ impl ToolSet {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.faults.extend(other.faults);
-        other.tools.into_values().fold(self, Self::insert)
+        other.tools.into_values().fold(self, Self::keep)
     }
 
     /// The names, sorted.
@@ -227,14 +238,14 @@ impl ToolSet {
     /// The tools with their schemas, sorted by name.
     #[must_use]
     pub fn infos(&self) -> Vec<ToolInfo> {
-        self.entries().map(Entry::info).collect()
+        self.entries().map(|entry| entry.info()).collect()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.tools.get(name)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.tools.values()
     }
 
@@ -244,7 +255,7 @@ impl ToolSet {
     }
 
     fn insert(mut self, mut entry: Entry) -> Self {
-        let name = entry.spec.name;
+        let name = &*entry.spec.name;
         let plain = name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -269,8 +280,13 @@ impl ToolSet {
                 source,
             });
         }
-        if self.tools.insert(entry.name.clone(), entry).is_some() {
-            self.faults.push(RegistryError::Duplicate(name.to_owned()));
+        self.keep(Arc::new(entry))
+    }
+
+    fn keep(mut self, entry: Arc<Entry>) -> Self {
+        if let Some(twin) = self.tools.insert(entry.name.clone(), entry) {
+            self.faults
+                .push(RegistryError::Duplicate(twin.spec.name.to_string()));
         }
         self
     }

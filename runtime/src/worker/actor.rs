@@ -32,6 +32,8 @@ pub(crate) enum WorkerMsg {
     Turn(CallId),
     /// A pool thread is done with a call.
     Ended(CallId, Box<Ended>),
+    /// A server answered a call, or did not.
+    Carried(CallId, Box<Ended>),
     /// The time of a call is over.
     Expired(CallId),
     /// Nobody waits for a call any more.
@@ -77,6 +79,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Answered(call, answer) => docket.answered(call, answer),
             WorkerMsg::Turn(call) => docket.turn(call),
             WorkerMsg::Ended(call, ended) => docket.ended(call, *ended),
+            WorkerMsg::Carried(call, ended) => docket.carried(call, *ended),
             WorkerMsg::Expired(call) => docket.give_up(call, Halted::Expired),
             WorkerMsg::Cancel(call) => docket.give_up(call, Halted::Cancelled),
             WorkerMsg::Close => docket.close(),

@@ -16,6 +16,7 @@ use crate::permission::{Claimant, DecidedBy, Decision, Redeemed, Request, Ruling
 use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Scope, ScopePattern};
+use crate::tool::Remote;
 
 /// A question under way; dropping it withdraws the question.
 #[derive(Debug)]
@@ -153,6 +154,7 @@ impl Shared {
             before: preview.as_ref().map(|preview| preview.token),
             divisible: preview.is_some() && waiting.divisible(),
             preview,
+            server: self.server_of(facts),
             ..self.about(facts, waiting.arguments(), waiting.asks().to_vec(), ceiling)
         }
     }
@@ -193,16 +195,27 @@ impl Shared {
         }
     }
 
+    /// The server that carries a call out, if it is another's.
+    fn server_of(&self, facts: &Facts) -> Option<Arc<str>> {
+        let entry = self.core.tools.get(facts.tool.as_str())?;
+        entry.remote.as_ref().map(|it| Arc::clone(&it.server))
+    }
+
     /// One sentence for people: what the tool does, and to what. Where the tool's template cannot be filled, its title
     /// and what the call needs.
     pub(super) fn intent(&self, facts: &Facts, needs: &[Scope]) -> String {
         let entry = self.core.tools.get(facts.tool.as_str());
+        let entry = entry.as_deref();
+        if let Some(Remote { server, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
+            let tool = crate::escape(tool);
+            return format!("Call `{tool}` of the server `{server}`");
+        }
         let template = entry.and_then(|entry| entry.intent.as_ref());
         let sentence = template.and_then(|template| template.render_filled(&facts.arguments));
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;
         }
-        let title = entry.map_or(facts.tool.as_str(), |entry| entry.spec.title);
+        let title = entry.map_or(facts.tool.as_str(), |entry| &entry.spec.title);
         let target = |need: &Scope| {
             need.path()
                 .map_or_else(|| need.to_string(), ToString::to_string)

@@ -18,6 +18,7 @@ use super::deadline::Armed;
 use super::inbox::{Admitted, Done, Incoming, Port};
 use super::intake::Request;
 use super::jobs::{self, Approved};
+use super::remote::Sending;
 use super::turns::Claim;
 use crate::audit::Step as AuditStep;
 use crate::call::Asks;
@@ -45,6 +46,8 @@ enum Stage {
     Ready(Step<Cleared>, Option<Approved>),
     /// A pool thread has it.
     Running,
+    /// A server has it.
+    Sent { _until: Sending },
 }
 
 /// Who waits for a call, and what it holds.

@@ -152,7 +152,7 @@ impl Params {
 }
 
 /// What a server's refusal asks for, in its words and as needs of this runtime.
-fn requested(result: &Value, server: &str) -> Option<(Vec<String>, Vec<Scope>)> {
+pub(crate) fn requested(result: &Value, server: &str) -> Option<(Vec<String>, Vec<Scope>)> {
     if result.get("isError") != Some(&Value::Bool(true)) {
         return None;
     }
@@ -194,7 +194,7 @@ fn ours(theirs: &Scope, server: &str) -> Option<Scope> {
 }
 
 /// Returns once one of these has.
-async fn any<F: Future<Output = ()> + Unpin>(mut ends: Vec<F>) {
+pub(super) async fn any<F: Future<Output = ()> + Unpin>(mut ends: Vec<F>) {
     std::future::poll_fn(|context| {
         let ended = |end: &mut F| Pin::new(end).poll(context).is_ready();
         if ends.iter_mut().any(ended) {

@@ -11,9 +11,9 @@ use crate::call::{Call, Origin};
 use crate::capability::Spent;
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Mode, Parsed, Step};
-use crate::policy::{Authority, Explanation, Policy};
+use crate::policy::{Authority, Explanation, Policy, Verdict};
 use crate::scope::ScopePattern;
-use crate::tool::Arguments;
+use crate::tool::{Arguments, Entry};
 
 /// A call that nobody looked at yet.
 #[derive(Debug)]
@@ -110,4 +110,11 @@ pub(super) fn narrowed(
     layer
         .map(|layer| authority.overlay(&layer))
         .map_err(CallError::from)
+}
+
+/// Whether a policy leaves a tool: its name, and of another server's tool also what every call of it needs.
+pub(super) fn is_left(entry: &Entry, authority: &Authority) -> bool {
+    let remote = entry.remote.as_ref();
+    let left = remote.is_none_or(|it| authority.judge(&it.need, &[]) != Verdict::Deny);
+    left && authority.allows_tool(entry.name.as_str())
 }

@@ -29,7 +29,7 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Halt>) -> Result<T, Hal
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Halt::Failed(panicked())))
 }
 
-fn outcome(reply: Reply) -> Done {
+pub(super) fn outcome(reply: Reply) -> Done {
     Done::Outcome(Outcome {
         reply,
         changes: Vec::new(),
@@ -50,7 +50,7 @@ pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Halt>> {
     Some(answer.map(outcome))
 }
 
-fn panicked() -> CallError {
+pub(super) fn panicked() -> CallError {
     CallError::new(
         Code::Internal,
         "the tool failed; this call did not end in an orderly way",
@@ -83,6 +83,8 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             Err(Halt::Failed(error)) => Ended::Done(Err(error)),
             Err(halt) => Ended::Halted(step, halt),
         },
+        // Those are sent, not run.
+        Work::Remote(..) => Ended::Done(Err(panicked())),
         Work::Write(job, permit) => {
             let fresh = || {
                 permit.checkpoint()?;

@@ -5,20 +5,21 @@ use serde_json::Value;
 use super::{Worker, intake};
 use crate::call::Origin;
 use crate::error::CallError;
-use crate::tool::{Entry, ToolInfo};
+use crate::policy::Authority;
+use crate::tool::ToolInfo;
 
 impl Worker {
     /// The tools that this worker's policy leaves, ready to hand to a model.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
-        self.allowed(false)
+        self.left(&self.shared.authority, false)
     }
 
     /// The tools that this worker's policy leaves to views alone ([`ToolSpec::app_only`](crate::ToolSpec::app_only)).
     /// They answer calls of [`Origin::View`] and [`Origin::Human`]; hand them to no model.
     #[must_use]
     pub fn app_tools(&self) -> Vec<ToolInfo> {
-        self.allowed(true)
+        self.left(&self.shared.authority, true)
     }
 
     /// Like [`Worker::tools`], for calls that come with a policy of their own.
@@ -26,28 +27,16 @@ impl Worker {
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
     pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
-        self.left_by(policy, origin, self.tools())
-    }
-
-    fn allowed(&self, app_only: bool) -> Vec<ToolInfo> {
-        let entries = self.shared.core.tools.entries();
-        let allowed = entries.filter(|entry| {
-            entry.spec.app_only == app_only
-                && self.shared.authority.allows_tool(entry.name.as_str())
-        });
-        allowed.map(Entry::info).collect()
-    }
-
-    /// Those of `tools` that a policy for one call leaves.
-    fn left_by(
-        &self,
-        policy: &Value,
-        origin: Origin,
-        mut tools: Vec<ToolInfo>,
-    ) -> Result<Vec<ToolInfo>, CallError> {
         let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
-        tools.retain(|tool| authority.allows_tool(tool.spec.name));
-        Ok(tools)
+        Ok(self.left(&authority, false))
+    }
+
+    fn left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
+        let entries = self.shared.core.tools.entries();
+        let entries = entries.iter();
+        let left = entries
+            .filter(|entry| entry.spec.app_only == app_only && intake::is_left(entry, authority));
+        left.map(|entry| entry.info()).collect()
     }
 }
 
@@ -59,13 +48,14 @@ impl Worker {
         policy: &Value,
         origin: Origin,
     ) -> Result<Vec<ToolInfo>, CallError> {
-        self.left_by(policy, origin, self.app_tools())
+        let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
+        Ok(self.left(&authority, true))
     }
 
     /// One of [`Worker::tools`].
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.core.tools.get(name)?;
-        let offered = self.shared.authority.allows_tool(name) && !entry.spec.app_only;
+        let offered = intake::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
         offered.then(|| entry.info())
     }
 

@@ -221,7 +221,7 @@ async fn unknown_tools_and_those_a_policy_leaves_out_are_told_apart_by_nobody() 
         worker
             .tools()
             .iter()
-            .map(|tool| tool.spec.name)
+            .map(|tool| &*tool.spec.name)
             .collect::<Vec<_>>(),
         ["echo"]
     );

@@ -16,7 +16,7 @@ async fn code(worker: &Worker, tool: &str, origin: Origin) -> Option<Code> {
 }
 
 fn names(tools: &[bailiwick::ToolInfo]) -> Vec<&str> {
-    tools.iter().map(|tool| tool.spec.name).collect()
+    tools.iter().map(|tool| &*tool.spec.name).collect()
 }
 
 #[tokio::test]

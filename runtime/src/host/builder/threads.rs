@@ -1,5 +1,11 @@
-//! A number of threads in, the sizes of the pools out.
+//! A number of threads in, the sizes of the pools out; and one supervisor a core.
 
+use std::sync::Arc;
+
+use ractor::Actor;
+
+use super::BuildError;
+use crate::supervisor::{Core, Supervisor};
 use crate::worker::PoolSize;
 
 pub(super) fn cores() -> usize {
@@ -22,4 +28,16 @@ pub(super) fn cpu() -> PoolSize {
         queue: 4096,
         per_root: cores(),
     }
+}
+
+/// Starts one supervisor a core.
+pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
+    let mut supervisors = Vec::new();
+    for _ in 0..cores() {
+        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
+        supervisors.push(supervisor);
+    }
+    // Nobody else has the core yet, so it is set once.
+    let _ = core.supervisors.set(supervisors);
+    Ok(())
 }

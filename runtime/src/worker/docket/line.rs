@@ -22,6 +22,13 @@ impl Docket {
         approved: Option<Approved>,
         mut caller: Caller,
     ) {
+        if step.is_remote() {
+            caller.arm(id, &self.shared);
+            let until = self.shared.send(id, step);
+            self.calls
+                .insert(id, (Stage::Sent { _until: until }, caller));
+            return;
+        }
         let ordered = step.mutates() && caller.facts.mode == Mode::Apply;
         caller.arm(id, &self.shared);
         self.calls
@@ -141,7 +148,8 @@ impl Docket {
             | Stage::Looking(_)
             | Stage::Asking(..)
             | Stage::Ready(..)
-            | Stage::Running => &self.shared.core.io,
+            | Stage::Running
+            | Stage::Sent { .. } => &self.shared.core.io,
         }
     }
 
@@ -179,6 +187,20 @@ impl Docket {
         self.start_ready();
     }
 
+    /// A server is done with a call.
+    pub(in crate::worker) fn carried(&mut self, id: CallId, ended: Ended) {
+        match (self.calls.remove(&id), ended) {
+            (Some((Stage::Sent { .. }, caller)), Ended::Done(result)) => {
+                self.answer(id, caller, result);
+            }
+            (Some((Stage::Sent { .. }, mut caller)), Ended::Halted(step, halt)) => {
+                caller.armed = None;
+                self.judge_or_answer(id, step.halted(halt), caller);
+            }
+            (other, _) => self.put_back(id, other),
+        }
+    }
+
     /// Answers a call that is over before its end. If its thread hangs it keeps its place until it is back.
     pub(in crate::worker) fn give_up(&mut self, id: CallId, why: Halted) {
         let Some((stage, mut caller)) = self.calls.remove(&id) else {
@@ -193,7 +215,14 @@ impl Docket {
             self.running.remove(&id);
             self.leave_line(id);
         }
+        let sent = matches!(stage, Stage::Sent { .. }) && caller.facts.stop.was_sent();
         let error = caller.facts.stop.check().err().unwrap_or_else(begun);
+        // Nobody can tell how far the server came.
+        let error = if sent {
+            error.with("begun", true)
+        } else {
+            error
+        };
         caller.told(&self.shared, Err(error));
         self.start_ready();
     }

@@ -1,0 +1,162 @@
+//! Our own program as somebody else's server in, what it asks for, shows and serves through this runtime out.
+
+use std::path::Path;
+
+use bailiwick::{
+    Answers, Call, CallMeta, Code, Elicitation, Elicited, Lifetime, Policy, Requested, Scripted,
+    ServerRequests, ServerSpec, Upstreams,
+};
+use serde_json::json;
+
+use super::support::{code, files, stage, started, text, yes};
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(temp.path().join(name), text).unwrap();
+    }
+    temp
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test]
+async fn a_file_is_read_and_written_through_another_server() {
+    let temp = folder(&[("a.txt", "one\n")]);
+    let stage = stage(
+        started([files("disk", temp.path(), &[])]).await,
+        |builder| builder.approver(yes().0),
+    )
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    let shown = worker
+        .call("disk__read_file", json!({"path": "a.txt"}))
+        .await;
+    assert_eq!(text(shown), "one\n");
+    let write = json!({"path": "b.txt", "content": "two\n"});
+    worker.call("disk__write_file", write).await.unwrap();
+    assert_eq!(read(&temp.path().join("b.txt")), "two\n");
+    let missing = worker
+        .call("disk__read_file", json!({"path": "none"}))
+        .await;
+    assert_eq!(code(missing), Code::ServerFailed);
+}
+
+#[tokio::test]
+async fn a_change_is_previewed_at_its_server_and_then_made() {
+    let temp = folder(&[("a.txt", "one\n")]);
+    let stage = stage(
+        started([files("disk", temp.path(), &[])]).await,
+        |builder| builder.approver(yes().0),
+    )
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    let write = json!({"path": "a.txt", "content": "two\n", "mode": "overwrite"});
+    let preview = worker
+        .preview("disk__write_file", write.clone())
+        .await
+        .unwrap();
+    assert_eq!(read(&temp.path().join("a.txt")), "one\n");
+    let tied = || {
+        let meta = CallMeta {
+            preview_token: Some(preview.token),
+            ..CallMeta::default()
+        };
+        worker.submit(Call::new("disk__write_file", write.clone()).meta(meta))
+    };
+    std::fs::write(temp.path().join("a.txt"), "changed\n").unwrap();
+    let stale = tied().await.unwrap_err();
+    assert!(stale.message().contains("STALE_PREVIEW"), "{stale}");
+    std::fs::write(temp.path().join("a.txt"), "one\n").unwrap();
+    assert!(tied().await.is_ok());
+    assert_eq!(read(&temp.path().join("a.txt")), "two\n");
+}
+
+#[tokio::test]
+async fn what_the_other_server_asks_for_is_asked_here_and_replayed() {
+    let temp = folder(&[]);
+    let ask = ["--allow-scopes", "read:file", "--ask-scopes", "write:file"];
+    let asking = |flags: &[&str]| files("disk", temp.path(), flags);
+    let (approver, asked) = yes();
+    let stage_of = |approver: Scripted, spec: ServerSpec| async move {
+        stage(started([spec]).await, |builder| builder.approver(approver)).await
+    };
+    let stage = stage_of(approver, asking(&ask)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let write = json!({"path": "b.txt", "content": "two\n"});
+    worker
+        .call("disk__write_file", write.clone())
+        .await
+        .unwrap();
+    assert_eq!(read(&temp.path().join("b.txt")), "two\n");
+    let needs: Vec<String> = {
+        let asked = asked.lock().unwrap();
+        asked
+            .iter()
+            .flat_map(|it| it.request.needs.iter().map(ToString::to_string))
+            .collect()
+    };
+    let label = stage.upstreams.label("disk").unwrap();
+    assert!(
+        needs
+            .iter()
+            .any(|need| need.starts_with(&format!("write:mcp:{label}:file:"))),
+        "{needs:?}"
+    );
+
+    // A person who allows the tool and not what its server asks for.
+    let only_tool = Scripted::new().allow(
+        format!("write:mcp:{label}:write_file").parse().unwrap(),
+        Lifetime::Once,
+    );
+    let stage = stage_of(only_tool, asking(&ask)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let refused = worker
+        .call("disk__write_file", json!({"path": "c.txt", "content": ""}))
+        .await;
+    assert_eq!(code(refused), Code::PermissionDenied);
+    assert!(!temp.path().join("c.txt").try_exists().unwrap());
+}
+
+/// A person who says the same to every form.
+struct Says(&'static str);
+
+impl ServerRequests for Says {
+    fn answers(&self) -> Answers {
+        Answers::ALL
+    }
+
+    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
+        assert_eq!(request.server, "disk");
+        let said = serde_json::Map::from_iter([("decision".to_owned(), self.0.into())]);
+        Box::pin(std::future::ready(Elicited::Accept(said)))
+    }
+}
+
+#[tokio::test]
+async fn the_person_behind_this_host_is_asked_by_the_other_server() {
+    for (says, expected) in [("allow", Ok(())), ("deny", Err(Code::ServerFailed))] {
+        let temp = folder(&[]);
+        let flags = [
+            "--ask",
+            "client",
+            "--allow-scopes",
+            "read:file",
+            "--ask-scopes",
+            "write:file",
+        ];
+        let builder = Upstreams::builder().server(files("disk", temp.path(), &flags));
+        let upstreams = builder.requests(Says(says)).start().await.unwrap();
+        let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+        let worker = stage.worker(Policy::new()).await;
+        let write = json!({"path": "b.txt", "content": "two\n"});
+        let answered = worker.call("disk__write_file", write).await;
+        assert_eq!(answered.map(drop).map_err(|error| error.code()), expected);
+        assert_eq!(
+            temp.path().join("b.txt").try_exists().unwrap(),
+            expected.is_ok()
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! What a server asks of its host in, what the host lets through and says out.
+
+use std::sync::{Arc, Mutex};
+
+use bailiwick::{
+    Answers, Call, CallMeta, Code, Elicitation, Elicited, Policy, Requested, Sampled, Sampling,
+    ServerRequests, Upstreams, VirtualPath, Wants, Worker,
+};
+use serde_json::{Map, Value, json};
+
+use super::support::{Stage, alone, code, hostile, stage, text, yes};
+
+/// A host that says yes, and keeps what it was asked.
+#[derive(Clone, Default)]
+struct Host {
+    asked: Arc<Mutex<Vec<Elicitation>>>,
+    sampled: Arc<Mutex<Vec<Sampling>>>,
+    says: Elicited,
+}
+
+impl ServerRequests for Host {
+    fn answers(&self) -> Answers {
+        Answers::ALL
+    }
+
+    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
+        self.asked.lock().unwrap().push(request);
+        Box::pin(std::future::ready(self.says.clone()))
+    }
+
+    fn sample(&self, request: Sampling) -> Requested<'_, Option<Sampled>> {
+        self.sampled.lock().unwrap().push(request);
+        let said = Sampled {
+            model: "scripted".into(),
+            text: "four".into(),
+        };
+        Box::pin(std::future::ready(Some(said)))
+    }
+
+    fn roots(&self, server: &str) -> Vec<VirtualPath> {
+        assert_eq!(server, "h");
+        vec![VirtualPath::parse("/repo/a b", None).unwrap()]
+    }
+}
+
+async fn with(host: Host) -> (Stage, Worker) {
+    let builder = Upstreams::builder()
+        .server(hostile("h", "plain"))
+        .requests(host);
+    let upstreams = builder.start().await.unwrap();
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    (stage, worker)
+}
+
+/// What the server is told when it asks.
+async fn told(worker: &Worker, method: &str, params: Value) -> Value {
+    let arguments = json!({"do": "ask", "method": method, "params": params});
+    serde_json::from_str(&text(worker.call("h__edit", arguments).await)).unwrap()
+}
+
+fn form(fields: &Value) -> Value {
+    json!({"mode": "form", "message": "Who?\u{202e}", "requestedSchema": {"type": "object", "properties": fields}})
+}
+
+#[tokio::test]
+async fn without_a_host_everything_is_refused() {
+    let (_stage, worker) = alone("plain").await;
+    for (method, params) in [
+        (
+            "elicitation/create",
+            form(&json!({"name": {"type": "string"}})),
+        ),
+        (
+            "elicitation/create",
+            json!({"mode": "url", "message": "m", "url": "https://example.org", "elicitationId": "1"}),
+        ),
+        (
+            "sampling/createMessage",
+            json!({"messages": [], "maxTokens": 1}),
+        ),
+        ("roots/list", json!({})),
+    ] {
+        assert_eq!(
+            told(&worker, method, params).await["code"],
+            -32601,
+            "{method}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_form_is_shown_with_its_server_and_answered_in_three_ways() {
+    let name = || form(&json!({"name": {"type": "string"}}));
+    let yes = Map::from_iter([("name".to_owned(), json!("Ada"))]);
+    let host = Host {
+        says: Elicited::Accept(yes.clone()),
+        ..Host::default()
+    };
+    let (_stage, worker) = with(host.clone()).await;
+    let answer = told(&worker, "elicitation/create", name()).await;
+    assert_eq!(
+        answer,
+        json!({"action": "accept", "content": {"name": "Ada"}})
+    );
+    let asked = host.asked.lock().unwrap().pop().unwrap();
+    assert_eq!(
+        (asked.server.as_str(), asked.message.as_str()),
+        ("h", "Who?\\u{202e}")
+    );
+    assert!(matches!(asked.wants, Wants::Form(_)));
+
+    for (says, expected) in [
+        (Elicited::Decline, "decline"),
+        (Elicited::Cancel, "cancel"),
+        (
+            Elicited::Accept(Map::from_iter([("name".to_owned(), json!(7))])),
+            "cancel",
+        ),
+        (
+            Elicited::Accept(Map::from_iter([("other".to_owned(), json!("x"))])),
+            "cancel",
+        ),
+    ] {
+        let host = Host {
+            says,
+            ..Host::default()
+        };
+        let (_stage, worker) = with(host).await;
+        let answer = told(&worker, "elicitation/create", name()).await;
+        assert_eq!(answer, json!({"action": expected}));
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_shown_a_nested_form_one_for_a_secret_or_an_odd_address() {
+    let host = Host::default();
+    let (_stage, worker) = with(host.clone()).await;
+    let visit =
+        |url: &str| json!({"mode": "url", "message": "m", "url": url, "elicitationId": "1"});
+    for params in [
+        form(&json!({"who": {"type": "object", "properties": {}}})),
+        form(&json!({"password": {"type": "string"}})),
+        form(&json!({"x": {"type": "string", "title": "API key"}})),
+        visit("javascript:alert(1)"),
+        visit("https://you:me@example.org"),
+    ] {
+        let answer = told(&worker, "elicitation/create", params.clone()).await;
+        assert_eq!(answer["code"], -32602, "{params} {answer}");
+    }
+    assert_eq!(*host.asked.lock().unwrap(), []);
+    let answer = told(
+        &worker,
+        "elicitation/create",
+        visit("https://example.org/x"),
+    )
+    .await;
+    assert_eq!(answer, json!({"action": "decline"}));
+    let asked = host.asked.lock().unwrap().pop().unwrap();
+    assert_eq!(asked.wants, Wants::Visit("https://example.org/x".into()));
+}
+
+#[tokio::test]
+async fn a_model_is_asked_with_the_servers_preferences_and_given_no_tools() {
+    let host = Host::default();
+    let (_stage, worker) = with(host.clone()).await;
+    let wish = json!({
+        "messages": [{"role": "user", "content": {"type": "text", "text": "2+2?"}}],
+        "modelPreferences": {"hints": [{"name": "small"}], "costPriority": 0.5, "speedPriority": 1.0},
+        "systemPrompt": "Be brief.", "maxTokens": 9,
+    });
+    let answer = told(&worker, "sampling/createMessage", wish.clone()).await;
+    assert_eq!(answer["model"], "scripted");
+    assert_eq!(answer["content"]["text"], "four");
+    let asked = host.sampled.lock().unwrap().pop().unwrap();
+    assert_eq!(asked.server, "h");
+    assert_eq!(asked.messages, [(false, "2+2?".to_owned())]);
+    assert_eq!(asked.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(
+        (asked.models, asked.max_tokens),
+        (vec!["small".to_owned()], 9)
+    );
+    assert_eq!(asked.priorities, [Some(0.5), Some(1.0), None]);
+
+    let mut with_tools = wish.clone();
+    with_tools["tools"] = json!([{"name": "t", "inputSchema": {"type": "object"}}]);
+    let mut with_image = wish;
+    with_image["messages"][0]["content"] =
+        json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+    for refused in [with_tools, with_image] {
+        let answer = told(&worker, "sampling/createMessage", refused).await;
+        assert_eq!(answer["code"], -32602, "{answer}");
+    }
+    assert_eq!(*host.sampled.lock().unwrap(), []);
+}
+
+#[tokio::test]
+async fn roots_are_the_names_that_the_host_tells() {
+    let (_stage, worker) = with(Host::default()).await;
+    let answer = told(&worker, "roots/list", json!({})).await;
+    assert_eq!(answer, json!({"roots": [{"uri": "file:///repo/a%20b"}]}));
+}
+
+async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
+    let spec = hostile("h", "modern").args([seen.to_str().unwrap()]);
+    let upstreams = Upstreams::builder()
+        .server(spec)
+        .requests(host)
+        .start()
+        .await
+        .unwrap();
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    (stage, worker)
+}
+
+#[tokio::test]
+async fn what_a_server_asks_within_a_call_is_answered_and_the_call_goes_on() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let (_stage, worker) = modern(Host::default(), seen.path()).await;
+    let answer = text(worker.call("h__edit", json!({"do": "rounds"})).await);
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let roots = json!({"roots": [{"uri": "file:///repo/a%20b"}]});
+    assert_eq!(answer, json!([{"where": roots}, "sealed"]));
+    let on_and_on = worker.call("h__edit", json!({"do": "on and on"})).await;
+    assert_eq!(code(on_and_on), Code::ServerFault);
+}
+
+#[tokio::test]
+async fn a_task_is_looked_at_until_it_ends_and_its_questions_are_answered() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let says = Elicited::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
+    let host = Host {
+        says,
+        ..Host::default()
+    };
+    let (_stage, worker) = modern(host, seen.path()).await;
+    let answer = text(worker.call("h__edit", json!({"do": "task"})).await);
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(
+        answer,
+        json!({"who": {"action": "accept", "content": {"name": "Ada"}}})
+    );
+    assert_eq!(std::fs::read_to_string(seen.path()).unwrap(), "");
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_waits_for_is_taken_back() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let (_stage, worker) = modern(Host::default(), seen.path()).await;
+    let meta = CallMeta {
+        deadline: Some(std::time::Duration::from_millis(300)),
+        ..CallMeta::default()
+    };
+    let call = Call::new("h__edit", json!({"do": "endless"})).meta(meta);
+    assert_eq!(code(worker.submit(call).await), Code::Deadline);
+    while std::fs::read_to_string(seen.path()).unwrap() != "cancelled\n" {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_handshake_is_listened_to() {
+    let (stage, worker) = alone("changes-modern").await;
+    assert!(
+        worker
+            .tools()
+            .iter()
+            .any(|tool| tool.spec.name == "h__note")
+    );
+    // The subscription may come after the first call.
+    loop {
+        assert_eq!(
+            text(worker.call("h__edit", json!({"do": "relist"})).await),
+            "listed anew"
+        );
+        if !worker
+            .tools()
+            .iter()
+            .any(|tool| tool.spec.name == "h__note")
+        {
+            break;
+        }
+    }
+    let tools = stage.upstreams.tools("h");
+    let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
+    assert_eq!(note.offered, Err(bailiwick::Unoffered::Changed));
+}

@@ -1,0 +1,281 @@
+//! A server that breaks every promise in, what a worker is told and what goes on out.
+
+use std::time::Duration;
+
+use bailiwick::{Call, CallMeta, Code, Policy, Progress, ServerState, Unoffered, Verb};
+use serde_json::json;
+
+use super::support::{alone, code, does, hostile, stage, started, text, yes};
+
+#[tokio::test]
+async fn hints_that_contradict_each_other_lower_nothing_and_lies_are_asked_about() {
+    let (stage, _) = alone("plain").await;
+    let verb = |tool: &str| {
+        let tools = stage.upstreams.tools("h");
+        let tool = tools.iter().find(|it| it.tool == tool).unwrap();
+        tool.offered.clone().unwrap().1
+    };
+    assert_eq!(verb("note"), Verb::Read);
+    assert_eq!(verb("edit"), Verb::Write);
+    assert_eq!(verb("lies"), Verb::Write);
+}
+
+#[tokio::test]
+async fn names_that_become_the_same_or_are_too_long_are_refused_by_name() {
+    let (stage, worker) = alone("doubles").await;
+    let tools = stage.upstreams.tools("h");
+    let why = |tool: &str| {
+        tools
+            .iter()
+            .find(|it| it.tool == tool)
+            .unwrap()
+            .offered
+            .clone()
+    };
+    assert_eq!(why("a.b"), Err(Unoffered::Collision));
+    assert_eq!(why("a/b"), Err(Unoffered::Collision));
+    assert_eq!(why(&"x".repeat(70)), Err(Unoffered::Name));
+    assert!(why("note").is_ok());
+    assert_eq!(
+        code(worker.call("h__a_b", json!({})).await),
+        Code::UnknownTool
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_its_schema_is_reported_and_not_passed_on() {
+    let (_stage, worker) = alone("plain").await;
+    let good = worker.call("h__counted", json!({"n": 7})).await.unwrap();
+    assert_eq!(good.structured().unwrap(), json!({"n": 7}));
+    let bad = worker.call("h__counted", json!({"n": "7"})).await;
+    assert_eq!(code(bad), Code::ServerFault);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_reported_and_the_server_stays() {
+    let (stage, worker) = alone("plain").await;
+    assert_eq!(code(does(&worker, "h__edit", "long").await), Code::TooLarge);
+    assert_eq!(stage.upstreams.state("h"), Some(ServerState::Ready));
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+}
+
+#[tokio::test]
+async fn a_hundred_megabytes_end_the_connection_at_once_and_the_server_is_started_again() {
+    let (stage, worker) = alone("plain").await;
+    let answered = does(&worker, "h__edit", "large").await;
+    assert_eq!(code(answered), Code::ServerGone);
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_passed_over() {
+    let (_stage, worker) = alone("plain").await;
+    assert_eq!(
+        text(does(&worker, "h__edit", "garbage").await),
+        "after garbage"
+    );
+}
+
+#[tokio::test]
+async fn a_flood_of_notifications_and_logs_delays_the_answer_and_harms_nothing() {
+    let (stage, worker) = alone("plain").await;
+    assert_eq!(
+        text(does(&worker, "h__edit", "flood").await),
+        "after the flood"
+    );
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert_eq!(stage.upstreams.state("h"), Some(ServerState::Ready));
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_ends_in_time_and_the_server_hears_of_it() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let spec = hostile("h", "witness").args([seen.path().to_str().unwrap()]);
+    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let meta = CallMeta {
+        deadline: Some(Duration::from_millis(300)),
+        ..CallMeta::default()
+    };
+    let call = Call::new("h__edit", json!({"do": "hang"})).meta(meta);
+    let late = worker.submit(call).await.unwrap_err();
+    assert_eq!(late.code(), Code::Deadline);
+    assert_eq!(late.details()["begun"], true);
+    // An answer from the server means that it read everything before.
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert_eq!(std::fs::read_to_string(seen.path()).unwrap(), "cancelled\n");
+}
+
+#[tokio::test]
+async fn a_call_is_ended_by_whoever_drops_it_and_by_revocation() {
+    let (_stage, worker) = alone("plain").await;
+    let (one, two) = (worker.clone(), worker.clone());
+    let hanging = tokio::spawn(async move { does(&one, "h__edit", "hang").await });
+    while worker.status().in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    hanging.abort();
+    assert!(hanging.await.unwrap_err().is_cancelled());
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    let hanging = tokio::spawn(async move { does(&two, "h__edit", "hang").await });
+    while worker.status().in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    worker.revoke().await;
+    assert_eq!(code(hanging.await.unwrap()), Code::Cancelled);
+    assert_eq!(code(does(&worker, "h__edit", "").await), Code::Cancelled);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_within_a_call_fails_that_call_and_comes_back() {
+    let (stage, worker) = alone("plain").await;
+    let error = does(&worker, "h__edit", "die").await.unwrap_err();
+    assert_eq!(error.code(), Code::ServerGone);
+    assert_eq!(error.details()["begun"], true);
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+}
+
+#[tokio::test]
+async fn ui_messages_are_refused_and_metadata_of_answers_goes_no_further() {
+    let (_stage, worker) = alone("plain").await;
+    let outcome = does(&worker, "h__edit", "inject").await.unwrap();
+    let seen: serde_json::Value = serde_json::from_str(&outcome.text()).unwrap();
+    assert_eq!(seen["error"]["code"], -32601);
+    assert_eq!(outcome.structured().unwrap(), json!({}));
+    assert_eq!(outcome.artifacts, []);
+}
+
+#[tokio::test]
+async fn a_failure_is_told_as_text() {
+    let (_stage, worker) = alone("plain").await;
+    let error = does(&worker, "h__edit", "fail").await.unwrap_err();
+    assert_eq!(error.code(), Code::ServerFailed);
+    assert!(error.message().ends_with("no\\u{1b} such day"));
+}
+
+#[tokio::test]
+async fn progress_reaches_whoever_watches() {
+    let (_stage, worker) = alone("plain").await;
+    let progress = Progress::default();
+    let meta = CallMeta {
+        progress: Some(progress.clone()),
+        ..CallMeta::default()
+    };
+    let call = Call::new("h__edit", json!({"do": "progress"})).meta(meta);
+    assert_eq!(text(worker.submit(call).await), "done");
+    assert!(progress.done() >= 3, "{}", progress.done());
+}
+
+#[tokio::test]
+async fn only_arguments_are_the_models_and_the_server_gets_a_clean_environment() {
+    let (_stage, worker) = alone("plain").await;
+    let sneaky = json!({"x": 1, "_meta": {"granted_scopes": ["write"]}});
+    let seen = text(worker.call("h__edit", sneaky.clone()).await);
+    let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+    assert_eq!(
+        seen,
+        json!({"name": "edit", "arguments": sneaky, "meta": {}})
+    );
+    let spec = hostile("h", "plain").env("OURS", "1");
+    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let names = text(does(&worker, "h__edit", "env").await);
+    let names: Vec<String> = serde_json::from_str(&names).unwrap();
+    assert!(names.contains(&"OURS".to_owned()) && names.contains(&"PATH".to_owned()));
+    // What a shell between here and there sets is its own.
+    let shell = |name: &str| {
+        matches!(name, "PWD" | "OLDPWD" | "SHLVL" | "_" | "LC_CTYPE") || name.contains("PYENV")
+    };
+    let known =
+        |name: &&String| ["HOME", "LANG", "OURS", "PATH"].contains(&name.as_str()) || shell(name);
+    assert_eq!(names.iter().find(|name| !known(name)), None);
+    assert!(
+        std::env::vars().any(|(name, _)| !known(&&name)),
+        "there is nothing to leave out"
+    );
+}
+
+#[tokio::test]
+async fn a_preview_is_sent_only_where_it_is_offered_and_believed_only_if_it_is_said() {
+    let (stage, worker) = alone("plain").await;
+    let refused = worker.preview("h__edit", json!({})).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArguments);
+    let refused = worker.preview("h__note", json!({})).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArguments);
+    let unsaid = worker.preview("h__pretends", json!({})).await.unwrap_err();
+    assert_eq!(
+        (unsaid.code(), &unsaid.details()["begun"]),
+        (Code::ServerFault, &json!(true))
+    );
+
+    let preview = worker.preview("h__shown", json!({})).await.unwrap();
+    let apply = |token, arguments| {
+        let meta = CallMeta {
+            preview_token: Some(token),
+            ..CallMeta::default()
+        };
+        worker.submit(Call::new("h__shown", arguments).meta(meta))
+    };
+    assert_eq!(
+        text(apply(preview.token, json!({})).await),
+        "did \"theirs-1\""
+    );
+    let other = apply(preview.token, json!({"other": 1})).await;
+    assert_eq!(code(other), Code::StalePreview);
+
+    let blind = stage.worker(Policy::new().require_preview(true)).await;
+    assert_eq!(
+        code(blind.call("h__shown", json!({})).await),
+        Code::StalePreview
+    );
+    assert!(blind.call("h__note", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_is_withheld_until_a_person_approves_that_form() {
+    let (stage, worker) = alone("changes").await;
+    let offered = |name: &str| worker.tools().iter().any(|tool| tool.spec.name == name);
+    let form = |stage: &super::support::Stage| {
+        let tools = stage.upstreams.tools("h");
+        tools.into_iter().find(|tool| tool.tool == "note").unwrap()
+    };
+    let first = form(&stage);
+    assert!(offered("h__note"));
+    assert_eq!(
+        text(does(&worker, "h__edit", "relist").await),
+        "listed anew"
+    );
+    while form(&stage).fingerprint == first.fingerprint {
+        tokio::task::yield_now().await;
+    }
+    let second = form(&stage);
+    assert_eq!(second.offered, Err(Unoffered::Changed));
+    assert!(!offered("h__note") && offered("h__edit"));
+    assert_eq!(
+        code(worker.call("h__note", json!({})).await),
+        Code::UnknownTool
+    );
+    assert!(!stage.upstreams.approve("h", "note", first.fingerprint));
+    assert!(!offered("h__note"));
+    assert!(stage.upstreams.approve("h", "note", second.fingerprint));
+    assert!(offered("h__note"));
+    assert!(worker.call("h__note", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_form_that_was_approved_in_another_run_counts_in_this_one() {
+    let print = |upstreams: &bailiwick::Upstreams, tool: &str| {
+        let tools = upstreams.tools("h");
+        tools.into_iter().find(|it| it.tool == tool).unwrap()
+    };
+    let before = started([hostile("h", "plain")]).await;
+    let (note, edit) = (print(&before, "note"), print(&before, "edit"));
+    let spec = |form| hostile("h", "plain").approved("note", form);
+    let same = started([spec(note.fingerprint)]).await;
+    assert!(print(&same, "note").offered.is_ok());
+    let changed = started([spec(edit.fingerprint)]).await;
+    assert_eq!(print(&changed, "note").offered, Err(Unoffered::Changed));
+    assert!(print(&changed, "edit").offered.is_ok());
+}

@@ -1,0 +1,166 @@
+//! Servers that die, are killed or never come in, what is left of them and of the others out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bailiwick::{Bounds, Code, Policy, ServerSpec, ServerState, SpecError, Upstreams};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::json;
+
+use super::support::{alone, code, does, hostile, stage, started, text, yes};
+
+/// How often servers are connected and killed.
+fn cases() -> usize {
+    let said = std::env::var("BAILIWICK_CASES").ok();
+    said.and_then(|cases| cases.parse().ok()).unwrap_or(5)
+}
+
+fn pid(text: &str) -> Pid {
+    Pid::from_raw(text.parse().unwrap()).unwrap()
+}
+
+async fn gone(pid: Pid) {
+    while test_kill_process(pid).is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_of_three_is_killed_and_the_others_go_on() {
+    let upstreams = started(["a", "b", "c"].map(|name| hostile(name, "plain"))).await;
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let mut pids = Vec::new();
+    for tool in ["a__edit", "b__edit", "c__edit"] {
+        pids.push(pid(&text(does(&worker, tool, "pid").await)));
+    }
+    kill_process(pids[1], Signal::KILL).unwrap();
+    for (tool, expected) in [("a__edit", pids[0]), ("c__edit", pids[2])] {
+        assert_eq!(pid(&text(does(&worker, tool, "pid").await)), expected);
+    }
+    while stage.upstreams.state("b") == Some(ServerState::Ready) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        code(does(&worker, "b__edit", "pid").await),
+        Code::ServerGone
+    );
+    assert!(stage.upstreams.reached("b", ServerState::Ready).await);
+    assert_ne!(pid(&text(does(&worker, "b__edit", "pid").await)), pids[1]);
+    for (tool, expected) in [("a__edit", pids[0]), ("c__edit", pids[2])] {
+        assert_eq!(pid(&text(does(&worker, tool, "pid").await)), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_starts_takes_nobody_along() {
+    let upstreams = started([
+        hostile("dies", "dies"),
+        ServerSpec::stdio("missing", "/no/such/program"),
+        hostile("fine", "plain"),
+    ])
+    .await;
+    assert_ne!(upstreams.state("dies"), Some(ServerState::Ready));
+    assert_ne!(upstreams.state("missing"), Some(ServerState::Ready));
+    assert_eq!(upstreams.state("fine"), Some(ServerState::Ready));
+    assert_eq!(upstreams.state("unknown"), None);
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    assert!(worker.call("fine__note", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_silent_server_is_not_waited_for_longer_than_said() {
+    let bounds = Bounds {
+        connect: Duration::from_millis(300),
+        ..Bounds::default()
+    };
+    let builder = Upstreams::builder()
+        .server(hostile("h", "silent"))
+        .bounds(bounds);
+    let upstreams = builder.start().await.unwrap();
+    assert_eq!(upstreams.state("h"), Some(ServerState::Waiting));
+}
+
+#[tokio::test]
+async fn servers_that_cannot_be_told_apart_are_not_started() {
+    let twice = Upstreams::builder()
+        .server(hostile("h", "plain"))
+        .server(hostile("h", "plain"));
+    assert_eq!(
+        twice.start().await.unwrap_err(),
+        SpecError::Duplicate("h".into())
+    );
+}
+
+#[tokio::test]
+async fn a_server_ends_with_everything_it_started() {
+    let (stage, worker) = alone("grandchild").await;
+    let leader = pid(&text(does(&worker, "h__edit", "pid").await));
+    let members = || -> BTreeSet<i32> {
+        let group = leader.as_raw_nonzero().get();
+        let entries = std::fs::read_dir("/proc").unwrap();
+        let pids = entries.filter_map(|it| it.unwrap().file_name().to_str()?.parse::<i32>().ok());
+        pids.filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after = stat
+                .rsplit_once(") ")
+                .map(|(_, after)| after.to_owned())
+                .unwrap_or_default();
+            let fields: Vec<_> = after.split(' ').collect();
+            fields.first() != Some(&"Z") && fields.get(2) == Some(&group.to_string().as_str())
+        })
+        .collect()
+    };
+    assert_eq!(members().len(), 2);
+    stage.upstreams.shutdown().await;
+    assert_eq!(stage.upstreams.state("h"), Some(ServerState::Stopped));
+    gone(leader).await;
+    while !members().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(code(does(&worker, "h__edit", "").await), Code::ServerGone);
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_the_servers_along() {
+    let (stage, worker) = alone("plain").await;
+    let server = pid(&text(does(&worker, "h__edit", "pid").await));
+    let super::support::Stage {
+        upstreams, runtime, ..
+    } = stage;
+    drop(upstreams);
+    assert_eq!(pid(&text(does(&worker, "h__edit", "pid").await)), server);
+    drop((runtime, worker));
+    gone(server).await;
+}
+
+/// With `BAILIWICK_CASES=1000` in full.
+#[tokio::test]
+async fn servers_that_come_and_are_killed_leave_nothing_behind() {
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let mut before = None;
+    for round in 0..=cases() {
+        let upstreams = started([hostile("h", "plain")]).await;
+        let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+        let worker = stage.worker(Policy::new()).await;
+        let server = pid(&text(does(&worker, "h__edit", "pid").await));
+        if round % 2 == 0 {
+            kill_process(server, Signal::KILL).unwrap();
+        }
+        stage.upstreams.shutdown().await;
+        stage.runtime.shutdown().await;
+        drop((stage, worker));
+        gone(server).await;
+        // The first round starts what stays for the life of the process.
+        let expected = *before.get_or_insert((descriptors(), tasks()));
+        while descriptors() > expected.0 || tasks() > expected.1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

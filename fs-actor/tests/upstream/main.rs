@@ -1,0 +1,19 @@
+//! Servers of others in, what workers may do with them out: real ones, and one that does what a server must not.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests look at folders from outside, as their owner would"
+)]
+
+mod chain;
+mod client;
+mod hostile;
+mod http;
+mod life;
+mod others;
+mod policy;
+mod support;

@@ -1,0 +1,344 @@
+//! What a worker may do with servers in, the same order of policy, people, budget and record as for files out.
+
+use bailiwick::{
+    Asks, Begun, Budget, Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Verb,
+    Verdict, WorkerSpec,
+};
+use serde_json::json;
+
+use super::support::{code, does, hostile, stage, started, text, yes};
+
+fn names(worker: &bailiwick::Worker) -> Vec<String> {
+    worker
+        .tools()
+        .iter()
+        .map(|tool| tool.spec.name.to_string())
+        .collect()
+}
+
+#[tokio::test]
+async fn without_a_word_of_people_nothing_of_a_server_is_offered_or_done() {
+    let upstreams = started([hostile("h", "plain")]).await;
+    let (runtime, _grants) = bailiwick::Runtime::builder()
+        .servers(&upstreams)
+        .build()
+        .await
+        .unwrap();
+    let worker = runtime
+        .spawn(WorkerSpec::new("w").policy(Policy::new()))
+        .await
+        .unwrap();
+    assert_eq!(names(&worker), Vec::<String>::new());
+    assert_eq!(
+        code(worker.call("h__note", json!({})).await),
+        Code::PermissionDenied
+    );
+}
+
+#[tokio::test]
+async fn a_child_may_be_given_exactly_one_tool_of_one_server() {
+    let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let parent = stage.worker(Policy::new()).await;
+    assert_eq!(names(&parent).len(), 12);
+    let one = Policy::new().allow("write:mcp:a:edit");
+    let child = parent
+        .spawn(WorkerSpec::new("child").policy(one))
+        .await
+        .unwrap();
+    assert_eq!(names(&child), ["a__edit"]);
+    assert!(text(child.call("a__edit", json!({})).await).contains("edit"));
+    for tool in ["a__shown", "a__note", "b__edit"] {
+        assert_eq!(
+            code(child.call(tool, json!({})).await),
+            Code::PermissionDenied,
+            "{tool}"
+        );
+    }
+    let wider = Policy::new().allow("write:mcp:a");
+    assert!(
+        child
+            .spawn(WorkerSpec::new("grandchild").policy(wider))
+            .await
+            .is_err()
+    );
+    let by_name = Policy::new().tools(["b__note"]);
+    let other = parent
+        .spawn(WorkerSpec::new("other").policy(by_name))
+        .await
+        .unwrap();
+    assert_eq!(names(&other), ["b__note"]);
+    assert_eq!(
+        code(other.call("a__edit", json!({})).await),
+        Code::UnknownTool
+    );
+}
+
+#[tokio::test]
+async fn only_what_its_server_previews_is_said_to_have_previews() {
+    let (stage, worker) = super::support::alone("plain").await;
+    let previews = |name: &str| {
+        worker
+            .tools()
+            .iter()
+            .any(|it| it.spec.name == name && it.previews)
+    };
+    assert!(previews("h__shown") && !previews("h__edit") && !previews("h__note"));
+    drop(stage);
+}
+
+#[tokio::test]
+async fn a_read_is_no_write_and_a_reader_changes_nothing() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        builder.approver(yes().0)
+    })
+    .await;
+    let reader = stage.worker(Policy::new().read_only(true)).await;
+    assert!(reader.call("h__note", json!({})).await.is_ok());
+    assert_eq!(
+        code(reader.call("h__edit", json!({})).await),
+        Code::PermissionDenied
+    );
+    let reading = stage.worker(Policy::new().allow("read:mcp")).await;
+    assert!(reading.call("h__note", json!({})).await.is_ok());
+    assert_eq!(
+        code(reading.call("h__edit", json!({})).await),
+        Code::PermissionDenied
+    );
+}
+
+#[tokio::test]
+async fn people_are_asked_by_server_and_tool_and_each_step_is_recorded_once() {
+    let (approver, asked) = yes();
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        builder.approver(approver)
+    })
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    assert!(worker.call("h__edit", json!({"path": "x"})).await.is_ok());
+    let question = asked.lock().unwrap().pop().unwrap();
+    assert_eq!(question.request.server.as_deref(), Some("h"));
+    assert_eq!(question.request.intent, "Call `edit` of the server `h`");
+    assert_eq!(question.request.arguments, json!({"path": "x"}));
+    let label = stage.upstreams.label("h").unwrap().to_owned();
+    let need = question.request.needs[0].to_string();
+    assert!(
+        need.starts_with(&format!("write:mcp:{label}:edit~")),
+        "{need}"
+    );
+    let steps = stage.steps().await;
+    assert_eq!(
+        steps,
+        [
+            "spawned", "judged", "asked", "answered", "judged", "sent", "finished"
+        ]
+    );
+    let lines = stage.lines().await;
+    let sent = lines
+        .iter()
+        .find(|line| line.pointer("/event/step") == Some(&json!("sent")))
+        .unwrap();
+    assert_eq!(sent.pointer("/event/server"), Some(&json!("h")));
+    assert_eq!(sent.pointer("/event/tool_there"), Some(&json!("edit")));
+    assert_eq!(sent.pointer("/event/tool"), Some(&json!("h__edit")));
+    assert_eq!(sent.pointer("/event/preview"), Some(&json!(false)));
+}
+
+#[tokio::test]
+async fn a_refused_call_is_never_sent() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| builder).await;
+    let worker = stage.worker(Policy::new()).await;
+    let error = worker.call("h__edit", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::ScopeRequired);
+    assert_eq!(error.requested_scopes().len(), 1);
+    let denied = stage.worker(Policy::new().deny("write:mcp:h:edit")).await;
+    assert_eq!(
+        code(denied.call("h__edit", json!({})).await),
+        Code::PermissionDenied
+    );
+    assert!(!stage.steps().await.contains(&"sent".to_owned()));
+}
+
+#[tokio::test]
+async fn what_a_call_needs_is_explained_without_sending_it() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| builder).await;
+    let worker = stage.worker(Policy::new().ask("write:mcp:h")).await;
+    let why = worker.explain(&Call::new("h__edit", json!({}))).unwrap();
+    assert_eq!(why.len(), 1);
+    assert_eq!(why[0].verdict, Verdict::Ask);
+    assert!(!stage.steps().await.contains(&"sent".to_owned()));
+}
+
+#[tokio::test]
+async fn a_call_that_is_begun_waits_for_its_question() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        builder.approver(bailiwick::Deferred)
+    })
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    let Begun::Asks(pending) = worker.begin(Call::new("h__edit", json!({}))).await.unwrap() else {
+        panic!("it asks")
+    };
+    let question = pending.question().id;
+    stage
+        .grants
+        .answer(question, bailiwick::Answer::ONCE)
+        .await
+        .unwrap();
+    assert!(matches!(pending.go_on().await.unwrap(), Begun::Ended(_)));
+}
+
+#[tokio::test]
+async fn budgets_and_admission_hold() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        let bounds = bailiwick::Admission {
+            calls: 1,
+            ..bailiwick::Admission::default()
+        };
+        builder.approver(yes().0).admission(bounds)
+    })
+    .await;
+    let twice = Budget {
+        calls: Some(2),
+        ..Budget::default()
+    };
+    let worker = stage.worker(Policy::new().budget(twice)).await;
+    let hanging = {
+        let worker = worker.clone();
+        tokio::spawn(async move { does(&worker, "h__edit", "hang").await })
+    };
+    while worker.status().in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(code(does(&worker, "h__edit", "").await), Code::Busy);
+    hanging.abort();
+    assert!(hanging.await.unwrap_err().is_cancelled());
+    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert_eq!(code(does(&worker, "h__edit", "").await), Code::Budget);
+}
+
+fn grant(pattern: &str) -> NewGrant {
+    NewGrant {
+        pattern: pattern.parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        lifetime: Lifetime::Agent,
+        descendants: true,
+    }
+}
+
+#[tokio::test]
+async fn what_was_granted_for_one_program_is_not_granted_for_another_of_its_name() {
+    for (same, expected) in [(true, Ok(())), (false, Err(Code::ScopeRequired))] {
+        let before = started([hostile("h", "plain")]).await;
+        let label = before.label("h").unwrap().to_owned();
+        let mode = if same { "plain" } else { "doubles" };
+        let stage = stage(started([hostile("h", mode)]).await, |builder| builder).await;
+        let worker = stage.worker(Policy::new()).await;
+        let pattern = format!("write:mcp:{label}");
+        stage.grants.grant(grant(&pattern)).await.unwrap();
+        let answered = worker.call("h__edit", json!({})).await;
+        assert_eq!(answered.map(drop).map_err(|error| error.code()), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_grant_for_one_server_is_none_for_another_and_none_by_a_name_alone() {
+    let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
+    let stage = stage(upstreams, |builder| builder).await;
+    let worker = stage.worker(Policy::new()).await;
+    let granted = async |tool: &str| worker.call(tool, json!({})).await.is_ok();
+    stage.grants.grant(grant("write:mcp:a")).await.unwrap();
+    assert!(!granted("a__edit").await);
+    let label = stage.upstreams.label("a").unwrap();
+    stage
+        .grants
+        .grant(grant(&format!("write:mcp:{label}")))
+        .await
+        .unwrap();
+    assert!(granted("a__edit").await);
+    assert!(!granted("b__edit").await);
+    assert!(!granted("a__note").await);
+}
+
+#[tokio::test]
+async fn what_a_server_asks_for_is_asked_in_its_name_and_sent_back_once() {
+    let (approver, asked) = yes();
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        builder.approver(approver)
+    })
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    let wants = json!({"do": "scopes", "scopes": ["write:file:/a/b"]});
+    let seen = text(worker.call("h__edit", wants).await);
+    assert_eq!(seen, "[\"write:file:/a/b\"]");
+    let label = stage.upstreams.label("h").unwrap();
+    let needs: Vec<_> = asked
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|it| it.request.needs.clone())
+        .collect();
+    assert_eq!(
+        needs[1][0].to_string(),
+        format!("write:mcp:{label}:file:a:b")
+    );
+    assert_eq!(
+        stage
+            .steps()
+            .await
+            .iter()
+            .filter(|step| *step == "sent")
+            .count(),
+        2
+    );
+
+    let again = json!({"do": "scopes", "scopes": ["write:file:/a/b"], "again": true});
+    assert_eq!(
+        code(worker.call("h__edit", again).await),
+        Code::ServerFailed
+    );
+    let of_a_tool = json!({"do": "scopes", "scopes": ["write:edit:x"]});
+    assert_eq!(
+        code(worker.call("h__edit", of_a_tool).await),
+        Code::ServerFailed
+    );
+    let denied = stage.worker(Policy::new().deny("write:mcp:h:file")).await;
+    let wants = json!({"do": "scopes", "scopes": ["write:file:/a/b"]});
+    assert_eq!(
+        code(denied.call("h__edit", wants).await),
+        Code::PermissionDenied
+    );
+}
+
+#[tokio::test]
+async fn a_person_says_what_a_tool_does_whatever_it_hints() {
+    let spec = hostile("h", "plain").tool("note", Verb::Execute);
+    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new().allow("read:mcp")).await;
+    assert_eq!(
+        code(worker.call("h__note", json!({})).await),
+        Code::PermissionDenied
+    );
+    let runs = stage
+        .worker(Policy::new().allow("execute:mcp:h:note"))
+        .await;
+    assert!(runs.call("h__note", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_call_may_be_refused_rather_than_asked_about() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        builder.approver(yes().0)
+    })
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    let call = |asks| {
+        let meta = CallMeta {
+            asks,
+            ..CallMeta::default()
+        };
+        worker.submit(Call::new("h__edit", json!({})).meta(meta))
+    };
+    assert_eq!(code(call(Asks::Refuse).await), Code::ScopeRequired);
+    assert!(call(Asks::Wait).await.is_ok());
+}

@@ -1,0 +1,63 @@
+//! A judged call for another server in, the proof without which it is not sent out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Gate, Terms};
+#[cfg(feature = "mcp")]
+use crate::call::Progress;
+use crate::effect::PreviewToken;
+use crate::error::CallError;
+
+/// Proof that a call was judged and may be sent to the server that carries it out; made by the pipeline alone.
+#[derive(Debug)]
+pub(crate) struct CallPermit {
+    terms: Arc<Terms>,
+    /// Only what it would do is asked for.
+    preview: bool,
+    /// The preview that it carries out.
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(dead_code, reason = "only servers carry calls out elsewhere")
+    )]
+    token: Option<PreviewToken>,
+}
+
+impl CallPermit {
+    pub(crate) fn mint(terms: Arc<Terms>, preview: bool, token: Option<PreviewToken>) -> Self {
+        Self {
+            terms,
+            preview,
+            token,
+        }
+    }
+
+    pub(crate) fn is_preview(&self) -> bool {
+        self.preview
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(crate) fn token(&self) -> Option<PreviewToken> {
+        self.token
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        self.terms.stop.progress.clone()
+    }
+
+    pub(crate) fn checkpoint(&self) -> Result<(), CallError> {
+        self.terms.checkpoint()
+    }
+
+    /// Says that the call is on its way: whatever comes now, the server may carry it out.
+    pub(crate) fn sent(&self) {
+        self.terms.stop.sent.store(true, Ordering::Release);
+    }
+
+    /// What is closed when the worker or a grant it uses is revoked.
+    pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
+        let own = std::iter::once(&self.terms.gate);
+        own.chain(&self.terms.grant_gates).cloned().collect()
+    }
+}

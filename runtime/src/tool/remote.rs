@@ -1,0 +1,89 @@
+//! Tools of other servers in, one table with the runtime's own out; a call of one is a future, not work for a thread.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::registry::{Entry, ToolSet};
+use crate::capability::{CallPermit, Halt};
+use crate::effect::{PreviewToken, Reply};
+use crate::id::ToolName;
+use crate::scope::Scope;
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    pub(crate) reply: Reply,
+    /// What stands for a preview, so that the call can be tied to it.
+    pub(crate) preview: Option<String>,
+}
+
+/// A call under way at a server; dropping it cancels the call there.
+pub(crate) type Carrying = Pin<Box<dyn Future<Output = Result<Carried, Halt>> + Send>>;
+
+/// A prepared call of a tool that another server carries out.
+pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
+    /// Sends the call. [`Halt::Needs`] if the server asks for more than was judged; the job is then carried once more.
+    fn carry(self: Arc<Self>, permit: &CallPermit) -> Carrying;
+    /// Whether it may change something.
+    fn mutates(&self) -> bool;
+    /// Keeps in mind what the server calls the preview that `token` stands for.
+    fn remember(&self, token: PreviewToken, shown: &str);
+    /// What was kept in mind of that preview.
+    fn shown(&self, token: PreviewToken) -> Option<String>;
+}
+
+/// What only a tool of another server has.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    /// The server, as people configured it.
+    pub(crate) server: Arc<str>,
+    /// The tool, as the server calls it.
+    pub(crate) tool: Arc<str>,
+    /// What every call of it needs.
+    pub(crate) need: Scope,
+    /// The server can show what a call would do.
+    pub(crate) previews: bool,
+}
+
+type Entries = BTreeMap<ToolName, Arc<Entry>>;
+
+/// The tools that other servers offer at this moment.
+#[derive(Debug, Default)]
+pub(crate) struct RemoteTools(ArcSwap<Entries>);
+
+impl RemoteTools {
+    #[cfg(feature = "mcp")]
+    pub(crate) fn replace(&self, entries: Entries) {
+        self.0.store(Arc::new(entries));
+    }
+}
+
+/// Every tool that workers may be offered. Where two have one name, the runtime's own counts.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    own: ToolSet,
+    remote: Arc<RemoteTools>,
+}
+
+impl Tools {
+    pub(crate) fn new(own: ToolSet, remote: Arc<RemoteTools>) -> Self {
+        Self { own, remote }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
+        let remote = || self.remote.0.load().get(name).cloned();
+        self.own.get(name).cloned().or_else(remote)
+    }
+
+    /// The runtime's own first, each part sorted by name.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        let remote = self.remote.0.load();
+        let remote = remote.values();
+        let remote = remote.filter(|entry| self.own.get(entry.name.as_str()).is_none());
+        self.own.entries().chain(remote).cloned().collect()
+    }
+}

@@ -1,0 +1,355 @@
+//! Servers of other people in, their tools under the policy of this runtime's workers out.
+//!
+//! A tool of a server is offered as `SERVER__TOOL`, and every call of it needs `VERB:mcp:SERVER~MARK:TOOL~MARK`. The marks
+//! stand for what the server runs and for the form of the tool. Policies and configurations leave them out and so speak
+//! of whatever goes by the name; what people grant has them, so a grant is none for another program or another form.
+
+mod answer;
+mod backoff;
+mod child;
+mod classify;
+mod client;
+mod connect;
+mod elicit;
+#[cfg(feature = "http")]
+mod http;
+mod job;
+mod keeper;
+mod lines;
+mod pins;
+mod quiet;
+mod reading;
+mod requests;
+mod server;
+mod servers;
+mod spec;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::error::{CallError, Code};
+use crate::scope::Verb;
+use crate::tool::{Arguments, Entry, Job, Remote, RemoteTools};
+use classify::Offer;
+use job::Errand;
+use requests::Hearing;
+use server::Server;
+
+pub use classify::Unoffered;
+pub use pins::Fingerprint;
+pub use reading::{ServerPrompt, ServerReadError, ServerResource, ServerText};
+pub use requests::{
+    Answers, DenyRequests, Elicitation, Elicited, Requested, Sampled, Sampling, ServerRequests,
+    Wants,
+};
+pub use servers::ServersError;
+pub use spec::{ServerSpec, SpecError};
+
+/// What one server may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How long a server may take to connect and list its tools.
+    pub connect: Duration,
+    /// The longest message, in bytes; a longer one ends the connection.
+    pub message_bytes: usize,
+    /// The largest answer that is passed on, in bytes.
+    pub result_bytes: usize,
+    /// How many tools.
+    pub tools: usize,
+    /// How many calls at one time.
+    pub calls: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(20),
+            message_bytes: 8 << 20,
+            result_bytes: 1 << 20,
+            tools: 128,
+            calls: 64,
+        }
+    }
+}
+
+impl Bounds {
+    /// How many names of tools are remembered in all.
+    fn pins(&self) -> usize {
+        self.tools.saturating_mul(4)
+    }
+}
+
+/// How a server fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerState {
+    /// It was not connected yet.
+    Starting,
+    /// It is connected.
+    Ready,
+    /// It is gone, and will be tried again.
+    Waiting,
+    /// It failed too often; [`Upstreams::retry`] tries it again.
+    GivenUp,
+    /// It was ended.
+    Stopped,
+}
+
+/// A tool as its server lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerTool {
+    /// What the server calls it.
+    pub tool: String,
+    /// What the server says of it, as it came: show it to people as text.
+    pub description: String,
+    /// Its form.
+    pub fingerprint: Fingerprint,
+    /// What models call it and what it does, or why it is not offered.
+    pub offered: Result<(String, Verb), Unoffered>,
+}
+
+/// What the handles and the servers' keepers share.
+#[derive(Debug)]
+struct House {
+    servers: Vec<Arc<Server>>,
+    table: Arc<RemoteTools>,
+}
+
+impl House {
+    /// Offers what all servers offer now.
+    fn publish(&self) {
+        let entries = self.servers.iter().flat_map(|server| {
+            let offers = server.offers().into_iter();
+            offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer))))
+        });
+        self.table.replace(entries.collect());
+    }
+}
+
+fn entry(server: &Arc<Server>, offer: &Arc<Offer>) -> Entry {
+    let remote = Remote {
+        server: server.spec.name.as_str().into(),
+        tool: Arc::clone(&offer.tool),
+        need: offer.need.clone(),
+        previews: offer.preview,
+    };
+    Entry {
+        name: offer.name.clone(),
+        spec: offer.spec.clone(),
+        intent: None,
+        input_schema: offer.input_schema.clone(),
+        output_schema: offer.output_schema.clone(),
+        mutates: offer.verb != Verb::Read,
+        remote: Some(remote),
+        prepare: Box::new({
+            let (server, offer) = (Arc::clone(server), Arc::clone(offer));
+            move |arguments: Arguments<'_>, _: &_| {
+                let invalid = |why| CallError::new(Code::InvalidArguments, why);
+                let arguments = match arguments {
+                    Arguments::Json(Value::Object(map)) => map.clone(),
+                    Arguments::Json(Value::Null) => serde_json::Map::new(),
+                    Arguments::Json(_) => return Err(invalid("the arguments must be an object")),
+                    Arguments::Typed(_) => return Err(invalid("the arguments must be JSON")),
+                };
+                let errand = Errand::new(&server, &offer, arguments);
+                Ok((vec![offer.need.clone()], Job::Remote(Arc::new(errand))))
+            }
+        }),
+    }
+}
+
+/// Servers of other people, connected. Cloning it is cheap; with its last clone, and the last runtime that uses it, the
+/// servers end.
+#[derive(Clone, Debug)]
+pub struct Upstreams {
+    door: Arc<Door>,
+}
+
+/// When the last handle goes, so do the servers.
+#[derive(Debug)]
+struct Door {
+    house: Arc<House>,
+    stop: watch::Sender<bool>,
+    keepers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+}
+
+/// Puts servers together; [`UpstreamsBuilder::start`] connects them.
+pub struct UpstreamsBuilder {
+    specs: Vec<ServerSpec>,
+    host: Arc<dyn ServerRequests>,
+    bounds: Bounds,
+}
+
+impl fmt::Debug for UpstreamsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpstreamsBuilder")
+            .field("specs", &self.specs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UpstreamsBuilder {
+    /// Adds a server.
+    #[must_use]
+    pub fn server(mut self, spec: ServerSpec) -> Self {
+        self.specs.push(spec);
+        self
+    }
+
+    /// Adds servers.
+    #[must_use]
+    pub fn servers(mut self, specs: impl IntoIterator<Item = ServerSpec>) -> Self {
+        self.specs.extend(specs);
+        self
+    }
+
+    /// Sets who answers what servers ask of their host; without, every answer is no.
+    #[must_use]
+    pub fn requests(mut self, host: impl ServerRequests) -> Self {
+        self.host = Arc::new(host);
+        self
+    }
+
+    /// Sets what each server may cost.
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Starts the servers and returns when each was tried once. Those that did not come are tried again: see
+    /// [`Upstreams::state`].
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`SpecError`]; then none was started.
+    pub async fn start(self) -> Result<Upstreams, SpecError> {
+        spec::check_all(&self.specs)?;
+        let (host, bounds) = (self.host, self.bounds);
+        let server = |spec: ServerSpec| {
+            let hearing = Hearing::new(&spec.name, Arc::clone(&host));
+            Arc::new(Server::new(spec, bounds, hearing))
+        };
+        let house = Arc::new(House {
+            servers: self.specs.into_iter().map(server).collect(),
+            table: Arc::default(),
+        });
+        let stop = watch::Sender::new(false);
+        let mut keepers = tokio::task::JoinSet::new();
+        for server in &house.servers {
+            let (house, server) = (Arc::clone(&house), Arc::clone(server));
+            keepers.spawn(keeper::keep(house, server, stop.subscribe()));
+        }
+        for server in &house.servers {
+            let mut state = server.state.subscribe();
+            // Its keeper has it for as long as the servers are there.
+            let _ = state
+                .wait_for(|state| *state != ServerState::Starting)
+                .await;
+        }
+        let keepers = tokio::sync::Mutex::new(keepers);
+        Ok(Upstreams {
+            door: Arc::new(Door {
+                house,
+                stop,
+                keepers,
+            }),
+        })
+    }
+}
+
+impl Upstreams {
+    /// Begins to put servers together.
+    #[must_use]
+    pub fn builder() -> UpstreamsBuilder {
+        UpstreamsBuilder {
+            specs: Vec::new(),
+            host: Arc::new(DenyRequests),
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// The names of the servers, as they were configured.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let servers = self.door.house.servers.iter();
+        servers.map(|server| server.spec.name.as_str())
+    }
+
+    fn server(&self, name: &str) -> Option<&Arc<Server>> {
+        let mut servers = self.door.house.servers.iter();
+        servers.find(|server| server.spec.name == name)
+    }
+
+    /// How a server fares; none if there is none of that name.
+    #[must_use]
+    pub fn state(&self, server: &str) -> Option<ServerState> {
+        self.server(server).map(|server| *server.state.borrow())
+    }
+
+    /// Waits until a server is in that state; false if there is none of that name.
+    pub async fn reached(&self, server: &str, state: ServerState) -> bool {
+        let Some(server) = self.server(server) else {
+            return false;
+        };
+        let mut now = server.state.subscribe();
+        now.wait_for(|now| *now == state).await.is_ok()
+    }
+
+    /// The name of a server in the scopes of grants: with a mark of what it runs. Grants of another mark are none for it.
+    #[must_use]
+    pub fn label(&self, server: &str) -> Option<&str> {
+        self.server(server).map(|server| &*server.label)
+    }
+
+    /// Every tool that a server lists, those that are withheld included.
+    #[must_use]
+    pub fn tools(&self, server: &str) -> Vec<ServerTool> {
+        self.server(server)
+            .map(|server| server.seen())
+            .unwrap_or_default()
+    }
+
+    /// A person looked at this form of a tool and approves it: it is offered again. False if the server lists another form.
+    #[must_use]
+    pub fn approve(&self, server: &str, tool: &str, fingerprint: Fingerprint) -> bool {
+        let approved = self
+            .server(server)
+            .is_some_and(|server| server.approve(tool, fingerprint));
+        if approved {
+            self.door.house.publish();
+        }
+        approved
+    }
+
+    /// Tries a server again at once that was given up or waits.
+    pub fn retry(&self, server: &str) {
+        if let Some(server) = self.server(server) {
+            server.retry.notify_one();
+        }
+    }
+
+    /// Ends every server and waits until they have ended.
+    pub async fn shutdown(&self) {
+        self.door.stop.send_replace(true);
+        let mut keepers = self.door.keepers.lock().await;
+        while keepers.join_next().await.is_some() {}
+    }
+
+    pub(crate) fn table(&self) -> &Arc<RemoteTools> {
+        &self.door.house.table
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        // Each keeper ends its server; they are not ended midway.
+        self.keepers.get_mut().detach_all();
+    }
+}

@@ -1,0 +1,281 @@
+//! What a server answered in, what a worker is told out: within the limits, true to the tool's schema, and text.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value, json};
+
+use super::classify::{Offer, cut};
+use crate::effect::{Content, Reply, Utf8};
+use crate::error::{CallError, Code};
+
+/// The deepest structured output.
+const DEEPEST: usize = 64;
+/// The media types that are passed on; what is of another is named in their place.
+const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+const SOUNDS: &[&str] = &[
+    "audio/wav",
+    "audio/mpeg",
+    "audio/ogg",
+    "audio/flac",
+    "audio/webm",
+];
+
+fn fault(why: &str) -> CallError {
+    CallError::new(Code::ServerFault, format!("the server's answer {why}"))
+}
+
+/// What a call that did not fail answered. Its `_meta` and whatever else stands there goes no further.
+pub(super) fn reply(
+    result: &CallToolResult,
+    offer: &Offer,
+    most: usize,
+) -> Result<Reply, CallError> {
+    let structured = result.structured_content.as_ref();
+    weigh(result, most)?;
+    if structured.is_some_and(|value| !shallow(value, DEEPEST)) {
+        return Err(fault("nests too deeply"));
+    }
+    if let Some(schema) = &offer.output {
+        let value = structured.ok_or_else(|| fault("lacks what the tool's schema promises"))?;
+        if !schema.is_valid(value) {
+            return Err(fault("does not fit the tool's own schema"));
+        }
+    }
+    let content = result.content.iter().map(block).collect::<Result<_, _>>()?;
+    let output = match structured {
+        Some(Value::Object(map)) => Value::Object(map.clone()),
+        Some(other) => json!({ "value": other }),
+        None => Value::Object(Map::new()),
+    };
+    Ok(Reply {
+        content,
+        output: std::sync::Arc::new(output),
+    })
+}
+
+/// What the server says of a call that failed.
+pub(super) fn failure(result: &CallToolResult) -> CallError {
+    let texts = result.content.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    let said = texts.collect::<Vec<_>>().join("\n");
+    failed(&said)
+}
+
+/// The failure of a server, in its words.
+pub(super) fn failed(said: &str) -> CallError {
+    let said = cut(said.trim(), 2048);
+    let message = if said.is_empty() {
+        "the server says that the call failed".to_owned()
+    } else {
+        format!("the server says that the call failed: {said}")
+    };
+    CallError::new(Code::ServerFailed, message)
+}
+
+fn weigh(result: &CallToolResult, most: usize) -> Result<(), CallError> {
+    let blocks = result.content.iter().map(|block| match block {
+        ContentBlock::Text(text) => text.text.len(),
+        ContentBlock::Image(image) => image.data.len(),
+        ContentBlock::Audio(audio) => audio.data.len(),
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::TextResourceContents { text, .. } => text.len(),
+            ResourceContents::BlobResourceContents { blob, .. } => blob.len(),
+            _ => 0,
+        },
+        _ => 0,
+    });
+    let structured = result.structured_content.as_ref();
+    let structured = structured.map_or(0, |value| value.to_string().len());
+    let blocks: usize = blocks.sum();
+    // A block costs something even if it is empty.
+    if blocks + structured + 64 * result.content.len() > most {
+        let message = format!("the server answered more than {most} bytes; ask it for less");
+        return Err(CallError::new(Code::TooLarge, message));
+    }
+    Ok(())
+}
+
+fn shallow(value: &Value, left: usize) -> bool {
+    match value {
+        Value::Object(map) => left > 0 && map.values().all(|value| shallow(value, left - 1)),
+        Value::Array(items) => left > 0 && items.iter().all(|value| shallow(value, left - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+fn text(text: &str) -> Content {
+    Content::Text(Utf8::from(crate::escape_lines(text).into_owned()))
+}
+
+/// A block for the model. Addresses are named, not linked: whoever follows one asks for it.
+fn block(block: &ContentBlock) -> Result<Content, CallError> {
+    let data = |data: &str| {
+        let bytes = STANDARD.decode(data);
+        bytes.map_err(|_| fault("holds data that is no base64"))
+    };
+    let known =
+        |types: &[&'static str], mime: &str| types.iter().find(|known| **known == mime).copied();
+    Ok(match block {
+        ContentBlock::Text(block) => text(&block.text),
+        ContentBlock::Image(image) => match known(IMAGES, &image.mime_type) {
+            Some(mime) => Content::Image {
+                bytes: data(&image.data)?.into(),
+                mime,
+            },
+            None => left_out("an image", &image.mime_type),
+        },
+        ContentBlock::Audio(audio) => match known(SOUNDS, &audio.mime_type) {
+            Some(mime) => Content::Audio {
+                bytes: data(&audio.data)?.into(),
+                mime,
+            },
+            None => left_out("a sound", &audio.mime_type),
+        },
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::TextResourceContents {
+                uri, text: inside, ..
+            } => text(&format!("[{}]\n{inside}", crate::escape(&cut(uri, 1024)))),
+            ResourceContents::BlobResourceContents { uri, .. } => left_out("data", uri),
+            _ => left_out("something", "unknown"),
+        },
+        ContentBlock::ResourceLink(link) => {
+            let name = cut(&link.name, 256);
+            text(&format!(
+                "[{}: {}]",
+                crate::escape(&name),
+                crate::escape(&cut(&link.uri, 1024))
+            ))
+        }
+        _ => left_out("something", "unknown"),
+    })
+}
+
+fn left_out(what: &str, which: &str) -> Content {
+    text(&format!(
+        "[{what} is left out: {}]",
+        crate::escape(&cut(which, 1024))
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{MetaObject, Tool};
+
+    use super::super::classify::offers;
+    use super::super::spec::ServerSpec;
+    use super::*;
+
+    fn offer(schema: Option<Value>) -> Offer {
+        let mut tool = Tool::new("t", "", Map::new());
+        tool.output_schema = schema
+            .and_then(|schema| schema.as_object().cloned())
+            .map(Into::into);
+        let spec = ServerSpec::stdio("s", "x");
+        let (_, offer) = offers(&[tool], &spec, "s~1").pop().unwrap();
+        offer.unwrap()
+    }
+
+    fn read(result: Value, schema: Option<Value>) -> Result<Reply, CallError> {
+        let result: CallToolResult = serde_json::from_value(result).unwrap();
+        reply(&result, &offer(schema), 10_000)
+    }
+
+    #[track_caller]
+    fn says(result: Value, expected: &str) {
+        let reply = read(result, None).unwrap();
+        let texts = reply.content.iter().map(|content| match content {
+            Content::Text(text) => text.as_str().to_owned(),
+            other => format!("{other:?}"),
+        });
+        assert_eq!(texts.collect::<Vec<_>>().join("|"), expected);
+    }
+
+    #[track_caller]
+    fn refused(result: Value, schema: Option<Value>, code: Code) {
+        assert_eq!(read(result, schema).unwrap_err().code(), code);
+    }
+
+    #[test]
+    fn what_a_stranger_writes_stays_text() {
+        says(
+            json!({"content": [{"type": "text", "text": "a\u{1b}[2J\u{202e}\nb\t"}]}),
+            "a\\u{1b}[2J\\u{202e}\nb\t",
+        );
+        says(
+            json!({"content": [{"type": "resource_link", "uri": "ui://evil/page", "name": "x]\n"}]}),
+            "[x]\\u{a}: ui://evil/page]",
+        );
+        says(
+            json!({"content": [{"type": "resource", "resource": {"uri": "ui://evil", "mimeType": "text/html", "text": "<script>"}}]}),
+            "[ui://evil]\n<script>",
+        );
+        says(
+            json!({"content": [{"type": "image", "mimeType": "image/svg+xml", "data": "AA=="}]}),
+            "[an image is left out: image/svg+xml]",
+        );
+    }
+
+    #[test]
+    fn an_image_of_a_known_type_is_passed_on() {
+        let image = |data: &str| json!({"content": [{"type": "image", "mimeType": "image/png", "data": data}]});
+        let reply = read(image("AAEC"), None).unwrap();
+        let expected = Content::Image {
+            bytes: vec![0, 1, 2].into(),
+            mime: "image/png",
+        };
+        assert_eq!(reply.content, [expected]);
+        refused(image("no base64"), None, Code::ServerFault);
+    }
+
+    #[test]
+    fn what_breaks_its_own_schema_is_not_passed_on() {
+        let schema = || {
+            Some(
+                json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+            )
+        };
+        let with = |structured: Value| json!({"content": [], "structuredContent": structured});
+        assert!(read(with(json!({"n": 1})), schema()).is_ok());
+        refused(with(json!({"n": "1"})), schema(), Code::ServerFault);
+        refused(with(json!({})), schema(), Code::ServerFault);
+        refused(json!({"content": []}), schema(), Code::ServerFault);
+    }
+
+    #[test]
+    fn too_much_and_too_deep_is_not_passed_on() {
+        let long = |bytes: usize| json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
+        assert!(read(long(9_000), None).is_ok());
+        refused(long(10_000), None, Code::TooLarge);
+        let empty = vec![json!({"type": "text", "text": ""}); 1000];
+        refused(json!({ "content": empty }), None, Code::TooLarge);
+        let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+        assert!(read(json!({"content": [], "structuredContent": deep(60)}), None).is_ok());
+        refused(
+            json!({"content": [], "structuredContent": deep(70)}),
+            None,
+            Code::ServerFault,
+        );
+    }
+
+    #[test]
+    fn of_its_metadata_nothing_is_passed_on() {
+        let meta = json!({"granted_scopes": ["write"], "ui": {"resourceUri": "ui://x"}});
+        let result = json!({"content": [], "structuredContent": {"a": 1}, "_meta": meta});
+        let typed: CallToolResult = serde_json::from_value(result.clone()).unwrap();
+        assert_ne!(typed.meta, Some(MetaObject::default()));
+        let reply = read(result, None).unwrap();
+        assert_eq!(reply.output.to_json().unwrap(), json!({"a": 1}));
+    }
+
+    #[test]
+    fn a_failure_is_told_in_the_servers_words() {
+        let result =
+            json!({"isError": true, "content": [{"type": "text", "text": "no\u{1b} such\nday"}]});
+        let error = failure(&serde_json::from_value(result).unwrap());
+        assert_eq!(error.code(), Code::ServerFailed);
+        assert!(error.message().ends_with("failed: no\\u{1b} such\nday"));
+    }
+}

@@ -1,0 +1,360 @@
+//! A tool as a server lists it in, how it is offered to models and what its calls need out; or why it is not.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::{PatternOptions, Validator};
+use rmcp::model::{MetaObject, Tool};
+use serde_json::{Value, json};
+
+use super::pins::Fingerprint;
+use super::spec::ServerSpec;
+use crate::id::ToolName;
+use crate::scope::{Scope, Verb};
+use crate::tool::ToolSpec;
+
+/// The longest name that models' interfaces take, in bytes.
+const LONGEST_NAME: usize = 64;
+/// The longest name of a tool at its server, in bytes.
+const LONGEST_THERE: usize = 128;
+/// The longest description that is passed on, in bytes; the rest is cut.
+const LONGEST_DESCRIPTION: usize = 4096;
+/// The largest schema, in bytes of JSON, and the deepest.
+const LARGEST_SCHEMA: usize = 64 << 10;
+const DEEPEST_SCHEMA: usize = 32;
+
+/// A tool that may be offered.
+#[derive(Debug)]
+pub(super) struct Offer {
+    /// What models call it.
+    pub(super) name: ToolName,
+    /// What the server calls it.
+    pub(super) tool: Arc<str>,
+    pub(super) form: Fingerprint,
+    pub(super) verb: Verb,
+    /// What every call of it needs.
+    pub(super) need: Scope,
+    pub(super) spec: ToolSpec,
+    pub(super) input_schema: Value,
+    pub(super) output_schema: Value,
+    /// What its structured output is held to.
+    pub(super) output: Option<Validator>,
+    /// The server says that it can show what a call would do.
+    pub(super) preview: bool,
+}
+
+/// Why a tool is not offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unoffered {
+    /// Its name holds what no name may, or is too long for models.
+    #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
+    Name,
+    /// Another tool of the server has the same name once it is made plain.
+    #[error("another tool has the same name once it is made plain")]
+    Collision,
+    /// A schema is too large, too deep, or none.
+    #[error("a schema is no JSON Schema, or too large")]
+    Schema,
+    /// It is another than the one that a person approved.
+    #[error("it changed since it was approved; look at it and approve it again")]
+    Changed,
+    /// The server lists too many.
+    #[error("the server lists too many tools")]
+    TooMany,
+}
+
+/// What a tool does, by its hints: it reads if it says so and does not also say that it destroys; whatever is not known
+/// writes. That it reaches an open world changes no verb: what it may do there does. Nothing executes by a hint. What a
+/// person said counts, whatever the hints.
+fn verb(tool: &Tool, spec: &ServerSpec) -> Verb {
+    if let Some(verb) = spec.verbs.get(&*tool.name) {
+        return *verb;
+    }
+    let hints = tool.annotations.as_ref();
+    let reads = hints.and_then(|hints| hints.read_only_hint) == Some(true);
+    let destroys = hints.and_then(|hints| hints.destructive_hint) == Some(true);
+    if reads && !destroys {
+        Verb::Read
+    } else {
+        Verb::Write
+    }
+}
+
+/// Whether the server says that it previews the tool's calls.
+pub(super) fn offers_preview(tool: &Tool) -> bool {
+    tool.meta
+        .as_ref()
+        .is_some_and(|meta| marked(meta, "preview"))
+}
+
+/// Whether a mark of ours is set, written in either way.
+pub(super) fn marked(meta: &MetaObject, key: &str) -> bool {
+    marked_value(meta, key) == Some(&Value::Bool(true))
+}
+
+pub(super) fn marked_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Value> {
+    meta.0
+        .get(key)
+        .or_else(|| meta.0.get(&format!("dev.bailiwick/{key}")))
+}
+
+/// Every tool, under the name that the server gives it; names that become the same are all refused, so that none stands
+/// for another.
+pub(super) fn offers(
+    tools: &[Tool],
+    spec: &ServerSpec,
+    label: &str,
+) -> Vec<(Fingerprint, Result<Offer, Unoffered>)> {
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    for tool in tools {
+        *taken.entry(model_name(spec, &tool.name)).or_default() += 1;
+    }
+    let alone = |tool: &Tool| taken.get(&model_name(spec, &tool.name)) == Some(&1);
+    tools
+        .iter()
+        .map(|tool| {
+            let form = Fingerprint::of(tool);
+            let offer = if alone(tool) {
+                offer(tool, form, spec, label)
+            } else {
+                Err(Unoffered::Collision)
+            };
+            (form, offer)
+        })
+        .collect()
+}
+
+fn model_name(spec: &ServerSpec, tool: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
+    let tool: String = tool.chars().map(plain).collect();
+    format!("{}__{tool}", spec.name)
+}
+
+fn offer(
+    tool: &Tool,
+    form: Fingerprint,
+    spec: &ServerSpec,
+    label: &str,
+) -> Result<Offer, Unoffered> {
+    let there = &*tool.name;
+    let name = model_name(spec, there);
+    let visible = |c: char| !c.is_whitespace() && !crate::is_deceptive(c);
+    let plain = !there.is_empty() && there.len() <= LONGEST_THERE && there.chars().all(visible);
+    if !plain || name.len() > LONGEST_NAME {
+        return Err(Unoffered::Name);
+    }
+    let verb = verb(tool, spec);
+    let need = format!("{verb}:mcp:{label}:{}~{}", segment(there), form.mark());
+    let need = need.parse().map_err(|_| Unoffered::Name)?;
+    let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
+    let declared = tool.output_schema.as_deref().cloned().map(Value::Object);
+    let declared = declared.map(schema).transpose()?;
+    let compiled = |schema: &Value| {
+        // A pattern of a stranger must not be one that takes for ever.
+        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+        options.build(schema).map_err(|_| Unoffered::Schema)
+    };
+    let output = declared.as_ref().map(compiled).transpose()?;
+    Ok(Offer {
+        spec: described(tool, &name, verb),
+        name: ToolName::new(&name),
+        tool: there.into(),
+        form,
+        verb,
+        need,
+        input_schema,
+        output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
+        output,
+        preview: offers_preview(tool),
+    })
+}
+
+/// A name as one segment of a scope.
+fn segment(name: &str) -> String {
+    name.replace('%', "%25")
+        .replace(':', "%3A")
+        .replace('*', "%2A")
+        .replace('~', "%7E")
+}
+
+fn schema(schema: Value) -> Result<Value, Unoffered> {
+    let fits = depth(&schema) <= DEEPEST_SCHEMA && schema.to_string().len() <= LARGEST_SCHEMA;
+    fits.then_some(schema).ok_or(Unoffered::Schema)
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// What a server says of its tool, as text that deceives nobody.
+fn described(tool: &Tool, name: &str, verb: Verb) -> ToolSpec {
+    let hints = tool.annotations.as_ref();
+    let title = hints.and_then(|hints| hints.title.as_deref());
+    let title = tool.title.as_deref().or(title).unwrap_or(&tool.name);
+    let description = tool.description.as_deref().unwrap_or_default();
+    let hint = |hint: Option<bool>, unknown: bool| hint.unwrap_or(unknown);
+    ToolSpec {
+        name: Cow::Owned(name.to_owned()),
+        title: Cow::Owned(cut(&crate::escape(title), LONGEST_NAME)),
+        description: Cow::Owned(cut(&crate::escape_lines(description), LONGEST_DESCRIPTION)),
+        destructive: verb != Verb::Read
+            && hint(hints.and_then(|hints| hints.destructive_hint), true),
+        idempotent: hint(hints.and_then(|hints| hints.idempotent_hint), false),
+        open_world: hint(hints.and_then(|hints| hints.open_world_hint), true),
+        scopes: match verb {
+            Verb::Read => &["read:mcp"],
+            Verb::Write => &["write:mcp"],
+            Verb::Execute => &["execute:mcp"],
+        },
+        ..ToolSpec::new("", "", "")
+    }
+}
+
+/// `text`, or its beginning and a word that there was more.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let mut ends = (0..=most).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let (kept, _) = text.split_at(end);
+    format!("{kept} [cut]")
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ToolAnnotations;
+    use serde_json::Map;
+
+    use super::*;
+
+    fn tool(name: &str) -> Tool {
+        Tool::new(name.to_owned(), "Does it.", Map::new())
+    }
+
+    fn hinted(read_only: Option<bool>, destructive: Option<bool>, open: Option<bool>) -> Tool {
+        let hints = ToolAnnotations::from_raw(None, read_only, destructive, None, open);
+        let mut tool = tool("t");
+        tool.annotations = Some(hints);
+        tool
+    }
+
+    fn one(tool: Tool) -> Result<Offer, Unoffered> {
+        let spec = ServerSpec::stdio("s", "x");
+        let (_, offer) = offers(&[tool], &spec, "s~1").pop().unwrap();
+        offer
+    }
+
+    #[track_caller]
+    fn reads(tool: Tool, expected: Verb) {
+        assert_eq!(one(tool).unwrap().verb, expected);
+    }
+
+    #[test]
+    fn only_what_says_that_it_reads_and_not_that_it_destroys_reads() {
+        reads(tool("t"), Verb::Write);
+        reads(hinted(None, None, None), Verb::Write);
+        reads(hinted(Some(false), Some(false), None), Verb::Write);
+        reads(hinted(None, Some(false), Some(false)), Verb::Write);
+        reads(hinted(Some(true), Some(true), None), Verb::Write);
+        reads(hinted(Some(true), None, None), Verb::Read);
+        reads(hinted(Some(true), Some(false), Some(true)), Verb::Read);
+    }
+
+    #[test]
+    fn no_hint_moves_what_a_person_said() {
+        for (said, tool) in [
+            (Verb::Write, hinted(Some(true), Some(false), Some(false))),
+            (Verb::Execute, hinted(Some(true), None, None)),
+            (Verb::Read, hinted(Some(false), Some(true), None)),
+        ] {
+            let spec = ServerSpec::stdio("s", "x").tool("t", said);
+            let (_, offer) = offers(&[tool], &spec, "s~1").pop().unwrap();
+            let offer = offer.unwrap();
+            assert_eq!((offer.verb, offer.need.verb()), (said, said));
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_segment_and_carries_its_form() {
+        let offer = one(tool("a/b.c")).unwrap();
+        assert_eq!(offer.name.as_str(), "s__a_b_c");
+        let mark = Fingerprint::of(&tool("a/b.c")).mark();
+        assert_eq!(
+            offer.need.to_string(),
+            format!("write:mcp:s~1:a/b.c~{mark}")
+        );
+        let odd = one(tool("a:b*~%")).unwrap();
+        assert!(
+            odd.need
+                .to_string()
+                .starts_with("write:mcp:s~1:a%3Ab%2A%7E%25~")
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_or_not_plain_is_refused() {
+        assert!(one(tool(&"x".repeat(61))).is_ok());
+        for name in ["", "a b", "a\u{202e}", &"x".repeat(62)] {
+            assert_eq!(one(tool(name)).unwrap_err(), Unoffered::Name, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_names_that_become_the_same_none_is_offered() {
+        let spec = ServerSpec::stdio("s", "x");
+        let tools = [tool("a.b"), tool("a/b"), tool("c")];
+        let refused: Vec<_> = offers(&tools, &spec, "s~1")
+            .into_iter()
+            .map(|(_, offer)| offer.err())
+            .collect();
+        let twin = Some(Unoffered::Collision);
+        assert_eq!(refused, [twin, twin, None]);
+    }
+
+    #[test]
+    fn a_schema_that_is_too_large_or_none_is_refused() {
+        let with = |schema: Value| {
+            let mut tool = tool("t");
+            tool.output_schema = schema.as_object().cloned().map(Arc::new);
+            one(tool).map(|_| ())
+        };
+        let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner}));
+        assert_eq!(with(json!({"type": "object"})), Ok(()));
+        assert_eq!(with(deep(20)), Ok(()));
+        assert_eq!(with(deep(40)), Err(Unoffered::Schema));
+        assert_eq!(with(json!({"type": 7})), Err(Unoffered::Schema));
+        assert_eq!(
+            with(json!({"$ref": "https://example.org/schema.json"})),
+            Err(Unoffered::Schema)
+        );
+        let large = "x".repeat(LARGEST_SCHEMA);
+        assert_eq!(with(json!({"description": large})), Err(Unoffered::Schema));
+    }
+
+    #[test]
+    fn what_a_server_says_of_its_tool_stays_text() {
+        let mut odd = tool("t");
+        odd.description = Some(Cow::Owned(format!(
+            "a\u{1b}[2J\u{202e}{}",
+            "é".repeat(4096)
+        )));
+        odd.title = Some("b\nc".into());
+        let spec = one(odd).unwrap().spec;
+        assert!(spec.description.starts_with("a\\u{1b}[2J\\u{202e}é"));
+        assert!(spec.description.len() < LONGEST_DESCRIPTION + 16);
+        assert_eq!(spec.title, "b\\u{a}c");
+    }
+}

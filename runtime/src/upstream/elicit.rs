@@ -1,0 +1,235 @@
+//! What a server wants to know of a person in, whether it may be asked at all out.
+
+use serde_json::{Map, Value};
+
+/// The most fields of a form.
+const MOST_FIELDS: usize = 20;
+/// The longest address.
+const LONGEST_URL: usize = 2048;
+/// What stands in the names of fields that ask for a secret.
+const SECRETS: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "secret",
+    "token",
+    "apikey",
+    "credential",
+    "privatekey",
+    "accesskey",
+    "pincode",
+    "cvv",
+    "cvc",
+    "securitycode",
+    "cardnumber",
+    "creditcard",
+    "ssn",
+    "socialsecurity",
+    "otp",
+    "mnemonic",
+    "seedphrase",
+];
+/// Names that are too short to look for within others.
+const SECRET_WORDS: &[&str] = &["pin", "pwd", "pass", "key", "otp"];
+
+/// Why a person is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// A field is no text, number, choice or yes and no.
+    NotFlat,
+    /// There are too many fields.
+    TooMany,
+    /// A field asks for a secret.
+    Secret,
+    /// The address is none that may be shown.
+    Url,
+}
+
+impl Unasked {
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            Self::NotFlat => "a form may ask for texts, numbers, choices and yes or no",
+            Self::TooMany => "the form has too many fields",
+            Self::Secret => "secrets are not asked for by a form",
+            Self::Url => "the address must be one of `http` or `https`, without a user in it",
+        }
+    }
+}
+
+/// Refuses forms that are not flat, and those that ask for a secret.
+pub(super) fn form(schema: &Value) -> Result<(), Unasked> {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let fields = fields.ok_or(Unasked::NotFlat)?;
+    if fields.len() > MOST_FIELDS {
+        return Err(Unasked::TooMany);
+    }
+    for (name, field) in fields {
+        let field = field.as_object().ok_or(Unasked::NotFlat)?;
+        flat(field)?;
+        let said =
+            ["title", "description", "format"].map(|key| field.get(key).and_then(Value::as_str));
+        if std::iter::once(Some(name.as_str()))
+            .chain(said)
+            .flatten()
+            .any(is_secret)
+        {
+            return Err(Unasked::Secret);
+        }
+    }
+    Ok(())
+}
+
+fn flat(field: &Map<String, Value>) -> Result<(), Unasked> {
+    let kind = field.get("type").and_then(Value::as_str);
+    let choice = field.contains_key("enum") || field.contains_key("oneOf");
+    let nested = ["properties", "$ref", "allOf", "patternProperties"];
+    if nested.iter().any(|key| field.contains_key(*key)) {
+        return Err(Unasked::NotFlat);
+    }
+    match kind {
+        Some("string" | "number" | "integer" | "boolean") => Ok(()),
+        // Several of a choice.
+        Some("array") => {
+            let items = field
+                .get("items")
+                .and_then(Value::as_object)
+                .ok_or(Unasked::NotFlat)?;
+            let chosen = items.contains_key("enum") || items.contains_key("anyOf");
+            chosen.then_some(()).ok_or(Unasked::NotFlat)
+        }
+        None if choice => Ok(()),
+        _ => Err(Unasked::NotFlat),
+    }
+}
+
+fn is_secret(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let joined: String = lower.chars().filter(|c| c.is_alphanumeric()).collect();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric());
+    SECRETS.iter().any(|secret| joined.contains(secret))
+        || words.any(|word| SECRET_WORDS.contains(&word))
+}
+
+/// Refuses addresses that a person should not be sent to.
+pub(super) fn url(url: &str) -> Result<(), Unasked> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let plain = |c: char| c.is_ascii_graphic() && c != '\\';
+    let fits = authority.is_some_and(|it| !it.is_empty() && !it.contains('@'))
+        && url.len() <= LONGEST_URL
+        && url.chars().all(plain);
+    fits.then_some(()).ok_or(Unasked::Url)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(field: &str, schema: Value, expected: Result<(), Unasked>) {
+        let properties = Map::from_iter([(field.to_owned(), schema)]);
+        assert_eq!(
+            form(&json!({"type": "object", "properties": properties})),
+            expected,
+            "{field}"
+        );
+    }
+
+    #[test]
+    fn a_flat_form_may_be_asked() {
+        check(
+            "name",
+            json!({"type": "string", "title": "Your name"}),
+            Ok(()),
+        );
+        check("count", json!({"type": "integer", "minimum": 1}), Ok(()));
+        check("sure", json!({"type": "boolean"}), Ok(()));
+        check(
+            "colour",
+            json!({"type": "string", "enum": ["red", "blue"]}),
+            Ok(()),
+        );
+        check(
+            "days",
+            json!({"type": "array", "items": {"type": "string", "enum": ["mo", "tu"]}}),
+            Ok(()),
+        );
+        check("compass", json!({"type": "string"}), Ok(()));
+        check("keyboard", json!({"type": "string"}), Ok(()));
+    }
+
+    #[test]
+    fn a_nested_form_may_not() {
+        for nested in [
+            json!({"type": "object", "properties": {}}),
+            json!({"type": "array", "items": {"type": "object"}}),
+            json!({"type": "array"}),
+            json!({"$ref": "#/x"}),
+            json!({"type": "string", "allOf": []}),
+            json!({}),
+            json!(7),
+        ] {
+            check("x", nested, Err(Unasked::NotFlat));
+        }
+        assert_eq!(form(&json!({"type": "object"})), Err(Unasked::NotFlat));
+        let many: Map<String, Value> = (0..21)
+            .map(|n| (format!("f{n}"), json!({"type": "string"})))
+            .collect();
+        assert_eq!(form(&json!({ "properties": many })), Err(Unasked::TooMany));
+    }
+
+    #[test]
+    fn a_form_that_asks_for_a_secret_may_not() {
+        for name in [
+            "password",
+            "API_KEY",
+            "apiKey",
+            "userPassword",
+            "access-token",
+            "PIN",
+            "my pin code",
+            "credit_card_number",
+        ] {
+            check(name, json!({"type": "string"}), Err(Unasked::Secret));
+        }
+        check(
+            "x",
+            json!({"type": "string", "format": "password"}),
+            Err(Unasked::Secret),
+        );
+        check(
+            "x",
+            json!({"type": "string", "title": "Your secret"}),
+            Err(Unasked::Secret),
+        );
+        check(
+            "x",
+            json!({"type": "string", "description": "the API key"}),
+            Err(Unasked::Secret),
+        );
+    }
+
+    #[test]
+    fn an_address_is_of_the_web_and_names_no_user() {
+        for good in ["https://example.org/a?b=c", "http://127.0.0.1:8080/"] {
+            assert_eq!(url(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "ui://x",
+            "https://",
+            "https://you@example.org",
+            "https://exa mple.org",
+            "https://example.org\u{202e}",
+            "https:\\\\example.org",
+        ] {
+            assert_eq!(url(bad), Err(Unasked::Url), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A server and an address or a name in, its resources and prompts as text for the host out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{
+    ContentBlock, GetPromptRequestParams, GetPromptResponse, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ResourceContents, Role,
+};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::Upstreams;
+use super::classify::cut;
+use super::server::Server;
+use crate::error::CallError;
+
+/// The most resources or prompts of one server.
+const MOST: usize = 1024;
+/// The longest name, address or description, in bytes.
+const LONGEST: usize = 4096;
+
+/// Why a server's resource or prompt was not read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerReadError {
+    /// There is no server of that name.
+    #[error("there is no server `{0}`")]
+    Unknown(String),
+    /// The server is not connected.
+    #[error(transparent)]
+    Gone(CallError),
+    /// The server did not answer in time.
+    #[error("the server did not answer in time")]
+    Late,
+    /// The server refused, or broke the protocol.
+    #[error("the server did not answer as it should")]
+    Refused(#[source] Box<ServiceError>),
+    /// The server answered more than is passed on.
+    #[error("the server answered more than is passed on")]
+    TooLarge,
+    /// The server wants to ask for something first, or answered with data that is none.
+    #[error("the server's answer cannot be used")]
+    Unusable,
+}
+
+/// Something that a server has to read. Every text is a stranger's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerResource {
+    /// Its address at the server.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// What the server says of it.
+    pub description: Option<String>,
+    /// Its media type, as the server says.
+    pub mime: Option<String>,
+}
+
+/// A text that a server has ready for models. Every text is a stranger's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerPrompt {
+    /// Its name.
+    pub name: String,
+    /// What the server says of it.
+    pub description: Option<String>,
+    /// The names of its arguments, and whether each must be given.
+    pub arguments: Vec<(String, bool)>,
+}
+
+/// A piece of what a server has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerText {
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+fn plain(text: &str) -> String {
+    cut(&crate::escape(text), LONGEST)
+}
+
+fn refused(error: ServiceError) -> ServerReadError {
+    ServerReadError::Refused(Box::new(error))
+}
+
+impl Upstreams {
+    /// What a server has to read, at most 1,024 of it.
+    ///
+    /// # Errors
+    /// [`ServerReadError`]
+    pub async fn resources(&self, server: &str) -> Result<Vec<ServerResource>, ServerReadError> {
+        let list = async |peer: &Peer<RoleClient>, _: &Server| {
+            let (mut all, mut cursor) = (Vec::new(), None);
+            loop {
+                let mut page = PaginatedRequestParams::default();
+                page.cursor = cursor;
+                let page = peer.list_resources(Some(page)).await.map_err(refused)?;
+                all.extend(page.resources);
+                cursor = page.next_cursor;
+                if cursor.is_none() || all.len() >= MOST {
+                    break;
+                }
+            }
+            all.truncate(MOST);
+            Ok(all)
+        };
+        let all = self.asked(server, list).await?;
+        let resource = |it: rmcp::model::Resource| ServerResource {
+            uri: plain(&it.uri),
+            name: plain(&it.name),
+            description: it.description.as_deref().map(plain),
+            mime: it.mime_type.as_deref().map(plain),
+        };
+        Ok(all.into_iter().map(resource).collect())
+    }
+
+    /// Reads a resource of a server.
+    ///
+    /// # Errors
+    /// [`ServerReadError`]
+    pub async fn read_resource(
+        &self,
+        server: &str,
+        uri: &str,
+    ) -> Result<Vec<ServerText>, ServerReadError> {
+        let uri = uri.to_owned();
+        let read = async move |peer: &Peer<RoleClient>, server: &Server| {
+            let read = peer
+                .read_resource_once(ReadResourceRequestParams::new(uri))
+                .await;
+            let ReadResourceResponse::Complete(read) = read.map_err(refused)? else {
+                return Err(ServerReadError::Unusable);
+            };
+            let mut left = server.bounds.result_bytes;
+            read.contents
+                .iter()
+                .map(|part| piece(part, &mut left))
+                .collect()
+        };
+        self.asked(server, read).await
+    }
+
+    /// The prompts that a server has, at most 1,024.
+    ///
+    /// # Errors
+    /// [`ServerReadError`]
+    pub async fn prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, ServerReadError> {
+        let list = async |peer: &Peer<RoleClient>, _: &Server| {
+            let (mut all, mut cursor) = (Vec::new(), None);
+            loop {
+                let mut page = PaginatedRequestParams::default();
+                page.cursor = cursor;
+                let page = peer.list_prompts(Some(page)).await.map_err(refused)?;
+                all.extend(page.prompts);
+                cursor = page.next_cursor;
+                if cursor.is_none() || all.len() >= MOST {
+                    break;
+                }
+            }
+            all.truncate(MOST);
+            Ok(all)
+        };
+        let all = self.asked(server, list).await?;
+        let prompt = |it: rmcp::model::Prompt| {
+            let arguments = it.arguments.unwrap_or_default().into_iter();
+            ServerPrompt {
+                name: plain(&it.name),
+                description: it.description.as_deref().map(plain),
+                arguments: arguments
+                    .map(|it| (plain(&it.name), it.required == Some(true)))
+                    .collect(),
+            }
+        };
+        Ok(all.into_iter().map(prompt).collect())
+    }
+
+    /// Reads a prompt of a server: whether the model is to have said it, and the text.
+    ///
+    /// # Errors
+    /// [`ServerReadError`]
+    pub async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Vec<(bool, String)>, ServerReadError> {
+        let mut params = GetPromptRequestParams::new(name);
+        params.arguments = Some(arguments);
+        let read = async move |peer: &Peer<RoleClient>, server: &Server| {
+            let prompt = peer.get_prompt_once(params).await.map_err(refused)?;
+            let GetPromptResponse::Complete(prompt) = prompt else {
+                return Err(ServerReadError::Unusable);
+            };
+            let mut left = server.bounds.result_bytes;
+            let mut said = Vec::new();
+            for message in prompt.messages {
+                let text = match message.content {
+                    ContentBlock::Text(text) => text.text,
+                    _ => "[what is no text is left out]".to_owned(),
+                };
+                left = left
+                    .checked_sub(text.len() + 64)
+                    .ok_or(ServerReadError::TooLarge)?;
+                let text = crate::escape_lines(&text).into_owned();
+                said.push((message.role == Role::Assistant, text));
+            }
+            Ok(said)
+        };
+        self.asked(server, read).await
+    }
+
+    /// Asks a connected server, no longer than it may take to connect.
+    async fn asked<T>(
+        &self,
+        name: &str,
+        ask: impl AsyncFnOnce(&Peer<RoleClient>, &Server) -> Result<T, ServerReadError>,
+    ) -> Result<T, ServerReadError> {
+        let unknown = || ServerReadError::Unknown(crate::escape(name).into());
+        let server = self.server(name).ok_or_else(unknown)?;
+        let peer = server.peer().map_err(ServerReadError::Gone)?;
+        let asked = timeout(server.bounds.connect, ask(&peer, server)).await;
+        asked.unwrap_or(Err(ServerReadError::Late))
+    }
+}
+
+fn piece(part: &ResourceContents, left: &mut usize) -> Result<ServerText, ServerReadError> {
+    let mut take = |bytes: usize| {
+        *left = left
+            .checked_sub(bytes + 64)
+            .ok_or(ServerReadError::TooLarge)?;
+        Ok::<_, ServerReadError>(())
+    };
+    match part {
+        ResourceContents::TextResourceContents { text, .. } => {
+            take(text.len())?;
+            Ok(ServerText::Text(crate::escape_lines(text).into_owned()))
+        }
+        ResourceContents::BlobResourceContents { blob, .. } => {
+            take(blob.len())?;
+            let bytes = STANDARD
+                .decode(blob)
+                .map_err(|_| ServerReadError::Unusable)?;
+            Ok(ServerText::Bytes(bytes))
+        }
+        _ => Err(ServerReadError::Unusable),
+    }
+}
