@@ -1,5 +1,5 @@
 // What waits for a word in, one prompt at a time out, or several of a kind together.
-import { PermissionPrompt } from "../../components/permission-prompt/index.ts";
+import type { PermissionPrompt } from "../../components/permission-prompt/index.ts";
 import { el } from "../../lib/dom.ts";
 import { anything, maybe, number, object, text } from "../../lib/parse.ts";
 import { oneLine } from "../../lib/visible.ts";
@@ -96,16 +96,16 @@ export function questions(): { place: HTMLElement; show(state: State): void } {
 
   const put = (question: Question): void => {
     shown = question;
-    prompt = new PermissionPrompt();
-    const asked = prompt;
+    const asked = document.createElement("permission-prompt");
+    prompt = asked;
     for (const word of ["granted", "denied"]) {
-      prompt.addEventListener(`permission-${word}`, (event) => {
+      asked.addEventListener(`permission-${word}`, (event) => {
         if (event instanceof CustomEvent) void answer(question, asked, (event.detail as { answer: unknown }).answer);
       });
     }
-    prompt.block = question.raw;
-    middle.replaceChildren(prompt);
-    void preview(question, prompt);
+    asked.block = question.raw;
+    middle.replaceChildren(asked);
+    void preview(question, asked);
   };
 
   const chips = (): void => {
