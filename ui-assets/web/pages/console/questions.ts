@@ -7,7 +7,7 @@ import { host, review, standing } from "./api.ts";
 import type { Question, State } from "./api.ts";
 import { together } from "./batch.ts";
 import { rows } from "./rows.ts";
-import { button, code, line, renew, trouble } from "./shown.ts";
+import { button, code, failed, line, renew, trouble } from "./shown.ts";
 
 const suggested = object({
   suggestion: maybe(object({ run: text, agent: text, pattern: text, spares: number, holder: anything, lifetime: anything })),
@@ -68,10 +68,7 @@ export function questions(): { place: HTMLElement; show(state: State): void } {
     if (suggestion === undefined) return;
     const { run, pattern, holder, lifetime } = suggestion;
     const give = (): void => {
-      host(anything, "grant", { run, pattern, holder, lifetime, descendants: false }).then(
-        () => renew(below),
-        (error: unknown) => renew(below, trouble(error)),
-      );
+      host(anything, "grant", { run, pattern, holder, lifetime, descendants: false }).then(() => renew(below), failed(below));
     };
     const words = `You allowed ${suggestion.spares} questions like this. Allow ${oneLine(suggestion.agent)} for the rest of this session, without asking:`;
     renew(below, el("div", { class: "notice" }, el("p", {}, words, " ", code(pattern)), line(button("Add this rule", give), button("Keep asking", () => renew(below)))));
