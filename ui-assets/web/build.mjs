@@ -5,32 +5,12 @@ import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { transformAsync } from "@babel/core";
-import typescript from "@babel/preset-typescript";
-import solid from "babel-preset-solid";
 import { build } from "esbuild";
 
 import { budgets, total } from "./sizes.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(process.argv[2] ?? join(here, "../dist"));
-
-/** Compiles the JSX of Solid, which esbuild does not know. */
-const jsx = {
-  name: "solid",
-  setup(builder) {
-    builder.onLoad({ filter: /\.tsx$/ }, async ({ path }) => {
-      const presets = [[solid, { generate: "universal", moduleName: "solid-dom" }], [typescript, { onlyRemoveTypeImports: true }]];
-      const compiled = await transformAsync(await readFile(path, "utf8"), {
-        filename: path,
-        presets,
-        configFile: false,
-        babelrc: false,
-      });
-      return { contents: compiled.code, loader: "js" };
-    });
-  },
-};
 
 async function bundled(entry, format) {
   const result = await build({
@@ -43,10 +23,6 @@ async function bundled(entry, format) {
     target: "es2022",
     format,
     conditions: ["browser"],
-    alias: { "solid-dom": join(here, "lib/solid-dom.ts") },
-    loader: { ".css": "text" },
-    define: { "process.env.NODE_ENV": '"production"' },
-    plugins: [jsx],
     write: false,
   });
   // A script element ends at the first such tag, whatever the script means by it.
@@ -70,9 +46,7 @@ const allowed = (text) => `'sha256-${createHash("sha256").update(text).digest("b
 
 /** A page: `index.html` with its script and style put in, and their hashes in place of `HASHES` in its own policy. */
 async function page(folder) {
-  const entries = await readdir(folder);
-  const main = entries.find((name) => /^main\.tsx?$/.test(name));
-  const script = await bundled(join(folder, main), "iife");
+  const script = await bundled(join(folder, "main.ts"), "iife");
   const css = await style(join(folder, "style.css"));
   const html = await readFile(join(folder, "index.html"), "utf8");
   const replaced = html

@@ -52,10 +52,13 @@ async fn pages_of_others_and_names_of_others_are_refused() {
     let right = format!("Authorization: Bearer {}", stage.token);
     let port = stage.address.rsplit_once(':').unwrap().1;
     let (page, state) = ("GET / HTTP/1.1", "GET /api/state HTTP/1.1");
+    let prompt = "GET /permission-prompt.js HTTP/1.1";
     let mine = format!("Origin: http://localhost:{port}");
     for (lines, status) in [
         (vec![page, &own], 200),
         (vec![page, "Host: evil.example"], 403),
+        (vec![prompt, &own], 200),
+        (vec![prompt, "Host: evil.example"], 403),
         (vec![state, &own, &right, &mine], 200),
         (vec![state, "Host: evil.example", &right], 403),
         (

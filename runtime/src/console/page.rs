@@ -34,6 +34,12 @@ pub(super) async fn page() -> Html<&'static str> {
     Html(bailiwick_ui::CONSOLE)
 }
 
+/// The element on it that asks a person.
+pub(super) async fn prompt() -> ([(HeaderName, &'static str); 1], &'static str) {
+    let kind = (header::CONTENT_TYPE, "text/javascript; charset=utf-8");
+    ([kind], bailiwick_ui::PERMISSION_PROMPT)
+}
+
 /// Answers with the headers that hold for everything.
 pub(super) async fn guarded(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;

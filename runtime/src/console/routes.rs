@@ -72,6 +72,7 @@ pub(super) fn router(office: Arc<Office>, hosts: &[String], token: Token) -> Rou
         .layer(middleware::from_fn_with_state(Arc::new(people), heard));
     let shown = Router::new()
         .route("/", get(page::page))
+        .route("/permission-prompt.js", get(page::prompt))
         .layer(middleware::from_fn_with_state(Arc::new(strangers), heard));
     api.merge(shown)
         .layer(middleware::from_fn(page::guarded))

@@ -1,55 +1,63 @@
 // Names, properties and children in, elements out; a function among them is followed. Text goes in as text nodes alone.
-import { apart, effect, memo, untrack } from "./signals.ts";
+import { effect, memo, onEnd, owned, untracked } from "./signals.ts";
 
 export type Child = Node | string | number | boolean | undefined | readonly Child[] | (() => Child);
-type Property = string | number | boolean | undefined | ((event: Event) => unknown) | (() => unknown);
+type Plain = string | number | boolean | undefined;
+type Property = Plain | (() => Plain) | ((event: never) => unknown);
+type Tag = keyof HTMLElementTagNameMap;
+type Made<N> = N extends `${infer T extends Tag}.${string}` ? HTMLElementTagNameMap[T] : N extends Tag ? HTMLElementTagNameMap[N] : never;
 
 /** The nodes that a child comes to now. */
-function nodes(child: Child): Node[] {
+function nodes(child: Child): ChildNode[] {
   if (typeof child === "function") return nodes(child());
-  if (child instanceof Node) return [child];
+  if (child instanceof Node) return [child as ChildNode];
   if (typeof child === "object") return child.flatMap(nodes);
   return child === undefined || typeof child === "boolean" ? [] : [document.createTextNode(String(child))];
 }
 
-function insert(parent: Node, child: Child): void {
+function insert(parent: Element, child: Child): void {
   if (Array.isArray(child)) for (const one of child) insert(parent, one);
   else if (typeof child === "function") {
-    const end = parent.appendChild(document.createTextNode(""));
-    let shown: Node[] = [];
+    const end = document.createTextNode("");
+    parent.append(end);
+    let shown: ChildNode[] = [];
     effect(() => {
       const next = nodes(child());
-      for (const node of shown) if (!next.includes(node)) parent.removeChild(node);
-      let before: Node = end;
+      for (const node of shown) if (!next.includes(node)) node.remove();
+      let before: ChildNode = end;
       for (const node of next.toReversed()) {
-        if (node.nextSibling !== before) parent.insertBefore(node, before);
+        if (node.nextSibling !== before) before.before(node);
         before = node;
       }
       shown = next;
     });
-  } else for (const node of nodes(child)) parent.appendChild(node);
+  } else parent.append(...nodes(child));
 }
 
-function set(element: HTMLElement, name: string, value: unknown): void {
-  if (name === "value" || name === "checked") Reflect.set(element, name, value);
-  else if (value === undefined || value === false) element.removeAttribute(name);
-  else element.setAttribute(name, value === true ? "" : String(value));
+/** Sets an attribute; `undefined` and `false` take it away. */
+export function set(node: HTMLElement, name: string, value: Plain): void {
+  // A page's policy forbids the attribute `style`, not the property.
+  if (/^(value|checked|selected|style)$/.test(name)) Reflect.set(node, name, value);
+  else if (value === undefined || value === false) node.removeAttribute(name);
+  else node.setAttribute(name, value === true ? "" : String(value));
 }
 
-/** Makes an element. A property that begins with `on` is a listener; any other that is a function is followed. */
-export function h<K extends keyof HTMLElementTagNameMap>(
-  name: K,
-  properties: Readonly<Record<string, Property>>,
+/** Makes an element, as `name` or `name.class`. A property that begins with `on` is a listener; any other that is a function is followed. */
+export function h<N extends Tag | `${Tag}.${string}`>(
+  name: N,
+  properties: Readonly<Record<string, Property>> = {},
   ...children: Child[]
-): HTMLElementTagNameMap[K] {
-  const element = document.createElement(name);
-  insert(element, children);
+): Made<N> {
+  const [tag = "", style] = name.split(".");
+  const node = document.createElement(tag);
+  set(node, "class", style);
+  insert(node, children);
   for (const [key, value] of Object.entries(properties)) {
-    if (typeof value !== "function") set(element, key, value);
-    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else effect(() => set(element, key, (value as () => unknown)()));
+    if (typeof value !== "function") set(node, key, value);
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value as EventListener);
+    else effect(() => set(node, key, (value as () => Plain)()));
   }
-  return element;
+  return node as Made<N>;
 }
 
 /** Shows `then` of a value while there is one, made anew for each other value. */
@@ -57,16 +65,18 @@ export function when<T>(value: () => T, then: (value: NonNullable<T>) => Child, 
   const now = memo(value);
   return () => {
     const known = now();
-    return untrack(() => (known ? then(known) : otherwise?.()));
+    return untracked(() => (known ? then(known) : otherwise?.()));
   };
 }
 
 /** Shows each item; what was made of one stays as long as the item does. */
 export function each<T>(items: () => readonly T[], draw: (item: T) => Node, none?: Child): Child {
-  let made = new Map<T, Node>();
+  let made = new Map<T, readonly [Node, () => void]>();
+  onEnd(() => made.forEach(([, end]) => end()));
   return () => {
-    const next = new Map(items().map((item) => [item, made.get(item) ?? apart(() => draw(item))]));
+    const next = new Map(items().map((item) => [item, made.get(item) ?? untracked(() => owned(() => draw(item)))]));
+    for (const [item, [, end]] of made) if (!next.has(item)) end();
     made = next;
-    return next.size > 0 ? [...next.values()] : none;
+    return next.size > 0 ? [...next.values()].map(([node]) => node) : none;
   };
 }

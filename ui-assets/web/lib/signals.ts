@@ -1,80 +1,155 @@
-// Values that change in, what is made of them out, and made again when they do.
+// Values that change in, what is made of them made again out.
 
-interface Scope {
-  run(): void;
-  /** The followers of each value that it read, and so among whom it is. */
-  sources: Set<Set<Scope>>;
-  /** What was made in it, which ends when it is made again. */
-  owned: Scope[];
-  over: boolean;
+export interface Signal<T> {
+  (value: T): void;
+  // The last, so that what takes a function that reads a `T` knows the `T`.
+  (): T;
 }
 
-let scope: Scope | undefined;
-let tracking = true;
-
-function clear(one: Scope): void {
-  for (const inner of one.owned.splice(0)) {
-    inner.over = true;
-    clear(inner);
-  }
-  for (const followers of one.sources) followers.delete(one);
-  one.sources.clear();
+interface Source {
+  readonly jobs: Set<Job>;
+  /** Its value, without reading it for anybody. */
+  readonly now: () => unknown;
+}
+interface Job {
+  /** What it read, and what that was then. */
+  readonly sources: Map<Source, unknown>;
+  notify(): void;
 }
 
-function within<T>(inner: Scope | undefined, tracks: boolean, act: () => T): T {
-  const before = [scope, tracking] as const;
-  scope = inner;
-  tracking = tracks;
+let watching: Job | undefined;
+let ends: (() => void)[] = [];
+const queue: (() => void)[] = [];
+
+function track(source: Source): void {
+  if (!watching || watching.sources.has(source)) return;
+  source.jobs.add(watching);
+  watching.sources.set(source, source.now());
+}
+
+function forget(job: Job): void {
+  for (const { jobs } of job.sources.keys()) jobs.delete(job);
+  job.sources.clear();
+}
+
+const changed = (job: Job): boolean => [...job.sources].some(([source, before]) => !Object.is(source.now(), before));
+
+function tell({ jobs }: Source): void {
+  for (const job of [...jobs]) job.notify();
+}
+
+/** Runs `act` so that what it reads is read by `job`. */
+function watch<T>(job: Job | undefined, act: () => T): T {
+  const before = watching;
+  watching = job;
   try {
     return act();
   } finally {
-    [scope, tracking] = before;
+    watching = before;
   }
 }
 
-/** Does something now, and again whenever a value changes that it read. */
-export function effect(act: () => void): void {
-  const own: Scope = {
-    sources: new Set(),
-    owned: [],
-    over: false,
-    run() {
-      if (own.over) return;
-      clear(own);
-      within(own, true, act);
-    },
-  };
-  scope?.owned.push(own);
-  own.run();
-}
+/** Runs `act` without depending on what it reads. */
+export const untracked = <T>(act: () => T): T => watch(undefined, act);
 
-/** A value: how to read it, and how to change it. */
-export function signal<T>(value: T): readonly [() => T, (next: T) => void] {
-  const followers = new Set<Scope>();
-  const get = () => {
-    if (scope !== undefined && tracking) {
-      followers.add(scope);
-      scope.sources.add(followers);
+/** A value that can be set; who reads it hears of it. */
+export function signal<T>(value: T): Signal<T> {
+  const me: Source = { jobs: new Set(), now: () => value };
+  return ((...next: T[]) => {
+    if (next.length === 0) track(me);
+    else if (!Object.is(next[0], value)) {
+      value = next[0] as T;
+      tell(me);
     }
     return value;
-  };
-  const set = (next: T) => {
-    if (Object.is(next, value)) return;
-    value = next;
-    for (const follower of [...followers]) follower.run();
-  };
-  return [get, set];
+  }) as Signal<T>;
 }
 
-/** What is computed of values; its own followers hear of it only if it changed. */
-export function memo<T>(compute: () => T): () => T {
-  const [get, set] = signal<T | undefined>(undefined);
-  effect(() => set(compute()));
-  return get as () => T;
+/** Says that something changed that is counted. */
+export const bump = (count: Signal<number>): void => count(untracked<number>(count) + 1);
+
+/** A value made of others, made anew when it is read after one of them changed; who reads it hears of it if it changed, too. */
+export function memo<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  let stale = false;
+  const me = {
+    jobs: new Set<Job>(),
+    sources: new Map<Source, unknown>(),
+    notify() {
+      if (stale) return;
+      stale = true;
+      tell(me);
+    },
+    now(): T {
+      const old = stale && changed(me);
+      stale = false;
+      if (!made || old) {
+        forget(me);
+        made = undefined;
+        made = { value: watch(me, make) };
+      }
+      return made.value;
+    },
+  };
+  onEnd(() => {
+    forget(me);
+    made = undefined;
+  });
+  return () => {
+    track(me);
+    return me.now();
+  };
 }
 
-/** Reads values without following them. */
-export const untrack = <T>(act: () => T): T => within(scope, false, act);
+/** What `act` makes, and what ends the effects that it began. */
+export function owned<T>(act: () => T): readonly [T, () => void] {
+  const before = ends;
+  const mine: (() => void)[] = (ends = []);
+  try {
+    return [act(), () => mine.splice(0).forEach((end) => end())];
+  } finally {
+    ends = before;
+  }
+}
 
-/** Makes something that stays as it is when whatever it is made in is made again. */
-export const apart = <T>(act: () => T): T => within(undefined, false, act);
+/** Does `act` now, and again soon after something that it read has changed. */
+export function effect(act: () => void): void {
+  let end = (): void => {};
+  let waits = false;
+  const me: Job = {
+    sources: new Map(),
+    notify() {
+      if (waits) return;
+      waits = true;
+      if (queue.push(again) === 1) queueMicrotask(flush);
+    },
+  };
+  function run(): void {
+    end();
+    forget(me);
+    [, end] = owned(() => watch(me, act));
+  }
+  function again(): void {
+    waits = false;
+    if (changed(me)) run();
+  }
+  onEnd(() => {
+    end();
+    forget(me);
+  });
+  run();
+}
+
+/** Does `act` when what is being made is taken away. */
+export const onEnd = (act: () => void): void => void ends.push(act);
+
+/** Does what waits to be done. */
+export function flush(): void {
+  try {
+    // What is done can make more to do.
+    for (let next; (next = queue.shift()); ) next();
+  } finally {
+    // One that fails takes no other along.
+    if (queue.length > 0) queueMicrotask(flush);
+  }
+}

@@ -102,6 +102,7 @@ export class FakeHost {
   /** Opens the console on it. */
   async open(page: Page, site: Site): Promise<void> {
     site.put("/", await built("console.html"));
+    site.put("/permission-prompt.js", { body: await built("permission-prompt.js"), type: "text/javascript" });
     await page.route("**/api/**", (route) => this.#serve(route));
     await page.goto(`${site.origin}/#secret`);
   }

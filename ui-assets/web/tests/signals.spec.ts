@@ -1,64 +1,118 @@
 // Values that change in, how often and in what order what follows them is made out.
-import { apart, effect, memo, signal, untrack } from "../lib/signals.ts";
+import { effect, flush, memo, onEnd, owned, signal, untracked } from "../lib/signals.ts";
 import { expect, test } from "./fixtures.ts";
 
 test("an effect follows what it read last, and nothing else", () => {
-  const [which, setWhich] = signal("a");
-  const [a, setA] = signal(1);
-  const [b, setB] = signal(10);
+  const which = signal("a");
+  const a = signal(1);
+  const b = signal(10);
   const seen: number[] = [];
   effect(() => seen.push(which() === "a" ? a() : b()));
-  setB(11);
+  b(11);
+  flush();
   expect(seen).toEqual([1]);
-  setA(2);
-  setWhich("b");
-  setA(3);
-  setB(12);
+  a(2);
+  flush();
+  which("b");
+  flush();
+  a(3);
+  flush();
+  b(12);
+  flush();
   expect(seen).toEqual([1, 2, 11, 12]);
 });
 
-test("the same value is no change, and a memo that stays is none", () => {
-  const [n, setN] = signal(1);
-  const even = memo(() => n() % 2 === 0);
-  const seen: boolean[] = [];
-  effect(() => seen.push(even()));
-  setN(1);
-  setN(3);
-  setN(4);
-  expect(seen).toEqual([false, true]);
+test("what changes together is followed once, and soon", async () => {
+  const a = signal(1);
+  const b = signal(2);
+  const seen: number[] = [];
+  effect(() => seen.push(a() + b()));
+  a(10);
+  b(20);
+  expect(seen).toEqual([3]);
+  await Promise.resolve();
+  expect(seen).toEqual([3, 30]);
 });
 
-test("what was made in an effect ends when it is made anew, but for what is apart", () => {
-  const [outer, setOuter] = signal(0);
-  const [inner, setInner] = signal(0);
+test("the same value is no change, and a memo that stays is none", () => {
+  const n = signal(1);
+  let made = 0;
+  const even = memo(() => {
+    made += 1;
+    return n() % 2 === 0;
+  });
+  const seen: boolean[] = [];
+  effect(() => seen.push(even()));
+  for (const next of [1, 3, 4, 6]) {
+    n(next);
+    flush();
+  }
+  expect(seen).toEqual([false, true]);
+  expect(made).toBe(4);
+});
+
+test("a memo is never behind what it is made of", () => {
+  const n = signal(1);
+  const twice = memo(() => n() * 2);
+  const next = memo(() => twice() + 1);
+  expect(next()).toBe(3);
+  n(5);
+  expect(next()).toBe(11);
+});
+
+test("what was made in an effect ends when it is made anew, but for what is owned apart", () => {
+  const outer = signal(0);
+  const inner = signal(0);
   const seen: string[] = [];
+  const ends: (() => void)[] = [];
   effect(() => {
     const made = outer();
     effect(() => seen.push(`in ${made}: ${inner()}`));
-    apart(() => effect(() => seen.push(`apart ${made}: ${inner()}`)));
+    onEnd(() => seen.push(`end ${made}`));
+    const [, end] = owned(() => effect(() => seen.push(`apart ${made}: ${inner()}`)));
+    ends.push(end);
   });
-  setOuter(1);
   seen.length = 0;
-  setInner(1);
+  outer(1);
+  flush();
+  expect(seen).toEqual(["end 0", "in 1: 0", "apart 1: 0"]);
+  seen.length = 0;
+  inner(1);
+  flush();
   expect(seen.toSorted()).toEqual(["apart 0: 1", "apart 1: 1", "in 1: 1"]);
+  seen.length = 0;
+  ends[0]?.();
+  inner(2);
+  flush();
+  expect(seen.toSorted()).toEqual(["apart 1: 2", "in 1: 2"]);
 });
 
 test("what is read without following is not followed, in what it makes either", () => {
-  const [n, setN] = signal(0);
-  const [m, setM] = signal(0);
+  const n = signal(0);
+  const m = signal(0);
   const seen: number[] = [];
-  effect(() => seen.push(untrack(() => n()) + m()));
-  setN(5);
+  effect(() => seen.push(untracked(() => n()) + m()));
+  n(5);
+  flush();
   expect(seen).toEqual([0]);
-  setM(1);
+  m(1);
+  flush();
   expect(seen).toEqual([0, 6]);
 });
 
-test("an effect that fails takes no other along", () => {
-  const [n, setN] = signal(0);
+test("an effect that fails takes no other along", async () => {
+  const n = signal(0);
   expect(() => effect(() => { throw new Error("fault"); })).toThrow("fault");
+  effect(() => {
+    if (n() === 1) throw new Error("later");
+  });
   const seen: number[] = [];
   effect(() => seen.push(n()));
-  setN(1);
+  n(1);
+  expect(() => flush()).toThrow("later");
+  await Promise.resolve();
   expect(seen).toEqual([0, 1]);
+  n(2);
+  flush();
+  expect(seen).toEqual([0, 1, 2]);
 });

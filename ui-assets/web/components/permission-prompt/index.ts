@@ -172,4 +172,10 @@ export class PermissionPrompt extends HTMLElement {
   }
 }
 
+declare global {
+  interface HTMLElementTagNameMap {
+    "permission-prompt": PermissionPrompt;
+  }
+}
+
 customElements.define("permission-prompt", PermissionPrompt);

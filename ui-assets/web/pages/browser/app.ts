@@ -1,5 +1,6 @@
 // The state of the browser in, the page out: a toolbar, the tree and the open file side by side, or one of them where it is narrow.
-import { effect, h, signal } from "../../lib/live.ts";
+import { h } from "../../lib/h.ts";
+import { effect, signal } from "../../lib/signals.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, enter, failure, filter, find, leave, mode, onFile, reload, root, roots, rows, said, showChanged, start } from "./browser.ts";
 import { button, fileView, signed, state } from "./fileview.ts";
@@ -34,7 +35,7 @@ function toolbar(): HTMLElement {
         leave();
       }
     },
-  }) as HTMLInputElement;
+  });
   const changed = (): boolean => mode() === "changed";
   const toggle = (): HTMLElement =>
     h(

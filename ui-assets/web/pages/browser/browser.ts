@@ -1,5 +1,5 @@
 // What a person or an app tool wants to see in, the state of the file browser out.
-import { bump, effect, memo, signal } from "../../lib/live.ts";
+import { bump, effect, memo, signal } from "../../lib/signals.ts";
 import { openDoc, showDiff } from "./document.ts";
 import { lookAs, wantRights, worker } from "./rights.ts";
 import { type Change, changesMade, find as findPaths, list, rootsGiven, stat, text } from "./server.ts";
@@ -29,7 +29,7 @@ let searched = "";
 export const rows = memo<readonly Row[]>(() => {
   version();
   const { folder } = results() ?? root();
-  if (folder === undefined) return [];
+  if (!folder) return [];
   return results() === undefined && filter() !== "" ? filtered(folder, filter().toLowerCase()) : flatten(folder);
 });
 // The row that keys act on is always one that is shown.
@@ -56,7 +56,7 @@ async function fetch(at: Entry, folder: Folder): Promise<void> {
 /** Reads the next page of a folder, or waits for the one that is being read. */
 export async function load(at: Entry): Promise<void> {
   const { folder } = at;
-  if (folder === undefined) return;
+  if (!folder) return;
   if (folder.state !== "loading") {
     folder.state = "loading";
     bump(version);
@@ -71,7 +71,7 @@ export async function load(at: Entry): Promise<void> {
 
 export async function setOpen(at: Entry, open: boolean): Promise<void> {
   const { folder } = at;
-  if (folder === undefined) return;
+  if (!folder) return;
   folder.open = open;
   bump(version);
   if (open && (folder.state === "fresh" || folder.state === "loading")) await load(at);
@@ -100,13 +100,13 @@ export async function openFile(path: string, line?: number): Promise<void> {
 /** Opens the folders on the way to `path`; answers its row, if listings name it. */
 export async function reveal(path: string): Promise<Entry | undefined> {
   const home = roots().find((one) => way(one, path) !== undefined);
-  if (home === undefined) return undefined;
+  if (!home) return undefined;
   if (root().path !== home) await enter(home);
   leave();
   let at: Entry | undefined = root();
   for (const name of way(home, path) ?? []) {
     const folder: Folder | undefined = at?.folder;
-    if (at === undefined || folder === undefined) return undefined;
+    if (!at || !folder) return undefined;
     await setOpen(at, true);
     const named = (one: Entry): boolean => one.name === name && !one.odd;
     while (!folder.entries.some(named) && folder.state === "ready" && folder.next !== undefined) await load(at);
@@ -126,7 +126,7 @@ export async function openPath(path: string, line?: number): Promise<Entry | und
 
 export async function open(at: Entry): Promise<void> {
   const change = mode() === "changed" ? changes()?.get(at.path) : undefined;
-  if (change !== undefined) return openDiff(change);
+  if (change) return openDiff(change);
   if (at.folder !== undefined) return setOpen(at, !at.folder.open);
   if (at.odd) return said("No tool can open it by this name");
   if (at.kind === "link") {

@@ -1,5 +1,5 @@
 // A path in, what its file holds out, a range of lines at a time.
-import { bump, signal } from "../../lib/live.ts";
+import { bump, signal } from "../../lib/signals.ts";
 import { type Facts, read, stat } from "./server.ts";
 import { refusal, textOf } from "./wire.ts";
 

@@ -1,5 +1,5 @@
 // The open file in, its name, facts and content out.
-import { h } from "../../lib/live.ts";
+import { h } from "../../lib/h.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, onFile, openDiff, said, selection } from "./browser.ts";
 import { type Doc, check, doc, docVersion, openDoc, stale } from "./document.ts";

@@ -1,5 +1,5 @@
 // The name of a sign in, the element that the style draws it on out.
-import { h } from "../../lib/live.ts";
+import { h } from "../../lib/h.ts";
 
 export type Sign = "directory" | "file" | "link" | "special" | "lock" | "back" | "again" | "find";
 

@@ -1,5 +1,5 @@
 // Paths that are looked at in, what the worker may do to each out, asked for in batches.
-import { signal } from "../../lib/live.ts";
+import { signal } from "../../lib/signals.ts";
 import { type Rights, authority } from "./server.ts";
 
 const MOST = 200;

@@ -1,5 +1,6 @@
 // An open text in, its lines with numbers out; lines come as they are scrolled to, and can be selected.
-import { effect, h, memo, set, signal, untracked } from "../../lib/live.ts";
+import { h, set } from "../../lib/h.ts";
+import { effect, memo, signal, untracked } from "../../lib/signals.ts";
 import { visible } from "../../lib/visible.ts";
 import { selection } from "./browser.ts";
 import { type Doc, docVersion, need } from "./document.ts";

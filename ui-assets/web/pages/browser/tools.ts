@@ -91,15 +91,17 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
     },
   };
 
+  const said = (text: string): Fields => ({ content: [{ type: "text", text }] });
+
   async function call({ name, arguments: input }: Fields): Promise<Fields> {
     try {
       const tool = all[textOf(name)];
-      if (tool === undefined) throw new Error("There is no such tool.");
+      if (!tool) throw new Error("There is no such tool.");
       // What is not known is left out, as JSON does.
       const made = JSON.stringify(await tool.act(fieldsOf(input)));
-      return { content: [{ type: "text", text: made }], structuredContent: JSON.parse(made) as unknown };
+      return { ...said(made), structuredContent: JSON.parse(made) as unknown };
     } catch (why) {
-      return { content: [{ type: "text", text: explained(why) }], isError: true };
+      return { ...said(explained(why)), isError: true };
     }
   }
 

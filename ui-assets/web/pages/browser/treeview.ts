@@ -1,5 +1,6 @@
 // The rows of the browser in, an ARIA tree that holds those in sight out.
-import { effect, h, memo, set, untracked } from "../../lib/live.ts";
+import { h, set } from "../../lib/h.ts";
+import { effect, memo, untracked } from "../../lib/signals.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { active, changes, load, mode, open, root, rows, setOpen, version } from "./browser.ts";
 import { icon } from "./icon.ts";
@@ -15,7 +16,7 @@ const AT_ONCE = 50;
 function noteRow({ parent }: Note): readonly Node[] {
   version();
   const { folder } = parent;
-  if (folder === undefined) return [];
+  if (!folder) return [];
   const say = (text: string, ...before: Node[]): Node[] => [h("span.note", { title: text }, ...before, text)];
   if (folder.state === "failed") {
     return say(`${oneLine(explained(folder.failure))} Try again`, icon("again"));
@@ -57,7 +58,7 @@ export function treeView(): readonly [HTMLElement, Sight] {
 
   function goTo(wanted: number): void {
     const row = rows()[wanted];
-    if (row === undefined) return;
+    if (!row) return;
     active(row);
     sight.reveal(wanted);
   }
@@ -81,7 +82,7 @@ export function treeView(): readonly [HTMLElement, Sight] {
     const row = rows()[index()];
     const next = stepped(event.key, index(), rows().length, sight.page());
     if (next !== undefined) goTo(next);
-    else if (row === undefined) return;
+    else if (!row) return;
     else if (event.key === "ArrowRight" || event.key === "ArrowLeft") sideways(row, event.key === "ArrowRight");
     else if (event.key === "Enter" || event.key === " ") act(row);
     else if (event.key === "*") {

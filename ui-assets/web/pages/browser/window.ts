@@ -1,5 +1,6 @@
 // How many rows there are in, those that are in sight out.
-import { type Signal, effect, flush, h, onEnd, owned, signal, untracked } from "../../lib/live.ts";
+import { each, h } from "../../lib/h.ts";
+import { type Signal, flush, onEnd, signal } from "../../lib/signals.ts";
 
 /** The rows that are in the page: from `first` to before `last`. */
 export interface Sight {
@@ -31,10 +32,9 @@ export function windowed<T>(scroller: HTMLElement, { height, count, at, row, wid
   const tall: Signal<number> = signal(0);
   const first = (): number => Math.max(0, Math.min(Math.floor(scrolled() / height), count() - 1) - OVER);
   const last = (): number => Math.min(count(), first() + Math.min(Math.ceil(tall() / height) + 2 * OVER, MOST));
-  const some = h("div.some", { style: () => `top:${first() * height}px` });
-  scroller.append(
-    h("div.all", { style: () => `height:${count() * height}px;min-width:${width()}ch` }, some),
-  );
+  const inSight = (): T[] => Array.from({ length: last() - first() }, (_, n) => at(first() + n));
+  const some = h("div.some", { style: () => `top:${first() * height}px` }, each(inSight, row));
+  scroller.append(h("div.all", { style: () => `height:${count() * height}px;min-width:${width()}ch` }, some));
   const measure = (): void => {
     scrolled(scroller.scrollTop);
     tall(scroller.clientHeight);
@@ -42,29 +42,7 @@ export function windowed<T>(scroller: HTMLElement, { height, count, at, row, wid
   scroller.addEventListener("scroll", measure, { passive: true });
   const observer = new ResizeObserver(measure);
   observer.observe(scroller);
-  let made = new Map<T, readonly [HTMLElement, () => void]>();
-  onEnd(() => {
-    observer.disconnect();
-    for (const [, end] of made.values()) end();
-  });
-  effect(() => {
-    const kept: typeof made = new Map();
-    for (let n = first(); n < last(); n += 1) {
-      const item = at(n);
-      kept.set(item, made.get(item) ?? untracked(() => owned(() => row(item))));
-    }
-    for (const [item, [node, end]] of made) {
-      if (kept.has(item)) continue;
-      end();
-      node.remove();
-    }
-    made = kept;
-    let before: Element | null = some.firstElementChild;
-    for (const [node] of kept.values()) {
-      if (node === before) before = before.nextElementSibling;
-      else some.insertBefore(node, before);
-    }
-  });
+  onEnd(() => observer.disconnect());
   return {
     first,
     last,

@@ -5,7 +5,7 @@ import { oneLine } from "../../lib/visible.ts";
 import { host, review, standing } from "./api.ts";
 import type { Question, State } from "./api.ts";
 import { rows } from "./rows.ts";
-import { button, code, line, trouble } from "./shown.ts";
+import { button, code, failed, line, trouble } from "./shown.ts";
 
 const told = object({ answers: list(standing) });
 /** As long as a prompt, this stands still before anything counts. */
@@ -51,7 +51,7 @@ export function together(batch: State["batches"][number], back: () => void): { p
       (came) => {
         for (const one of came.answers) end(one.question, one.status ?? one.message ?? "");
       },
-      (error: unknown) => wrong.replaceChildren(trouble(error)),
+      failed(wrong),
     );
   };
 

@@ -4,7 +4,7 @@ import { anything, list, object, text } from "../../lib/parse.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { host } from "./api.ts";
 import type { State } from "./api.ts";
-import { button, code, line, offer, renew, select, trouble } from "./shown.ts";
+import { button, code, failed, line, offer, offerSources, renew, select } from "./shown.ts";
 
 const shownRules = object({ rules: list(text) });
 const TIMES: readonly (readonly [string, string])[] = [
@@ -55,16 +55,13 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
         const given = own
           ? host(anything, "grant", { run, pattern: found[0], holder, lifetime })
           : host(anything, "grant-template", { ...wanted(), holder, lifetime });
-        given.then(
-          () => renew(rules, el("p", { role: "status" }, "Given.")),
-          (error: unknown) => renew(rules, trouble(error)),
-        );
+        given.then(() => renew(rules, el("p", { role: "status" }, "Given.")), failed(rules));
       };
       if (holder.agent === "" || found[0] === "") throw new Error("Name the agent and the rule.");
       const words = `Agent ${oneLine(holder.agent)} may, ${TIMES.find(([value]) => value === time.value)?.[1] ?? ""}:`;
       renew(rules, el("p", {}, words), el("ul", {}, ...found.map((one) => el("li", {}, code(one)))), button("Allow exactly this", give));
     } catch (error) {
-      renew(rules, trouble(error));
+      failed(rules)(error);
     }
   };
 
@@ -80,8 +77,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
     },
     show({ sources }) {
       const [first] = sources;
-      offer(source, sources.map(({ run, server }) => [run, server === "" ? run : `${server} ${run.slice(0, 4)}`]));
-      source.hidden = sources.length < 2;
+      offerSources(source, sources);
       offer(template, [["", "One rule"], ...(first?.templates ?? []).map(({ name, about }) => [name, `${name}: ${about}`] as const)]);
       if (directories.value === "") directories.value = first?.roots.join(" ") ?? "";
     },

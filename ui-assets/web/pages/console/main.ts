@@ -47,6 +47,7 @@ function show(): void {
 }
 
 async function follow(): Promise<void> {
+  await customElements.whenDefined("permission-prompt");
   for (;;) {
     try {
       state = await look();

@@ -3,7 +3,7 @@ import { el } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { file, history, host } from "./api.ts";
 import type { History, State } from "./api.ts";
-import { button, clock, code, line, offer, renew, select, trouble } from "./shown.ts";
+import { button, clock, code, failed, line, offer, offerSources, renew, select } from "./shown.ts";
 
 const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
 const PAGE = 100;
@@ -39,12 +39,12 @@ export function past(): { place: HTMLElement; show(state: State): void } {
     skip = 0;
     void load();
   };
-  const any = (words: string): readonly [string, string] => ["", words];
-  const agent = select("Agent", [any("Every agent")], from);
-  const tool = select("Tool", [any("Every tool")], from);
-  const session = select("Session", [any("Every session")], from);
-  const run = select("Run", [any("Every run")], from);
-  const decision = select("Decision", [any("Every decision"), ...DECISIONS.map((word) => [word, word] as const)], from);
+  const every = (kind: string, names: readonly (string | number)[] = []): (readonly [string, string])[] => [
+    ["", `Every ${kind.toLowerCase()}`],
+    ...names.map((name) => [String(name), typeof name === "number" ? `${kind} ${name}` : name] as const),
+  ];
+  const kinds = (["Agent", "Tool", "Session", "Run"] as const).map((kind) => [kind, select(kind, every(kind), from)] as const);
+  const decision = select("Decision", every("Decision", DECISIONS), from);
   const source = select("Where", [], from);
   const since = el("input", { type: "datetime-local", "aria-label": "Since" });
   const until = el("input", { type: "datetime-local", "aria-label": "Until" });
@@ -53,35 +53,29 @@ export function past(): { place: HTMLElement; show(state: State): void } {
   const place = el(
     "section",
     { tabindex: -1, "aria-label": "History" },
-    line(agent, tool, decision, session, run, source, el("label", {}, "Since ", since), el("label", {}, "Until ", until), button("Look again", () => void load()), button("Export", () => void save())),
+    line(...kinds.map(([, place]) => place), decision, source, el("label", {}, "Since ", since), el("label", {}, "Until ", until), button("Look again", () => void load()), button("Export", () => void save())),
     found,
   );
 
-  const wanted = (): object => ({
-    ...(source.value !== "" && { source: source.value }),
-    ...(agent.value !== "" && { agent: agent.value }),
-    ...(tool.value !== "" && { tool: tool.value }),
-    ...(decision.value !== "" && { decision: decision.value }),
-    ...(session.value !== "" && { session: session.value }),
-    ...(run.value !== "" && { run: Number(run.value) }),
-    ...(since.value !== "" && { since: Date.parse(since.value) }),
-    ...(until.value !== "" && { until: Date.parse(until.value) }),
-  });
+  const wanted = (): object => {
+    const numbers = { since: since.value && Date.parse(since.value), until: until.value && Date.parse(until.value) };
+    const chosen = kinds.map(([kind, { value }]) => [kind.toLowerCase(), kind === "Run" ? value && Number(value) : value] as const);
+    const all = { source: source.value, decision: decision.value, ...Object.fromEntries(chosen), ...numbers };
+    return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== ""));
+  };
 
   const load = async (): Promise<void> => {
     try {
       show(await host(history, "history", { ...wanted(), skip }));
     } catch (error) {
-      renew(found, trouble(error));
+      failed(found)(error);
     }
   };
 
   const show = (now: History): void => {
     const { tally, total, unused } = now;
-    offer(agent, [any("Every agent"), ...now.agents.map((name) => [name, name] as const)]);
-    offer(tool, [any("Every tool"), ...now.tools.map((name) => [name, name] as const)]);
-    offer(session, [any("Every session"), ...now.sessions.map((name) => [name, name] as const)]);
-    offer(run, [any("Every run"), ...now.runs.map((number) => [String(number), `Run ${number}`] as const)]);
+    const names = { Agent: now.agents, Tool: now.tools, Session: now.sessions, Run: now.runs };
+    for (const [kind, place] of kinds) offer(place, every(kind, names[kind]));
     const to = (place: number) => (): void => {
       skip = place;
       void load();
@@ -106,7 +100,7 @@ export function past(): { place: HTMLElement; show(state: State): void } {
       el("a", { href, download: "history.jsonl" }).click();
       URL.revokeObjectURL(href);
     } catch (error) {
-      renew(found, trouble(error));
+      failed(found)(error);
     }
   };
 
@@ -114,8 +108,7 @@ export function past(): { place: HTMLElement; show(state: State): void } {
     place,
     show({ sources }) {
       const recorded = sources.filter((one) => one.recorded);
-      offer(source, recorded.map(({ run, server }) => [run, server === "" ? run : `${server} ${run.slice(0, 4)}`]));
-      source.hidden = recorded.length < 2;
+      offerSources(source, recorded);
       void load();
     },
   };

@@ -1,5 +1,5 @@
 // What waits for a word in, one prompt at a time out, or several of a kind together.
-import { PermissionPrompt } from "../../components/permission-prompt/index.ts";
+import type { PermissionPrompt } from "../../components/permission-prompt/index.ts";
 import { el } from "../../lib/dom.ts";
 import { anything, maybe, number, object, text } from "../../lib/parse.ts";
 import { oneLine } from "../../lib/visible.ts";
@@ -7,7 +7,7 @@ import { host, review, standing } from "./api.ts";
 import type { Question, State } from "./api.ts";
 import { together } from "./batch.ts";
 import { rows } from "./rows.ts";
-import { button, code, line, renew, trouble } from "./shown.ts";
+import { button, code, failed, line, renew, trouble } from "./shown.ts";
 
 const suggested = object({
   suggestion: maybe(object({ run: text, agent: text, pattern: text, spares: number, holder: anything, lifetime: anything })),
@@ -68,10 +68,7 @@ export function questions(): { place: HTMLElement; show(state: State): void } {
     if (suggestion === undefined) return;
     const { run, pattern, holder, lifetime } = suggestion;
     const give = (): void => {
-      host(anything, "grant", { run, pattern, holder, lifetime, descendants: false }).then(
-        () => renew(below),
-        (error: unknown) => renew(below, trouble(error)),
-      );
+      host(anything, "grant", { run, pattern, holder, lifetime, descendants: false }).then(() => renew(below), failed(below));
     };
     const words = `You allowed ${suggestion.spares} questions like this. Allow ${oneLine(suggestion.agent)} for the rest of this session, without asking:`;
     renew(below, el("div", { class: "notice" }, el("p", {}, words, " ", code(pattern)), line(button("Add this rule", give), button("Keep asking", () => renew(below)))));
@@ -96,16 +93,16 @@ export function questions(): { place: HTMLElement; show(state: State): void } {
 
   const put = (question: Question): void => {
     shown = question;
-    prompt = new PermissionPrompt();
-    const asked = prompt;
+    const asked = document.createElement("permission-prompt");
+    prompt = asked;
     for (const word of ["granted", "denied"]) {
-      prompt.addEventListener(`permission-${word}`, (event) => {
+      asked.addEventListener(`permission-${word}`, (event) => {
         if (event instanceof CustomEvent) void answer(question, asked, (event.detail as { answer: unknown }).answer);
       });
     }
-    prompt.block = question.raw;
-    middle.replaceChildren(prompt);
-    void preview(question, prompt);
+    asked.block = question.raw;
+    middle.replaceChildren(asked);
+    void preview(question, asked);
   };
 
   const chips = (): void => {

@@ -5,7 +5,7 @@ import { oneLine } from "../../lib/visible.ts";
 import { host } from "./api.ts";
 import type { Grant, State } from "./api.ts";
 import { giving } from "./giving.ts";
-import { button, clock, code, line, offer, renew, select, trouble } from "./shown.ts";
+import { badge, button, clock, code, failed, line, offer, quiet, renew, select } from "./shown.ts";
 
 const VERBS = [
   ["read", "Read"],
@@ -46,7 +46,7 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
 
   const act = (doing: Promise<unknown>): void => {
     wrong.replaceChildren();
-    doing.catch((error: unknown) => wrong.replaceChildren(trouble(error)));
+    doing.catch(failed(wrong));
   };
   const revoke = (names: readonly string[]): void =>
     act(
@@ -94,10 +94,10 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
         tick,
         code(grant.pattern),
         el("bdi", {}, oneLine(heldBy(grant), 120)),
-        grant.descendants ? el("span", { class: "badge" }, "sub-agents too") : undefined,
-        grant.uses_left === undefined ? undefined : el("span", { class: "badge" }, grant.uses_left === 1 ? "1 use left" : `${grant.uses_left} uses left`),
+        grant.descendants ? badge("sub-agents too") : undefined,
+        grant.uses_left === undefined ? undefined : badge(`${grant.uses_left} use${grant.uses_left === 1 ? "" : "s"} left`),
         grant.expires_at === undefined ? undefined : el("span", { class: "badge", "data-ends": grant.expires_at }),
-        el("span", { class: grant.used === 0 ? "badge" : "quiet" }, used),
+        grant.used === 0 ? badge(used) : quiet(used),
         button("Revoke", () => revoke([grant.grant]), `r${grant.grant}`),
       ),
       narrowing(grant),
@@ -120,7 +120,7 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
     const count = on ? `${of.length} ${of.length === 1 ? "rule" : "rules"}` : "asks each time, or is refused";
     const more = el("details", { open: open.has(name) }, el("summary", { "data-key": `d${name}` }, "Rules"), el("ul", { class: "plain" }, ...of.map(row)));
     more.addEventListener("toggle", () => (more.open ? open.add(name) : open.delete(name)));
-    return el("div", { class: "card verb" }, line(toggle, el("h3", {}, words), el("span", { class: "quiet" }, count)), on ? more : undefined);
+    return el("div", { class: "card verb" }, line(toggle, el("h3", {}, words), quiet(count)), on ? more : undefined);
   };
 
   const update = (): void => {

@@ -1,9 +1,13 @@
 // Elements in, the same kept up to date without taking the place where a person is out.
 import { el, onPress } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
+import type { State } from "./api.ts";
 
 export const code = (text: string): HTMLElement => el("code", {}, el("bdi", {}, visible(text)));
 export const line = (...children: (Node | string | undefined)[]): HTMLElement => el("div", { class: "line" }, ...children);
+const span = (looks: string) => (words: string): HTMLElement => el("span", { class: looks }, words);
+export const badge = span("badge");
+export const quiet = span("quiet");
 export const clock = (at: number): string => new Date(at).toLocaleString();
 
 /** A button; `key` names it among those that are shown anew. */
@@ -36,7 +40,16 @@ export function offer(place: HTMLSelectElement, options: readonly (readonly [str
   place.value = options.some(([value]) => value === chosen) ? chosen : (options[0]?.[0] ?? "");
 }
 
+/** Puts the hosts that can be meant into a choice, which is there if there are several. */
+export function offerSources(place: HTMLSelectElement, sources: State["sources"]): void {
+  offer(place, sources.map(({ run, server }) => [run, server === "" ? run : `${server} ${run.slice(0, 4)}`]));
+  place.hidden = sources.length < 2;
+}
+
 /** A region for what went wrong. */
 export function trouble(error: unknown): HTMLElement {
   return el("p", { class: "notice bad", role: "alert" }, oneLine(error instanceof Error ? error.message : String(error), 400));
 }
+
+/** Shows in `place` what went wrong. */
+export const failed = (place: HTMLElement) => (error: unknown): void => renew(place, trouble(error));

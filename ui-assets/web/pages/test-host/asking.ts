@@ -1,5 +1,4 @@
 // A question in, a form for the person out; nothing is granted but by a press of a person.
-import type { PermissionPrompt } from "../../components/permission-prompt/index.ts";
 import { each, h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { visible } from "../../lib/visible.ts";
@@ -30,7 +29,7 @@ function permission(asked: Permission): Node {
   const verbs = new Set(scopes.map((scope) => (scope.startsWith("read") ? "read" : "write")));
   const put = async () => {
     await customElements.whenDefined("permission-prompt");
-    const prompt = document.createElement("permission-prompt") as PermissionPrompt;
+    const prompt = document.createElement("permission-prompt");
     prompt.block = {
       type: "tool_call_permission",
       content: intent || tool.name,

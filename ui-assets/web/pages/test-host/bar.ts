@@ -3,7 +3,7 @@ import { h, when } from "../../lib/h.ts";
 import { oneLine } from "../../lib/visible.ts";
 import type { State, Status } from "./model.ts";
 import { badge, button, choice, said } from "./parts.ts";
-import { locale, reconnect, setLocale, setTheme, setWidth, state, theme, width } from "./store.ts";
+import { locale, reconnect, theme, width, state } from "./store.ts";
 
 const LOCALES = ["en-US", "de-DE", "ja-JP", "ar-EG"];
 const WORDS: Readonly<Record<Status, readonly [string, string]>> = {
@@ -34,9 +34,9 @@ export const bar = (): Node =>
       { class: "row" },
       h("code", { class: "quiet target", title: () => oneLine(state().target, 400) }, () => said(state().target, 400)),
       choice("Revision", ["2025-11-25", "2026-07-28"], () => state().revision, again),
-      choice("Theme", ["system", "light", "dark"], theme, setTheme),
-      choice("Width", ["320", "640", "full"], width, setWidth),
-      choice("Locale", [...new Set([locale(), ...LOCALES])], locale, setLocale),
+      choice("Theme", ["system", "light", "dark"], theme, theme),
+      choice("Width", ["320", "640", "full"], width, width),
+      choice("Locale", [...new Set([locale(), ...LOCALES])], locale, locale),
       button(() => (state().status === "ready" ? "Reconnect" : "Start again"), {
         act: () => again(state().revision),
         looks: "small",

@@ -36,7 +36,7 @@ export const badges = ({ annotations, preview, ui, visibility, scopes }: Tool): 
 
 /** The sentence for the arguments as they are now; it goes to `told`, too. */
 function sentence(template: string, given: () => unknown, told: (now: string) => void): Node {
-  const [now, set] = signal<{ words: string; status: string }>({ words: "", status: "loading" });
+  const now = signal<{ words: string; status: string }>({ words: "", status: "loading" });
   let newest = 0;
   effect(() => {
     const asked = ask("intent", { template, arguments: given() });
@@ -46,7 +46,7 @@ function sentence(template: string, given: () => unknown, told: (now: string) =>
       if (mine !== newest) return;
       const words = text(at(answer, "sentence"));
       told(words ?? "");
-      set({ words: words ?? text(at(answer, "fault")) ?? "", status: words === undefined ? "fault" : "ready" });
+      now({ words: words ?? text(at(answer, "fault")) ?? "", status: words === undefined ? "fault" : "ready" });
     };
     // The connection bar tells that the host is gone.
     asked.then(settle, () => undefined);
@@ -72,24 +72,24 @@ const compared = (all: readonly Compared[]): Node =>
 /** The form of one tool. */
 export function call(tool: Tool): Node {
   const schema = { type: "object", ...members(tool.inputSchema) };
-  const [given, setGiven] = signal<unknown>(initial(schema, schema) ?? {});
-  const [held, hold] = signal(false);
-  const [busy, setBusy] = signal(false);
-  const [outcome, setOutcome] = signal<Outcome | undefined>(undefined);
+  const given = signal<unknown>(initial(schema, schema) ?? {});
+  const held = signal(false);
+  const busy = signal(false);
+  const outcome = signal<Outcome | undefined>(undefined);
   let intent = "";
   let sent: unknown;
   const run = async (act: (attempt: Attempt) => Promise<Outcome>) => {
-    setBusy(true);
-    setOutcome(undefined);
+    busy(true);
+    outcome(undefined);
     sent = given();
     const began = performance.now();
     try {
       const came = await act(new Attempt(tool, sent, intent));
-      setOutcome({ ...came, ms: Math.round(performance.now() - began) });
+      outcome({ ...came, ms: Math.round(performance.now() - began) });
     } catch (error) {
-      setOutcome({ note: reason(error) });
+      outcome({ note: reason(error) });
     }
-    setBusy(false);
+    busy(false);
   };
   const stuck = () => busy() || held();
   const previewing = (label: string, act: (attempt: Attempt) => Promise<Outcome>) =>
@@ -116,12 +116,12 @@ export function call(tool: Tool): Node {
       tool.lints.map((lint) => notice(`Intent template: ${lint}`, "warn")),
     ),
     tool.intent !== undefined && sentence(tool.intent, given, (now) => (intent = now)),
-    editor("arguments", schema, given, setGiven, hold),
+    editor("arguments", schema, given, held),
     when(() => policy() !== undefined, () => notice("Calls are made under the policy of the tab Policy.")),
     row(
       button("Call", { act: () => run((attempt) => attempt.call()), looks: "primary", disabled: stuck }),
       previewing("Preview", (attempt) => attempt.preview()),
-      previewing("Preview, ask, call", (attempt) => attempt.approved(setOutcome)),
+      previewing("Preview, ask, call", (attempt) => attempt.approved(outcome)),
       h("span", { class: "quiet", "aria-live": "polite" }, took),
     ),
     asking(),

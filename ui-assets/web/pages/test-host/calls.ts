@@ -23,7 +23,7 @@ export type Question =
     }
   | { readonly kind: "form"; readonly params: unknown; readonly answer: (result: unknown) => void };
 
-export const [question, setQuestion] = signal<Question | undefined>(undefined);
+export const question = signal<Question | undefined>(undefined);
 
 /** How one artifact of a preview stands to the same of the call. */
 export interface Compared {
@@ -46,9 +46,9 @@ const kept = new Set<string>();
 
 function asked<T>(make: (answer: (given: T) => void) => Question): Promise<T> {
   return new Promise((settle) => {
-    setQuestion(
+    question(
       make((given) => {
-        setQuestion(undefined);
+        question(undefined);
         settle(given);
       }),
     );

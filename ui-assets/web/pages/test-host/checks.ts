@@ -18,17 +18,17 @@ const line = ({ check, outcome, detail }: Check): Node =>
   h("li", {}, badge(...LOOKS[outcome]), code(check, 60), quiet(said(detail, 1_000)));
 
 export function checks(): Node {
-  const [shown, show] = signal<Node | undefined>(undefined);
-  const [status, setStatus] = signal("idle");
+  const shown = signal<Node | undefined>(undefined);
+  const status = signal("idle");
   const run = async () => {
-    setStatus("busy");
+    status("busy");
     try {
       const made = list(await ask("checks", {})).map(checkOf);
-      show(h("ul", { class: "plain checks" }, made.map(line)));
-      setStatus(made.some((check) => check.outcome === "fail") ? "failed" : "passed");
+      shown(h("ul", { class: "plain checks" }, made.map(line)));
+      status(made.some((check) => check.outcome === "fail") ? "failed" : "passed");
     } catch (error) {
-      show(notice(reason(error), "bad"));
-      setStatus("failed");
+      shown(notice(reason(error), "bad"));
+      status("failed");
     }
   };
   const busy = () => status() === "busy";

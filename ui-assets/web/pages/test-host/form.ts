@@ -2,6 +2,7 @@
 import { each, h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
+import type { Signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { at, isMembers, list, members, parsed, pretty } from "./json.ts";
 import { badge, button, notice, quiet, row, said, typed } from "./parts.ts";
@@ -51,10 +52,10 @@ const choice: Draw = ({ required, value, change }, { choices }, ids) => {
 };
 
 const json: Draw = ({ value, change }, _, ids) => {
-  const [fault, setFault] = signal("");
+  const fault = signal("");
   const oninput = (event: Event) => {
     const read = typed(event).trim() === "" ? { value: undefined } : parsed(typed(event));
-    setFault("fault" in read ? read.fault : "");
+    fault("fault" in read ? read.fault : "");
     if ("value" in read) change(read.value);
   };
   const begin = value === undefined ? "" : pretty(value);
@@ -66,13 +67,13 @@ const json: Draw = ({ value, change }, _, ids) => {
 
 const items: Draw = (asked, { schema }, ids) => {
   const { root, name, required, value, change } = asked;
-  const [rows, setRows] = signal(list(value).map((begin) => ({ value: begin })));
+  const rows = signal(list(value).map((begin) => ({ value: begin })));
   const tell = () => {
     const filled = rows().flatMap((one) => (one.value === undefined ? [] : [one.value]));
     change(filled.length === 0 && !required ? undefined : filled);
   };
   const put = (next: { value: unknown }[]) => {
-    setRows(next);
+    rows(next);
     tell();
   };
   const inner = schema["items"];
@@ -153,31 +154,30 @@ export function fields({ schema, root, required, value, change }: Omit<Asked, "n
 export function editor(
   name: string,
   schema: unknown,
-  get: () => unknown,
-  set: (value: unknown) => void,
+  value: Signal<unknown>,
   hold: (is: boolean) => void,
 ): Child {
-  const [raw, setRaw] = signal(false);
-  const [fault, setFault] = signal("");
+  const raw = signal(false);
+  const fault = signal("");
   const oninput = (event: Event) => {
     const read = parsed(typed(event));
     const why = "fault" in read ? read.fault : isMembers(read.value) ? "" : "it must be an object";
-    setFault(why);
+    fault(why);
     hold(why !== "");
-    if (why === "" && "value" in read) set(read.value);
+    if (why === "" && "value" in read) value(read.value);
   };
   const form = () =>
     h(
       "form",
       { class: "fields", onsubmit: (event: Event) => event.preventDefault() },
-      fields({ schema, root: schema, required: true, value: get(), change: (value) => set(value ?? {}) }),
+      fields({ schema, root: schema, required: true, value: value(), change: (now) => value(now ?? {}) }),
     );
   const label = { "aria-label": `The ${name} as JSON` };
-  const source = () => h("textarea", { ...label, class: "code", rows: 8, spellcheck: "false", value: pretty(get()), oninput });
+  const source = () => h("textarea", { ...label, class: "code", rows: 8, spellcheck: "false", value: pretty(value()), oninput });
   return [
     row(
-      button("Form", { act: () => setRaw(false), looks: "small", on: () => !raw(), disabled: () => fault() !== "" }),
-      button("JSON", { act: () => setRaw(true), looks: "small", on: raw }),
+      button("Form", { act: () => raw(false), looks: "small", on: () => !raw(), disabled: () => fault() !== "" }),
+      button("JSON", { act: () => raw(true), looks: "small", on: raw }),
     ),
     when(raw, source, form),
     when(fault, (why) => notice(why, "bad")),

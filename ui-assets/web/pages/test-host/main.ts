@@ -14,13 +14,13 @@ import { wire } from "./wire.ts";
 
 function tools(): Node {
   const all = state().tools;
-  const [filter, setFilter] = signal("");
-  const [picked, pick] = signal(all[0]);
+  const filter = signal("");
+  const picked = signal(all[0]);
   const fits = ({ name, title, description }: Tool) => `${name} ${title} ${description}`.toLowerCase().includes(filter());
   const line = (tool: Tool) => {
     const lint = tool.lints.length > 0 && badge("! lint", "warn");
     const name = h("span", { class: "name", title: oneLine(tool.name) }, said(tool.title, 80), lint);
-    return h("li", {}, button([name, badges(tool)], { act: () => pick(tool), looks: "pick-tool", on: () => picked() === tool }));
+    return h("li", {}, button([name, badges(tool)], { act: () => picked(tool), looks: "pick-tool", on: () => picked() === tool }));
   };
   const none = h("li", { class: "quiet" }, all.length === 0 ? "The server has no tools." : "No tool fits.");
   return h(
@@ -29,7 +29,7 @@ function tools(): Node {
     h(
       "nav",
       { "aria-label": "Tools" },
-      search("Search tools", `Search ${all.length} tools`, setFilter),
+      search("Search tools", `Search ${all.length} tools`, filter),
       h("ul", { class: "plain list" }, each(() => all.filter(fits), line, none)),
     ),
     h("div", { class: "work" }, when(picked, call, () => notice("There is nothing to call."))),
@@ -39,9 +39,9 @@ function tools(): Node {
 function applications(): Node {
   const { apps, tools: all } = state();
   const shows = (uri: string) => all.filter((tool) => tool.ui === uri).length;
-  const [picked, pick] = signal("");
+  const picked = signal("");
   const line = ({ uri, name, description }: App) => {
-    const open = button(said(name, 80), { act: () => pick(uri), on: () => picked() === uri });
+    const open = button(said(name, 80), { act: () => picked(uri), on: () => picked() === uri });
     const template = shows(uri) > 0 && badge(`shows what ${shows(uri)} tools answer`);
     return h("li", {}, row(open, code(uri, 200, "quiet"), template), h("div", { class: "quiet" }, said(description)));
   };
@@ -63,7 +63,7 @@ const PARTS = { Tools: tools, Applications: applications, Configuration: configu
 const TABS = [...(["Tools", "Applications", "Configuration", "Policy", "Checks"] as const), "Wire"] as const;
 
 function app(): Node {
-  const [tab, setTab] = signal<(typeof TABS)[number]>("Tools");
+  const tab = signal<(typeof TABS)[number]>("Tools");
   effect(() => {
     const root = document.documentElement;
     root.dataset["theme"] = theme();
@@ -91,7 +91,7 @@ function app(): Node {
       { class: "tabs main", "aria-label": "Parts" },
       TABS.map((one) => {
         const open = () => one === "Tools" && tab() !== "Tools" && elicitations().length > 0;
-        const made = button([one, when(open, () => [" ", badge("to answer", "warn")])], { act: () => setTab(one) });
+        const made = button([one, when(open, () => [" ", badge("to answer", "warn")])], { act: () => tab(one) });
         effect(() => made.setAttribute("aria-current", tab() === one ? "page" : "false"));
         return made;
       }),

@@ -49,14 +49,14 @@ const embedded = (read: unknown): Child => [
 ];
 
 function link(block: unknown, { tool, input, response }: Shown): Node {
-  const [shown, show] = signal<Child>(undefined);
+  const shown = signal<Child>(undefined);
   const uri = text(at(block, "uri")) ?? "";
   const open = async () => {
     try {
       const read = await first(uri);
-      show(isApp(read) ? view({ uri, tool, input, result: at(response, "result") }) : contents(read));
+      shown(isApp(read) ? view({ uri, tool, input, result: at(response, "result") }) : contents(read));
     } catch (error) {
-      show(notice(reason(error), "bad"));
+      shown(notice(reason(error), "bad"));
     }
   };
   const name = said(text(at(block, "name")) ?? "link", 80);
@@ -98,7 +98,7 @@ export function results(shown: Shown): Node {
     ...(at(came, "structuredContent") === undefined ? [] : ["structured"]),
     "raw",
   ];
-  const [tab, pick] = signal(kinds.find((kind) => !bad || kind !== "view") ?? "raw");
+  const tab = signal(kinds.find((kind) => !bad || kind !== "view") ?? "raw");
   const of = (kind: string) => blocks.filter((block) => kindOf(block) === kind);
   const label = (kind: string) => `${KINDS[kind]?.[0] ?? ""}${of(kind).length > 1 ? ` ${of(kind).length}` : ""}`;
   return h(
@@ -106,7 +106,7 @@ export function results(shown: Shown): Node {
     { class: "result", "data-status": bad ? "failed" : "done", "aria-label": title },
     row(h("h3", {}, title), badge(bad ? "failed" : "done", bad ? "bad" : "good")),
     when(() => errorOf(response), (why) => notice(`Error ${why}`, "bad")),
-    row(...kinds.map((kind) => button(label(kind), { act: () => pick(kind), looks: "small", on: () => tab() === kind }))),
+    row(...kinds.map((kind) => button(label(kind), { act: () => tab(kind), looks: "small", on: () => tab() === kind }))),
     when(tab, (kind) => KINDS[kind]?.[1](of(kind), shown)),
   );
 }

@@ -7,12 +7,12 @@ import { editor } from "./form.ts";
 import { at, members, reason, texts } from "./json.ts";
 import { about, badge, button, code, notice, quiet, row, said } from "./parts.ts";
 import { policySchema } from "./schema.ts";
-import { errorOf, policy, reconnect, setPolicy, state } from "./store.ts";
+import { errorOf, policy, reconnect, state } from "./store.ts";
 
 export function configuration(): Node {
   const now = state();
-  const [value, setValue] = signal<unknown>(now.configuration ?? {});
-  const [held, hold] = signal(false);
+  const value = signal<unknown>(now.configuration ?? {});
+  const held = signal(false);
   return h(
     "article",
     { "data-status": now.configuration === undefined ? "unset" : "sent" },
@@ -21,7 +21,7 @@ export function configuration(): Node {
     now.configSchema === undefined
       ? notice("The server publishes no schema of its configuration.")
       : [
-          editor("configuration", now.configSchema, value, setValue, hold),
+          editor("configuration", now.configSchema, value, held),
           now.revision !== "2025-11-25" && notice("This revision has no handshake, so nothing is configured in it.", "warn"),
           row(
             button("Reconnect with it", { act: () => reconnect(now.revision, value()), looks: "primary", disabled: held }),
@@ -70,11 +70,11 @@ async function widened(own: unknown): Promise<Child> {
 
 export function policies(): Node {
   const now = state();
-  const [value, setValue] = signal<unknown>(policy() ?? {});
-  const [held, hold] = signal(false);
-  const [tried, setTried] = signal<Child>(undefined);
+  const value = signal<unknown>(policy() ?? {});
+  const held = signal(false);
+  const tried = signal<Child>(undefined);
   const used = () => `Calls are made ${policy() === undefined ? "without" : "under"} it.`;
-  const must = () => widened(value()).then(setTried, (error: unknown) => setTried(notice(reason(error), "bad")));
+  const must = () => widened(value()).then(tried, (error: unknown) => tried(notice(reason(error), "bad")));
   return h(
     "article",
     {},
@@ -86,10 +86,10 @@ export function policies(): Node {
     !now.policy || now.configSchema === undefined
       ? notice("The server does not say that it knows policies.")
       : [
-          editor("policy", policySchema(now.configSchema), value, setValue, hold),
+          editor("policy", policySchema(now.configSchema), value, held),
           row(
-            button("Use for calls", { act: () => setPolicy(value()), looks: "primary", disabled: held }),
-            button("Stop using it", { act: () => setPolicy(undefined), disabled: () => policy() === undefined }),
+            button("Use for calls", { act: () => policy(value()), looks: "primary", disabled: held }),
+            button("Stop using it", { act: () => policy(undefined), disabled: () => policy() === undefined }),
             button("Try to widen: must fail", { act: must, disabled: held }),
             h("span", { class: "quiet", "aria-live": "polite" }, used),
           ),

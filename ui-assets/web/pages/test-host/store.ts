@@ -8,15 +8,15 @@ import type { Entry, State } from "./model.ts";
 const MOST_ENTRIES = 2_000;
 const RETRY_MS = 1_000;
 
-export const [state, setState] = signal<State>(stateOf({ status: "connecting" }));
-export const [entries, setEntries] = signal<readonly Entry[]>([]);
+export const state = signal<State>(stateOf({ status: "connecting" }));
+export const entries = signal<readonly Entry[]>([]);
 /** The policy that calls are made under; none if it is switched off. */
-export const [policy, setPolicy] = signal<unknown>(undefined);
+export const policy = signal<unknown>(undefined);
 
 export type Theme = "system" | "light" | "dark";
-export const [theme, setTheme] = signal<Theme>("system");
-export const [width, setWidth] = signal("full");
-export const [locale, setLocale] = signal(navigator.language);
+export const theme = signal<Theme>("system");
+export const width = signal("full");
+export const locale = signal(navigator.language);
 
 /** What the server waits to be told by a person. */
 export interface Elicitation {
@@ -43,15 +43,15 @@ export const elicitations = memo<readonly Elicitation[]>(() => {
 });
 
 /** Grows with each connection: what was drawn for one is drawn anew for the next. */
-export const [meetings, setMeetings] = signal(0);
+export const meetings = signal(0);
 
 function became(next: State): void {
   const before = state().status;
-  setState(next);
-  if (next.status === "ready" && before !== "ready") setMeetings(meetings() + 1);
+  state(next);
+  if (next.status === "ready" && before !== "ready") meetings(meetings() + 1);
 }
 
-const offline = (error: unknown) => setState({ ...state(), status: "offline", reason: reason(error) });
+const offline = (error: unknown) => state({ ...state(), status: "offline", reason: reason(error) });
 
 async function refresh(): Promise<void> {
   became(stateOf(await ask("state", {})));
@@ -66,10 +66,10 @@ export async function follow(): Promise<void> {
       if (begun && state().status === "offline") await refresh();
       const fresh = list(await ask("events", { after })).map(entryOf);
       after = fresh.at(-1)?.seq ?? after;
-      if (fresh.length > 0) setEntries([...entries(), ...fresh].slice(-MOST_ENTRIES));
+      if (fresh.length > 0) entries([...entries(), ...fresh].slice(-MOST_ENTRIES));
       const states = fresh.filter((entry) => entry.side === "state");
       // What had been before the page was opened is over.
-      if (begun && states.some((entry) => entry.message === "connecting")) setState({ ...state(), status: "connecting" });
+      if (begun && states.some((entry) => entry.message === "connecting")) state({ ...state(), status: "connecting" });
       if (!begun || states.length > 0) await refresh();
       begun = true;
     } catch (error) {
@@ -81,8 +81,8 @@ export async function follow(): Promise<void> {
 
 /** Ends the connection and begins another. */
 export async function reconnect(revision: string, configuration: unknown): Promise<void> {
-  setState({ ...state(), status: "connecting", reason: undefined });
-  setPolicy(undefined);
+  state({ ...state(), status: "connecting", reason: undefined });
+  policy(undefined);
   try {
     const wanted = configuration === undefined ? { revision } : { revision, configuration };
     became(stateOf(await ask("connect", wanted)));

@@ -47,9 +47,9 @@ function hooked(view: McpView, say: Say): void {
 
 /** Shows a page; it may call only the tools that say so, and reaches no network but what it declares. */
 export function view({ uri, tool, input, result: came }: Shown): Node {
-  const [said, setSaid] = signal<readonly (readonly [string, unknown])[]>([]);
-  const [tools, setTools] = signal<readonly string[]>([]);
-  const say: Say = (title, what) => setSaid([[title, what] as const, ...said()].slice(0, MOST_SAID));
+  const said = signal<readonly (readonly [string, unknown])[]>([]);
+  const tools = signal<readonly string[]>([]);
+  const say: Say = (title, what) => said([[title, what] as const, ...said()].slice(0, MOST_SAID));
   const stage = h("div", { class: "stage", "data-width": width, "data-uri": uri });
   const made = document.createElement("mcp-view");
   effect(() => {
@@ -57,7 +57,7 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   });
   const list = () =>
     made.appTools().then(
-      (all) => setTools(all.map(({ name }) => name)),
+      (all) => tools(all.map(({ name }) => name)),
       (error: unknown) => say("has tools that cannot be listed:", reason(error)),
     );
   made.addEventListener("ready", () => void list());

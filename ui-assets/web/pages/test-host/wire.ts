@@ -22,13 +22,13 @@ function titleOf(message: unknown): string {
 }
 
 function line({ seq, atMs, side, message, fault }: Entry): Node {
-  const [open, setOpen] = signal(false);
+  const open = signal(false);
   return h(
     "li",
     { class: fault === undefined ? "entry" : "entry faulty" },
     h(
       "details",
-      { ontoggle: (event: Event) => setOpen(event.target instanceof HTMLDetailsElement && event.target.open) },
+      { ontoggle: (event: Event) => open(event.target instanceof HTMLDetailsElement && event.target.open) },
       h(
         "summary",
         {},
@@ -44,10 +44,10 @@ function line({ seq, atMs, side, message, fault }: Entry): Node {
 }
 
 export function wire(): Node {
-  const [filter, setFilter] = signal("");
-  const [side, setSide] = signal("all");
-  const [faulty, setFaulty] = signal(false);
-  const [copied, setCopied] = signal("");
+  const filter = signal("");
+  const side = signal("all");
+  const faulty = signal(false);
+  const copied = signal("");
   const fits = (entry: Entry) =>
     (side() === "all" || entry.side === side()) &&
     (!faulty() || entry.fault !== undefined) &&
@@ -58,9 +58,9 @@ export function wire(): Node {
     const lines = found().map((entry) => `${JSON.stringify(entry)}\n`);
     try {
       await navigator.clipboard.writeText(lines.join(""));
-      setCopied(`Copied ${lines.length} entries.`);
+      copied(`Copied ${lines.length} entries.`);
     } catch {
-      setCopied("The browser does not let this page copy.");
+      copied("The browser does not let this page copy.");
     }
   };
   return h(
@@ -68,14 +68,14 @@ export function wire(): Node {
     { "data-entries": () => found().length },
     row(
       h("h2", {}, "Wire"),
-      search("Filter by text", "Filter", setFilter),
+      search("Filter by text", "Filter", filter),
       h(
         "select",
-        { "aria-label": "Which side", onchange: (event: Event) => setSide(typed(event)) },
+        { "aria-label": "Which side", onchange: (event: Event) => side(typed(event)) },
         h("option", { value: "all" }, "everything"),
         Object.entries(SIDES).map(([key, label]) => h("option", { value: key }, label)),
       ),
-      h("label", {}, h("input", { type: "checkbox", onchange: () => setFaulty(!faulty()) }), " only what is not as MCP says"),
+      h("label", {}, h("input", { type: "checkbox", onchange: () => faulty(!faulty()) }), " only what is not as MCP says"),
       button("Copy as JSON lines", { act: copy, looks: "small" }),
       h("span", { class: "quiet", "aria-live": "polite" }, copied),
     ),

@@ -1,0 +1,6 @@
+// The built pages in, their pictures for README.md in ../shots out: `npx playwright test --config playwright.shots.config.ts`.
+import { defineConfig } from "@playwright/test";
+
+import base from "./playwright.config.ts";
+
+export default defineConfig({ ...base, testDir: "tests/shots", testMatch: "*.ts" });
