@@ -5,8 +5,8 @@ export const budgets = {
   "review.html": 14_000,
   "browser.html": 30_000,
   "permission-prompt.js": 8_800,
-  "console.html": 20_900,
+  "console.html": 21_500,
   "test-host.html": 33_300,
 };
 // Of all of them.
-export const total = 122_700;
+export const total = 123_300;

@@ -210,6 +210,33 @@ test("permissions have two levels, and turning a verb off takes back each of its
   await expect(change).not.toBeChecked();
 });
 
+test("a grant that is used all the time can be taken back", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.grants = [grant(1, { used: 3, uses_left: 9 }), grant(2, {})];
+  await host.open(page, site);
+  await tab(page, "Permissions").click();
+  await page.locator("summary", { hasText: "Rules" }).click();
+  const button = page.getByRole("button", { name: "Revoke" }).first();
+  await button.hover();
+  await page.mouse.down();
+  host.state.grants = [grant(1, { used: 4, uses_left: 8 }), grant(2, {})];
+  host.changed();
+  await expect(page.getByText(/^used 4×/)).toBeVisible();
+  await expect(page.getByText("8 uses left")).toBeVisible();
+  await page.mouse.up();
+  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`] }]);
+});
+
+test("a change of a line's end alone is seen", async ({ page, site }) => {
+  const host = new FakeHost();
+  const lines = [{ op: "-", text: "same\r\n" }, { op: "+", text: "same\n" }];
+  host.state.questions = [question(1)];
+  host.answers.set(`review/${run}-1`, changes({ hunks: [{ old_start: 1, new_start: 1, lines }] }));
+  await host.open(page, site);
+  await expect(page.locator(".del")).toHaveText("-same\\u{d}");
+  await expect(page.locator(".add")).toHaveText("+same");
+});
+
 test("several grants are chosen and taken back, one is narrowed", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.grants = [grant(1, { descendants: true }), grant(2, { pattern: "write:file:/a/c" }), grant(3, { pattern: "write:mcp:hub", holder: { agent: "other" } })];
@@ -324,6 +351,8 @@ test("hostile lines, names and rules are text wherever they stand", async ({ pag
   await expect(page.locator(".add")).toBeVisible();
   await inert();
   expect((await page.locator(".add").textContent())?.length).toBeLessThan(2_100);
+  await page.getByRole("button", { name: /^Show \d+ more characters$/ }).click();
+  expect((await page.locator(".add").textContent())?.length).toBeGreaterThan(10_000);
   await tab(page, "Permissions").click();
   await page.locator("summary", { hasText: "Rules" }).click();
   await inert();

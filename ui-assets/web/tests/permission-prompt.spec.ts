@@ -288,6 +288,8 @@ test("a block of a chat alone is asked with allow, deny and remember", async ({ 
   await calm(page);
   await page.getByLabel("Remember this choice").check();
   await expect(yes(page)).toHaveText("Allow this until I revoke it");
+  await expect(yes(page)).toBeDisabled();
+  await page.getByLabel("This is more than a folder, or for good. I mean it.").check();
   await yes(page).click();
   const answer = { allow: allow({ patterns: [], lifetime: "agent" }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);

@@ -222,13 +222,13 @@ test("a call is drawn by a preview while its host waits, and by its result once 
     { theme: "dark", toolInfo: { tool: { name: "edit_file", inputSchema: { type: "object" } } } },
   );
   await tell("ui/notifications/tool-input", { arguments: { path: "/repo/src/parser.rs" } });
-  await expect(frame.locator(".about")).toContainText("Preview: nothing is done yet");
+  await expect(frame.getByText("Preview: nothing is done yet")).toBeVisible();
   expect(calls).toEqual([["preview_call", { tool: "edit_file", arguments: { path: "/repo/src/parser.rs" } }]]);
   await expect(frame.locator("html")).toHaveCSS("color-scheme", "dark");
   await tell("ui/notifications/tool-result", {
     content: [{ type: "text", text: "edited" }, { type: "resource_link", name: "review", uri: "ui://edit_file/DONE" }],
   });
-  await expect(frame.locator(".about")).toContainText("Done");
+  await expect(frame.getByText("Done", { exact: true })).toBeVisible();
   await tell("ui/notifications/tool-result", { content: [{ type: "text", text: "NO_MATCH: nothing" }], isError: true });
   await expect(frame.locator("#none")).toHaveText("NO_MATCH: nothing");
   await tell("ui/notifications/tool-cancelled", { reason: "x" });

@@ -199,6 +199,7 @@ test("what a call lacks is asked for once, and sent once with what was allowed",
   // Exactly this is remembered if a person says so, and asked for no more.
   await part(page, "Call").click();
   await page.getByLabel("Remember this choice").check();
+  await page.getByLabel("This is more than a folder, or for good. I mean it.").check();
   await expect(async () => {
     await page.locator(".asks button.primary").click({ timeout: 1_000 });
     await expect(page.locator(".asks")).toBeHidden({ timeout: 200 });

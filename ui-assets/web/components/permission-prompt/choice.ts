@@ -39,7 +39,7 @@ const patterns = (details: Details | undefined, { rung }: Choice): readonly stri
 /** Whether it is for good, or reaches beyond a folder or the tools of a server. */
 export function needsTick(details: Details | undefined, choice: Choice): boolean {
   const wide = patterns(details, choice).some((pattern) => pattern.split(":").length < 3);
-  return details !== undefined && (choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && wide));
+  return choice.time === "agent" || (details !== undefined && (choice.rung > 2 || (choice.rung > 0 && wide)));
 }
 
 /** How long an answer can hold, in words. */

@@ -10,15 +10,21 @@ const MOST = 300;
 const LONGEST = 2000;
 
 function row(op: string, text: string): HTMLElement {
-  const shown = visible(text.replace(/\r?\n$/, ""));
+  // A line end other than this is seen, since it can be all that changes.
+  const shown = visible(text.replace(/\n$/, ""));
   const kind = op === "+" ? "add" : op === "-" ? "del" : "";
-  const cut = shown.length > LONGEST ? `${shown.slice(0, LONGEST)}… (${shown.length} characters)` : shown;
-  return el("div", { class: `row ${kind}` }, el("span", {}, op), el("code", {}, cut));
+  const line = el("code", {}, shown.slice(0, LONGEST));
+  if (shown.length > LONGEST) {
+    const rest = button(`Show ${shown.length - LONGEST} more characters`, () => rest.replaceWith(shown.slice(LONGEST)));
+    line.append(rest);
+  }
+  return el("div", { class: `row ${kind}` }, el("span", {}, op), line);
 }
 
 function head(change: Change): HTMLElement {
   const to = change.to === undefined ? "" : ` → ${oneLine(change.to, 300)}`;
-  const why = change.hidden ? " The agent may not read it, so its content is not shown." : change.binary ? " It is not text." : "";
+  const unshown = change.added + change.removed > 0 ? " Too much changes to be shown." : " It is no text, or too large to be shown.";
+  const why = change.hidden ? " The agent may not read it, so its content is not shown." : change.binary ? unshown : "";
   const counts = el("span", { class: "quiet" }, ` +${change.added} −${change.removed}${why}`);
   return el("div", { class: "file" }, el("b", {}, oneLine(change.op.replace("_", " "))), " ", el("bdi", {}, oneLine(change.path, 300) + to), counts);
 }

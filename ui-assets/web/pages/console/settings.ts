@@ -21,6 +21,16 @@ function heldBy({ holder }: Grant): string {
   return session ? `worker ${session.worker} in session ${session.session}` : `worker ${worker}`;
 }
 
+const leftOf = (uses: number): string => `${uses} use${uses === 1 ? "" : "s"} left`;
+
+function usedOf({ used, used_at }: Grant): string {
+  return used === 0 ? "never used" : `used ${used}×${used_at === undefined ? "" : `, last ${clock(used_at)}`}`;
+}
+
+/** What of grants their use does not change. */
+const lasting = (grants: readonly Grant[]): unknown =>
+  grants.map(({ used: _used, used_at: _at, uses_left, ...rest }) => ({ ...rest, counted: uses_left !== undefined }));
+
 /** Whose grants are meant, as `KIND:NAME`. */
 function isOf(grant: Grant, whose: string): boolean {
   const [kind, ...rest] = whose.split(":");
@@ -86,7 +96,6 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
       else chosen.delete(grant.grant);
       update();
     });
-    const used = grant.used === 0 ? "never used" : `used ${grant.used}×${grant.used_at === undefined ? "" : `, last ${clock(grant.used_at)}`}`;
     return el(
       "li",
       {},
@@ -95,9 +104,9 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
         code(grant.pattern),
         el("bdi", {}, oneLine(heldBy(grant), 120)),
         grant.descendants ? badge("sub-agents too") : undefined,
-        grant.uses_left === undefined ? undefined : badge(`${grant.uses_left} use${grant.uses_left === 1 ? "" : "s"} left`),
+        grant.uses_left === undefined ? undefined : el("span", { class: "badge", "data-left": grant.grant }, leftOf(grant.uses_left)),
         grant.expires_at === undefined ? undefined : el("span", { class: "badge", "data-ends": grant.expires_at }),
-        grant.used === 0 ? badge(used) : quiet(used),
+        el("span", { class: grant.used === 0 ? "badge" : "quiet", "data-used": grant.grant }, usedOf(grant)),
         button("Revoke", () => revoke([grant.grant]), `r${grant.grant}`),
       ),
       narrowing(grant),
@@ -139,15 +148,26 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
   };
   setInterval(tick, 1000);
 
+  const count = (): void => {
+    for (const grant of grants) {
+      for (const one of verbs.querySelectorAll<HTMLElement>(`[data-used="${CSS.escape(grant.grant)}"]`)) {
+        one.className = grant.used === 0 ? "badge" : "quiet";
+        one.textContent = usedOf(grant);
+      }
+      for (const one of verbs.querySelectorAll(`[data-left="${CSS.escape(grant.grant)}"]`)) one.textContent = leftOf(grant.uses_left ?? 0);
+    }
+  };
+
   let seen = "";
   return {
     place,
     show(state) {
       rule.show(state);
-      const now = JSON.stringify([state.grants, state.refusals]);
-      if (now === seen) return;
-      seen = now;
       grants = state.grants;
+      // Where only uses were counted no control is made anew: a person may be about to press it.
+      const now = JSON.stringify([lasting(grants), state.refusals]);
+      if (now === seen) return count();
+      seen = now;
       const names = (kind: string, of: (grant: Grant) => string | undefined): (readonly [string, string])[] =>
         [...new Set(grants.map(of))].flatMap((name) => (name ? [[`${kind}:${name}`, `${kind} ${name}`] as const] : []));
       offer(whose, [
