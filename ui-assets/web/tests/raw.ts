@@ -45,7 +45,7 @@ export async function open(page: Page, sites: () => Promise<Site>, setup: string
   await page.goto(site.origin);
   await expect(page.locator("#view")).toHaveAttribute("data-status", status);
   // A view is shown before its page has run.
-  if (app.includes("window.raw")) await expect.poll(() => innermost(page).evaluate(() => "raw" in window)).toBe(true);
+  if (status !== "failed" && app.includes("window.raw")) await expect.poll(() => innermost(page).evaluate(() => "raw" in window)).toBe(true);
 }
 export const ask = (page: Page, method: string, params: object = {}) =>
   innermost(page).evaluate(([name, given]) => window.raw(name, given), [method, params] as const);
