@@ -348,6 +348,25 @@ mod tests {
     }
 
     #[test]
+    fn what_may_speak_of_the_same_overlaps_whichever_of_them_names_a_mark() {
+        let overlap = |one: &str, other: &str, expected| {
+            let (one, other) = (pattern(one), pattern(other));
+            assert_eq!(one.overlaps(&other), expected, "{one} and {other}");
+            assert_eq!(other.overlaps(&one), expected, "{other} and {one}");
+        };
+        overlap("write:mcp:disk:edit", "write:mcp:disk~1", true);
+        overlap("write:mcp:disk~1:edit", "write:mcp:disk:edit~2", true);
+        overlap("write:mcp:disk", "write:mcp:disk~1:edit~2", true);
+        overlap("write", "write:mcp:disk~1:edit~2", true);
+        overlap("write:mcp:disk~2:edit", "write:mcp:disk~1", false);
+        overlap("write:mcp:disk:read", "write:mcp:disk~1:edit~2", false);
+        overlap("write:mcp:dis:edit", "write:mcp:disk~1", false);
+        overlap("write:clock:disk", "write:clock:disk~1", false);
+        overlap("write:file:/r/a", "write:file:/r", true);
+        overlap("write:file:/r/a", "write:file:/r/b", false);
+    }
+
+    #[test]
     fn what_was_granted_is_granted_for_the_marks_it_was_granted_for() {
         let binds = |rule: &str, need: &str| pattern(rule).binds(&need.parse().unwrap());
         assert!(binds("write:mcp:disk~1:edit~2", "write:mcp:disk~1:edit~2"));

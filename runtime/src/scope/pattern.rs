@@ -95,8 +95,7 @@ impl ScopePattern {
         }
         agree(self.verb.as_ref(), other.verb.as_ref())
             && agree(self.resource.as_ref(), other.resource.as_ref())
-            && (detail_covers(&self.detail, &other.detail, is_mcp(other.resource()))
-                || detail_covers(&other.detail, &self.detail, is_mcp(self.resource())))
+            && detail_meets(&self.detail, &other.detail, is_mcp(self.resource()))
     }
 }
 
@@ -115,16 +114,37 @@ fn detail_covers(rule: &Detail, need: &Detail, marked: bool) -> bool {
         (Detail::None, _) => true,
         (Detail::Path(rule), Detail::Path(need)) => need.starts_with(rule),
         (Detail::Segments(rule), Detail::Segments(need)) => {
-            let mut names = need.split(':');
+            let mut segments = need.split(':');
             rule.split(':').enumerate().all(|(index, rule)| {
-                let unmarked = |need: &str| need.split_once('~').map(|(name, _)| name == rule);
-                names.next().is_some_and(|need| {
-                    rule == need || (marked && index < MARKED && unmarked(need) == Some(true))
-                })
+                let need = segments.next();
+                need.is_some_and(|need| names(rule, need, marked && index < MARKED))
             })
         }
         (Detail::Path(_) | Detail::Segments(_), _) => false,
     }
+}
+
+/// Whether there may be something that both name.
+fn detail_meets(one: &Detail, other: &Detail, marked: bool) -> bool {
+    match (one, other) {
+        (Detail::None, _) | (_, Detail::None) => true,
+        (Detail::Path(one), Detail::Path(other)) => {
+            one.starts_with(other) || other.starts_with(one)
+        }
+        (Detail::Segments(one), Detail::Segments(other)) => {
+            let mut both = one.split(':').zip(other.split(':')).enumerate();
+            both.all(|(index, (one, other))| {
+                let marked = marked && index < MARKED;
+                names(one, other, marked) || names(other, one, marked)
+            })
+        }
+        (Detail::Path(_), Detail::Segments(_)) | (Detail::Segments(_), Detail::Path(_)) => false,
+    }
+}
+
+/// Whether a segment of a rule is that of a need: the same, or without the mark that the need has.
+fn names(rule: &str, need: &str, marked: bool) -> bool {
+    rule == need || (marked && need.split_once('~').is_some_and(|(name, _)| name == rule))
 }
 
 /// Whether what is named is named as it stands, marks included.
