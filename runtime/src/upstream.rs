@@ -16,6 +16,7 @@ mod http;
 mod job;
 mod keeper;
 mod lines;
+mod pages;
 mod pins;
 mod quiet;
 mod reading;

@@ -93,6 +93,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("upstream/server", Actor),
     ("upstream/client", Actor),
     ("upstream/job", Actor),
+    ("upstream/pages", Actor),
     ("upstream/reading", Actor),
     ("upstream/keeper", Actor),
     ("upstream", Io),

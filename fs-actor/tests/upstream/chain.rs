@@ -8,7 +8,7 @@ use bailiwick::{
 };
 use serde_json::json;
 
-use super::support::{code, files, stage, started, text, yes};
+use super::support::{Stage, code, files, stage, started, text, yes};
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
@@ -22,14 +22,16 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+/// A host that says yes to everything, and uses the program on that folder as a server.
+async fn through(folder: &Path) -> Stage {
+    let servers = started([files("disk", folder, &[])]).await;
+    stage(servers, |builder| builder.approver(yes().0)).await
+}
+
 #[tokio::test]
 async fn a_file_is_read_and_written_through_another_server() {
     let temp = folder(&[("a.txt", "one\n")]);
-    let stage = stage(
-        started([files("disk", temp.path(), &[])]).await,
-        |builder| builder.approver(yes().0),
-    )
-    .await;
+    let stage = through(temp.path()).await;
     let worker = stage.worker(Policy::new()).await;
     let shown = worker
         .call("disk__read_file", json!({"path": "a.txt"}))
@@ -47,11 +49,7 @@ async fn a_file_is_read_and_written_through_another_server() {
 #[tokio::test]
 async fn a_change_is_previewed_at_its_server_and_then_made() {
     let temp = folder(&[("a.txt", "one\n")]);
-    let stage = stage(
-        started([files("disk", temp.path(), &[])]).await,
-        |builder| builder.approver(yes().0),
-    )
-    .await;
+    let stage = through(temp.path()).await;
     let worker = stage.worker(Policy::new()).await;
     let write = json!({"path": "a.txt", "content": "two\n", "mode": "overwrite"});
     let preview = worker

@@ -12,6 +12,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use super::child::Child;
 use super::client::Client;
 use super::lines::Lines;
+use super::pages::paged;
 use super::server::Server;
 use super::spec::Reach;
 
@@ -88,19 +89,10 @@ pub(super) fn either_era() -> ClientLifecycleMode {
 
 /// What the server lists, as far as there is room.
 pub(super) async fn list(peer: &Peer<RoleClient>, most: usize) -> Result<Vec<Tool>, ConnectError> {
-    let mut tools = Vec::new();
-    let mut cursor = None;
-    for _ in 0..MOST_PAGES {
-        let mut page = rmcp::model::PaginatedRequestParams::default();
-        page.cursor = cursor;
+    let page = |page| async {
         let page = peer.list_tools(Some(page)).await;
         let page = page.map_err(|error| ConnectError::Tools(Box::new(error)))?;
-        tools.extend(page.tools);
-        cursor = page.next_cursor;
-        if cursor.is_none() || tools.len() > most {
-            break;
-        }
-    }
-    tools.truncate(most);
-    Ok(tools)
+        Ok((page.tools, page.next_cursor))
+    };
+    paged(most, MOST_PAGES, page).await
 }

@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
-    ContentBlock, GetPromptRequestParams, GetPromptResponse, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ResourceContents, Role,
+    ContentBlock, GetPromptRequestParams, GetPromptResponse, ReadResourceRequestParams,
+    ReadResourceResponse, ResourceContents, Role,
 };
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value};
@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::Upstreams;
 use super::classify::cut;
+use super::pages::paged;
 use super::server::Server;
 use crate::error::CallError;
 
@@ -95,19 +96,11 @@ impl Upstreams {
     /// [`ServerReadError`]
     pub async fn resources(&self, server: &str) -> Result<Vec<ServerResource>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, _: &Server| {
-            let (mut all, mut cursor) = (Vec::new(), None);
-            loop {
-                let mut page = PaginatedRequestParams::default();
-                page.cursor = cursor;
+            let page = |page| async {
                 let page = peer.list_resources(Some(page)).await.map_err(refused)?;
-                all.extend(page.resources);
-                cursor = page.next_cursor;
-                if cursor.is_none() || all.len() >= MOST {
-                    break;
-                }
-            }
-            all.truncate(MOST);
-            Ok(all)
+                Ok((page.resources, page.next_cursor))
+            };
+            paged(MOST, MOST, page).await
         };
         let all = self.asked(server, list).await?;
         let resource = |it: rmcp::model::Resource| ServerResource {
@@ -151,19 +144,11 @@ impl Upstreams {
     /// [`ServerReadError`]
     pub async fn prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, _: &Server| {
-            let (mut all, mut cursor) = (Vec::new(), None);
-            loop {
-                let mut page = PaginatedRequestParams::default();
-                page.cursor = cursor;
+            let page = |page| async {
                 let page = peer.list_prompts(Some(page)).await.map_err(refused)?;
-                all.extend(page.prompts);
-                cursor = page.next_cursor;
-                if cursor.is_none() || all.len() >= MOST {
-                    break;
-                }
-            }
-            all.truncate(MOST);
-            Ok(all)
+                Ok((page.prompts, page.next_cursor))
+            };
+            paged(MOST, MOST, page).await
         };
         let all = self.asked(server, list).await?;
         let prompt = |it: rmcp::model::Prompt| {
