@@ -85,6 +85,21 @@ mod tests {
     }
 
     #[test]
+    fn the_pages_take_the_same_characters_for_deceptive() {
+        let ranges = include_str!("../../ui-assets/web/tests/deceptive.json");
+        let ranges: Vec<[String; 2]> = serde_json::from_str(ranges).unwrap();
+        let code = |text: &str| u32::from_str_radix(text, 16).unwrap();
+        let listed: Vec<_> = ranges
+            .iter()
+            .map(|[first, last]| code(first)..=code(last))
+            .collect();
+        for c in '\0'..=char::MAX {
+            let told = listed.iter().any(|range| range.contains(&u32::from(c)));
+            assert_eq!(is_deceptive(c), told, "{:x}", u32::from(c));
+        }
+    }
+
+    #[test]
     fn ordinary_text_of_any_script_stays_and_is_not_copied() {
         for text in ["", "plain", "naïve é", "日本語", "עברית", "🦀", "a\u{a0}b"] {
             assert!(matches!(escape(text), Cow::Borrowed(same) if same == text));

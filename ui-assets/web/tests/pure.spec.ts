@@ -1,7 +1,10 @@
-// Schemas, values and declarations in, judgements and policies out; no browser.
+// Schemas, values, texts and declarations in, judgements and policies out; no browser.
+import { readFile } from "node:fs/promises";
+
 import { allowed, policyOf } from "../lib/csp.ts";
 import { parsed } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
+import { visible } from "../lib/visible.ts";
 import { expect, test } from "./fixtures.ts";
 
 /** A schema, a value that meets it, a value that does not. */
@@ -74,4 +77,20 @@ test("a message is one of four kinds, or none", () => {
   expect(message({ id: 1, error: { code: -1, message: "no" } })).toMatchObject({ id: 1, error: { message: "no", code: -1 } });
   for (const none of [null, "text", [], { id: 1, method: "m" }]) expect(parsed(none)).toBeUndefined();
   for (const none of [{ id: null, method: "m" }, { id: {}, method: "m" }, { id: 1 }, { id: 1, result: 3 }, { result: {} }, { method: 3 }]) expect(message(none)).toBeUndefined();
+});
+
+/** What the runtime takes for deceptive; its own tests read the same list. */
+const DECEPTIVE = JSON.parse(await readFile(new URL("deceptive.json", import.meta.url), "utf8")) as [string, string][];
+
+test("the characters that the runtime escapes are made visible, but for tabs and line ends, and no others", () => {
+  const ranges = DECEPTIVE.map(([first, last]) => [Number.parseInt(first, 16), Number.parseInt(last, 16)] as const);
+  const wrong: string[] = [];
+  for (let code = 0; code <= 0x10ffff; code += 1) {
+    // Halves of pairs are no characters.
+    if (code >= 0xd800 && code <= 0xdfff) continue;
+    const told = code !== 9 && code !== 10 && ranges.some(([first, last]) => code >= first && code <= last);
+    const text = String.fromCodePoint(code);
+    if (visible(text) !== (told ? `\\u{${code.toString(16)}}` : text)) wrong.push(code.toString(16));
+  }
+  expect(wrong).toEqual([]);
 });
