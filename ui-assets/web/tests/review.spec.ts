@@ -133,7 +133,9 @@ test("ten thousand lines are drawn as far as they are in sight, and come by page
 
 test("lines that come later, and lines that were cut, are asked of the runtime as it knows them", async ({ page, site }) => {
   const queries: string[] = [];
-  const { frame } = await hosted(page, site, await embedded(samples.paged), (method, { uri = "", name, arguments: input }) => {
+  let there = (): void => undefined;
+  const gone = new Promise<void>((done) => (there = done));
+  const { frame } = await hosted(page, site, await embedded(samples.paged), async (method, { uri = "", name, arguments: input }) => {
     // A host that offers no resources to views.
     if (method === "resources/read") throw new Error("no resources here");
     expect(name).toBe("review_rows");
@@ -141,6 +143,7 @@ test("lines that come later, and lines that were cut, are asked of the runtime a
     if (asked.endsWith(".state")) return { content: [], structuredContent: { changes: ["same"] } };
     const query = asked.split("?change=0&")[1] ?? "";
     queries.push(query);
+    if (query.startsWith("from=")) await gone;
     const known = samples.pages[query];
     return known === undefined ? { content: [{ type: "text", text: "no such review" }], isError: true } : { content: [], structuredContent: known };
   });
@@ -150,7 +153,10 @@ test("lines that come later, and lines that were cut, are asked of the runtime a
   expect(queries).toEqual(["old=94&count=500"]);
   for (let presses = 0; presses < 51; presses += 1) await frame.locator("body").press("n");
   await expect(frame.locator("#where")).toHaveText("51 of 88");
+  // The line comes when a person is already at its place.
+  there();
   await expect(frame.locator(".here .t")).toHaveText("line 4590 has a word in it");
+  await expect(frame.locator(".here")).toBeFocused();
   expect(queries).toContain("from=400&count=500");
 });
 

@@ -23,7 +23,7 @@ function row(op: string, text: string): HTMLElement {
 
 function head(change: Change): HTMLElement {
   const to = change.to === undefined ? "" : ` → ${oneLine(change.to, 300)}`;
-  const unshown = change.added + change.removed > 0 ? " Too much changes to be shown." : " It is no text, or too large to be shown.";
+  const unshown = change.added + change.removed > 0 ? " Too much changes to be shown." : " It is no text, or too large.";
   const why = change.hidden ? " The agent may not read it, so its content is not shown." : change.binary ? unshown : "";
   const counts = el("span", { class: "quiet" }, ` +${change.added} −${change.removed}${why}`);
   return el("div", { class: "file" }, el("b", {}, oneLine(change.op.replace("_", " "))), " ", el("bdi", {}, oneLine(change.path, 300) + to), counts);

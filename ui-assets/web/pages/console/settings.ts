@@ -150,11 +150,12 @@ export function settings(): { place: HTMLElement; show(state: State): void } {
 
   const count = (): void => {
     for (const grant of grants) {
-      for (const one of verbs.querySelectorAll<HTMLElement>(`[data-used="${CSS.escape(grant.grant)}"]`)) {
+      const shown = (what: string): NodeListOf<HTMLElement> => verbs.querySelectorAll(`[data-${what}="${CSS.escape(grant.grant)}"]`);
+      for (const one of shown("used")) {
         one.className = grant.used === 0 ? "badge" : "quiet";
         one.textContent = usedOf(grant);
       }
-      for (const one of verbs.querySelectorAll(`[data-left="${CSS.escape(grant.grant)}"]`)) one.textContent = leftOf(grant.uses_left ?? 0);
+      for (const one of shown("left")) one.textContent = leftOf(grant.uses_left ?? 0);
     }
   };
 

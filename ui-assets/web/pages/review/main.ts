@@ -7,6 +7,7 @@ import { file } from "./file.ts";
 import type { File } from "./file.ts";
 import { host, said } from "./host.ts";
 import { by, copy, counts, message, part, say } from "./part.ts";
+import { stand } from "./virtual.ts";
 
 const root = document.documentElement;
 const sections = by("sections");
@@ -40,13 +41,11 @@ function view(beSplit: boolean): void {
 function go(step: number): void {
   const all = files.flatMap((one) => Array.from({ length: one.places() }, (_, at) => () => one.place(at)));
   const row = all[here + step]?.();
-  if (!(row instanceof HTMLElement)) return;
+  if (!row) return;
   here += step;
   document.querySelector(".here")?.classList.remove("here");
-  row.classList.add("here");
-  row.tabIndex = -1;
   row.scrollIntoView({ block: "center" });
-  row.focus({ preventScroll: true });
+  stand(row, true);
   say(by("where"), `${here + 1} of ${all.length}`);
 }
 

@@ -18,6 +18,14 @@ export interface Virtual {
   stop(): void;
 }
 
+/** Marks where a person went; that stays the same line when more of it is there. */
+export function stand(row: Element | undefined, focus = false): void {
+  if (!(row instanceof HTMLElement)) return;
+  row.classList.add("here");
+  row.tabIndex = -1;
+  if (focus) row.focus({ preventScroll: true });
+}
+
 export function virtual(root: HTMLElement, count: number, draw: (from: number, to: number) => readonly HTMLElement[]): Virtual {
   const boxes = new Map<Element, Box>();
   // Against what can really be seen: a host may make this frame as tall as its document.
@@ -82,7 +90,11 @@ export function virtual(root: HTMLElement, count: number, draw: (from: number, t
     },
     redraw() {
       for (const { node, from, to, kids } of boxes.values()) {
-        if (node.firstChild && kids.length === 0) node.replaceChildren(...draw(from, to));
+        if (!node.firstChild || kids.length > 0) continue;
+        const at = [...node.children].findIndex((row) => row.matches(".here"));
+        const held = node.children[at]?.matches(":focus");
+        node.replaceChildren(...draw(from, to));
+        stand(node.children[at], held);
       }
     },
     stop: () => observer.disconnect(),
