@@ -144,7 +144,7 @@ pub use tool::{
 #[cfg(feature = "mcp")]
 pub use upstream::{
     Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, Requested, Sampled,
-    Sampling, ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec,
+    Sampling, SchemaFault, ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec,
     ServerState, ServerText, ServerTool, ServersError, SpecError, Unoffered, Upstreams,
     UpstreamsBuilder, Wants,
 };

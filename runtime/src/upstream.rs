@@ -18,11 +18,13 @@ mod keeper;
 mod lines;
 mod pages;
 mod pins;
+mod places;
 mod quiet;
 mod reading;
 mod requests;
 mod server;
 mod servers;
+mod shape;
 mod spec;
 
 use std::fmt;
@@ -42,6 +44,7 @@ use server::Server;
 
 pub use classify::Unoffered;
 pub use pins::Fingerprint;
+pub use places::SchemaFault;
 pub use reading::{ServerPrompt, ServerReadError, ServerResource, ServerText};
 pub use requests::{
     Answers, DenyRequests, Elicitation, Elicited, Requested, Sampled, Sampling, ServerRequests,
@@ -106,7 +109,7 @@ pub enum ServerState {
 pub struct ServerTool {
     /// What the server calls it.
     pub tool: String,
-    /// What the server says of it, as it came: show it to people as text.
+    /// What the server says of it, as text; what is too long is cut.
     pub description: String,
     /// Its form.
     pub fingerprint: Fingerprint,

@@ -1,5 +1,7 @@
 //! What a server answered in, what a worker is told out: within the limits, true to the tool's schema, and text.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
@@ -26,7 +28,7 @@ fn fault(why: &str) -> CallError {
 }
 
 /// What a call that did not fail answered. Its `_meta` and whatever else stands there goes no further.
-pub(super) fn reply(
+pub(super) async fn reply(
     result: &CallToolResult,
     offer: &Offer,
     most: usize,
@@ -36,10 +38,12 @@ pub(super) fn reply(
     if structured.is_some_and(|value| !shallow(value, DEEPEST)) {
         return Err(fault("nests too deeply"));
     }
-    if let Some(schema) = &offer.output {
+    if let Some(shape) = &offer.output {
         let value = structured.ok_or_else(|| fault("lacks what the tool's schema promises"))?;
-        if !schema.is_valid(value) {
-            return Err(fault("does not fit the tool's own schema"));
+        match Arc::clone(shape).fits(value.clone()).await {
+            Some(true) => {}
+            Some(false) => return Err(fault("does not fit the tool's own schema")),
+            None => return Err(fault("takes too long to hold to the tool's own schema")),
         }
     }
     let content = result.content.iter().map(block).collect::<Result<_, _>>()?;
@@ -50,7 +54,7 @@ pub(super) fn reply(
     };
     Ok(Reply {
         content,
-        output: std::sync::Arc::new(output),
+        output: Arc::new(output),
     })
 }
 
@@ -164,23 +168,24 @@ fn left_out(what: &str, which: &str) -> Content {
 mod tests {
     use rmcp::model::{MetaObject, Tool};
 
-    use super::super::classify::offers;
+    use super::super::classify::listed;
     use super::super::spec::ServerSpec;
     use super::*;
 
-    fn offer(schema: Option<Value>) -> Offer {
+    fn offer(schema: Option<Value>) -> Arc<Offer> {
         let mut tool = Tool::new("t", "", Map::new());
         tool.output_schema = schema
             .and_then(|schema| schema.as_object().cloned())
             .map(Into::into);
         let spec = ServerSpec::stdio("s", "x");
-        let (_, offer) = offers(&[tool], &spec, "s~1").pop().unwrap();
-        offer.unwrap()
+        let listed = listed(&[tool], &spec, "s~1").pop().unwrap();
+        listed.offer.unwrap()
     }
 
-    fn read(result: Value, schema: Option<Value>) -> Result<Reply, CallError> {
+    #[tokio::main(flavor = "current_thread")]
+    async fn read(result: Value, schema: Option<Value>) -> Result<Reply, CallError> {
         let result: CallToolResult = serde_json::from_value(result).unwrap();
-        reply(&result, &offer(schema), 10_000)
+        reply(&result, &offer(schema), 10_000).await
     }
 
     #[track_caller]
@@ -242,6 +247,16 @@ mod tests {
         refused(with(json!({"n": "1"})), schema(), Code::ServerFault);
         refused(with(json!({})), schema(), Code::ServerFault);
         refused(json!({"content": []}), schema(), Code::ServerFault);
+    }
+
+    #[test]
+    fn what_takes_too_long_to_look_at_is_not_passed_on() {
+        let twice = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]});
+        let schema = json!({"type": "object", "properties": {"x": twice}});
+        let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
+        let with = |levels| json!({"content": [], "structuredContent": nested(levels)});
+        assert!(read(with(5), Some(schema.clone())).is_ok());
+        refused(with(50), Some(schema), Code::ServerFault);
     }
 
     #[test]

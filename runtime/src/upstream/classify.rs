@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jsonschema::{PatternOptions, Validator};
 use rmcp::model::{MetaObject, Tool};
 use serde_json::{Value, json};
 
 use super::pins::Fingerprint;
+use super::places::{SchemaFault, depth};
+use super::shape::{Allowance, Shape};
 use super::spec::ServerSpec;
 use crate::id::ToolName;
 use crate::scope::{Scope, Verb};
@@ -20,7 +21,7 @@ const LONGEST_NAME: usize = 64;
 const LONGEST_THERE: usize = 128;
 /// The longest description that is passed on, in bytes; the rest is cut.
 const LONGEST_DESCRIPTION: usize = 4096;
-/// The largest schema, in bytes of JSON, and the deepest.
+/// The largest schema of arguments, in bytes of JSON, and the deepest.
 const LARGEST_SCHEMA: usize = 64 << 10;
 const DEEPEST_SCHEMA: usize = 32;
 
@@ -39,7 +40,7 @@ pub(super) struct Offer {
     pub(super) input_schema: Value,
     pub(super) output_schema: Value,
     /// What its structured output is held to.
-    pub(super) output: Option<Validator>,
+    pub(super) output: Option<Arc<Shape>>,
     /// The server says that it can show what a call would do.
     pub(super) preview: bool,
 }
@@ -54,9 +55,9 @@ pub enum Unoffered {
     /// Another tool of the server has the same name once it is made plain.
     #[error("another tool has the same name once it is made plain")]
     Collision,
-    /// A schema is too large, too deep, or none.
-    #[error("a schema is no JSON Schema, or too large")]
-    Schema,
+    /// What it takes or answers cannot be held to the schema that it has for it.
+    #[error("a schema of it cannot be used: {0}")]
+    Schema(SchemaFault),
     /// It is another than the one that a person approved.
     #[error("it changed since it was approved; look at it and approve it again")]
     Changed,
@@ -100,33 +101,48 @@ pub(super) fn marked_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Va
         .or_else(|| meta.0.get(&format!("dev.bailiwick/{key}")))
 }
 
-/// Every tool, under the name that the server gives it; names that become the same are all refused, so that none stands
-/// for another.
-pub(super) fn offers(
-    tools: &[Tool],
-    spec: &ServerSpec,
-    label: &str,
-) -> Vec<(Fingerprint, Result<Offer, Unoffered>)> {
+/// A tool as its server lists it, read once for as long as it is listed so.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// What the server calls it.
+    pub(super) tool: String,
+    /// What the server says of it, as text.
+    pub(super) description: String,
+    pub(super) form: Fingerprint,
+    /// What models would call it.
+    pub(super) name: String,
+    pub(super) offer: Result<Arc<Offer>, Unoffered>,
+}
+
+/// Every tool; names that become the same are all refused, so that none stands for another. Takes a while: not for a
+/// thread that others wait for.
+pub(super) fn listed(tools: &[Tool], spec: &ServerSpec, label: &str) -> Vec<Listed> {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     for tool in tools {
         *taken.entry(model_name(spec, &tool.name)).or_default() += 1;
     }
-    let alone = |tool: &Tool| taken.get(&model_name(spec, &tool.name)) == Some(&1);
-    tools
-        .iter()
-        .map(|tool| {
-            let form = Fingerprint::of(tool);
-            let offer = if alone(tool) {
-                offer(tool, form, spec, label)
-            } else {
-                Err(Unoffered::Collision)
-            };
-            (form, offer)
-        })
-        .collect()
+    let mut allowance = Allowance::default();
+    let mut read = |tool: &Tool| {
+        let (form, name) = (Fingerprint::of(tool), model_name(spec, &tool.name));
+        let offer = if taken.get(&name) == Some(&1) {
+            offer(tool, form, spec, label, &mut allowance)
+        } else {
+            Err(Unoffered::Collision)
+        };
+        let description = tool.description.as_deref().unwrap_or_default();
+        Listed {
+            tool: cut(&tool.name, LONGEST_DESCRIPTION),
+            description: cut(&crate::escape_lines(description), LONGEST_DESCRIPTION),
+            form,
+            name,
+            offer: offer.map(Arc::new),
+        }
+    };
+    tools.iter().map(&mut read).collect()
 }
 
-fn model_name(spec: &ServerSpec, tool: &str) -> String {
+/// What models call a tool. No name of a server holds `__` or ends in `_`, so no two servers share one.
+pub(super) fn model_name(spec: &ServerSpec, tool: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
             c
@@ -143,6 +159,7 @@ fn offer(
     form: Fingerprint,
     spec: &ServerSpec,
     label: &str,
+    allowance: &mut Allowance,
 ) -> Result<Offer, Unoffered> {
     let there = &*tool.name;
     let name = model_name(spec, there);
@@ -157,12 +174,8 @@ fn offer(
     let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
     let declared = tool.output_schema.as_deref().cloned().map(Value::Object);
     let declared = declared.map(schema).transpose()?;
-    let compiled = |schema: &Value| {
-        // A pattern of a stranger must not be one that takes for ever.
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        options.build(schema).map_err(|_| Unoffered::Schema)
-    };
-    let output = declared.as_ref().map(compiled).transpose()?;
+    let shape = |schema| Shape::of(schema, allowance).map_err(Unoffered::Schema);
+    let output = declared.as_ref().map(shape).transpose()?;
     Ok(Offer {
         spec: described(tool, &name, verb),
         name: ToolName::new(&name),
@@ -172,13 +185,13 @@ fn offer(
         need,
         input_schema,
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
-        output,
+        output: output.map(Arc::new),
         preview: offers_preview(tool),
     })
 }
 
 /// A name as one segment of a scope.
-fn segment(name: &str) -> String {
+pub(super) fn segment(name: &str) -> String {
     name.replace('%', "%25")
         .replace(':', "%3A")
         .replace('*', "%2A")
@@ -187,15 +200,8 @@ fn segment(name: &str) -> String {
 
 fn schema(schema: Value) -> Result<Value, Unoffered> {
     let fits = depth(&schema) <= DEEPEST_SCHEMA && schema.to_string().len() <= LARGEST_SCHEMA;
-    fits.then_some(schema).ok_or(Unoffered::Schema)
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
+    fits.then_some(schema)
+        .ok_or(Unoffered::Schema(SchemaFault::TooLarge))
 }
 
 /// What a server says of its tool, as text that deceives nobody.
@@ -251,10 +257,12 @@ mod tests {
         tool
     }
 
-    fn one(tool: Tool) -> Result<Offer, Unoffered> {
-        let spec = ServerSpec::stdio("s", "x");
-        let (_, offer) = offers(&[tool], &spec, "s~1").pop().unwrap();
-        offer
+    fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<Offer>, Unoffered> {
+        listed(&[tool], spec, "s~1").pop().unwrap().offer
+    }
+
+    fn one(tool: Tool) -> Result<Arc<Offer>, Unoffered> {
+        one_of(tool, &ServerSpec::stdio("s", "x"))
     }
 
     #[track_caller]
@@ -281,8 +289,7 @@ mod tests {
             (Verb::Read, hinted(Some(false), Some(true), None)),
         ] {
             let spec = ServerSpec::stdio("s", "x").tool("t", said);
-            let (_, offer) = offers(&[tool], &spec, "s~1").pop().unwrap();
-            let offer = offer.unwrap();
+            let offer = one_of(tool, &spec).unwrap();
             assert_eq!((offer.verb, offer.need.verb()), (said, said));
         }
     }
@@ -316,32 +323,31 @@ mod tests {
     fn of_names_that_become_the_same_none_is_offered() {
         let spec = ServerSpec::stdio("s", "x");
         let tools = [tool("a.b"), tool("a/b"), tool("c")];
-        let refused: Vec<_> = offers(&tools, &spec, "s~1")
+        let refused: Vec<_> = listed(&tools, &spec, "s~1")
             .into_iter()
-            .map(|(_, offer)| offer.err())
+            .map(|listed| listed.offer.err())
             .collect();
         let twin = Some(Unoffered::Collision);
         assert_eq!(refused, [twin, twin, None]);
     }
 
     #[test]
-    fn a_schema_that_is_too_large_or_none_is_refused() {
-        let with = |schema: Value| {
+    fn a_tool_whose_schema_cannot_be_used_is_withheld_with_the_reason() {
+        let with = |input: Value, output: Value| {
             let mut tool = tool("t");
-            tool.output_schema = schema.as_object().cloned().map(Arc::new);
+            tool.input_schema = Arc::new(input.as_object().cloned().unwrap());
+            tool.output_schema = output.as_object().cloned().map(Arc::new);
             one(tool).map(|_| ())
         };
-        let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner}));
-        assert_eq!(with(json!({"type": "object"})), Ok(()));
-        assert_eq!(with(deep(20)), Ok(()));
-        assert_eq!(with(deep(40)), Err(Unoffered::Schema));
-        assert_eq!(with(json!({"type": 7})), Err(Unoffered::Schema));
-        assert_eq!(
-            with(json!({"$ref": "https://example.org/schema.json"})),
-            Err(Unoffered::Schema)
-        );
-        let large = "x".repeat(LARGEST_SCHEMA);
-        assert_eq!(with(json!({"description": large})), Err(Unoffered::Schema));
+        let answers = |schema: Value| with(json!({}), schema);
+        let refused = |why| Err(Unoffered::Schema(why));
+        assert_eq!(answers(json!({"type": "object"})), Ok(()));
+        let remote = json!({"$ref": "https://example.org/schema.json"});
+        assert_eq!(answers(remote), refused(SchemaFault::Remote));
+        let large = json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}});
+        assert_eq!(answers(large), refused(SchemaFault::Pattern));
+        let large = json!({"description": "x".repeat(LARGEST_SCHEMA)});
+        assert_eq!(with(large, json!({})), refused(SchemaFault::TooLarge));
     }
 
     #[test]
@@ -352,7 +358,8 @@ mod tests {
             "é".repeat(4096)
         )));
         odd.title = Some("b\nc".into());
-        let spec = one(odd).unwrap().spec;
+        let offer = one(odd).unwrap();
+        let spec = &offer.spec;
         assert!(spec.description.starts_with("a\\u{1b}[2J\\u{202e}é"));
         assert!(spec.description.len() < LONGEST_DESCRIPTION + 16);
         assert_eq!(spec.title, "b\\u{a}c");

@@ -105,7 +105,8 @@ impl Errand {
             return Err(wanted.unwrap_or_else(|| answer::failure(&result).into()));
         }
         let preview = terms.preview.then(|| shown(&result)).transpose()?;
-        let reply = answer::reply(&result, &self.offer, self.server.bounds.result_bytes)?;
+        let most = self.server.bounds.result_bytes;
+        let reply = answer::reply(&result, &self.offer, most).await?;
         Ok(Carried { reply, preview })
     }
 

@@ -81,6 +81,7 @@ async fn life(
     let begun = async {
         let connection = connect(server, lifecycle).await?;
         let tools = list(connection.service.peer(), server.bounds.tools).await?;
+        let tools = server.read(tools).await.ok_or(ConnectError::Late)?;
         Ok((connection, tools))
     };
     let begun = tokio::select! {
@@ -126,11 +127,14 @@ async fn told(server: &Server, peer: &Peer<RoleClient>) {
 }
 
 /// Asks for the tools again whenever they may have changed; ends if the server does not say.
-async fn relisted(house: &House, server: &Server, peer: &Peer<RoleClient>) {
+async fn relisted(house: &House, server: &Arc<Server>, peer: &Peer<RoleClient>) {
     loop {
         server.changed.notified().await;
-        let listed = timeout(server.bounds.connect, list(peer, server.bounds.tools)).await;
-        let Ok(Ok(tools)) = listed else {
+        let listed = async {
+            let tools = list(peer, server.bounds.tools).await.ok()?;
+            server.read(tools).await
+        };
+        let Ok(Some(tools)) = timeout(server.bounds.connect, listed).await else {
             return;
         };
         server.list(tools);

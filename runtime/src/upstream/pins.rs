@@ -55,8 +55,9 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// The forms that count as approved. What was not seen before counts as soon as it is listed: every call of it is still
-/// judged and asked about.
+/// The forms that count as approved, by the names that models call them: two tools of a server that come to one name share
+/// what was approved, so the one cannot stand in for the other. What was not seen before counts as soon as it is listed:
+/// every call of it is still judged and asked about.
 #[derive(Debug, Default)]
 pub(super) struct Pins(BTreeMap<String, Fingerprint>);
 
@@ -76,20 +77,20 @@ impl Pins {
         Self(approved)
     }
 
-    pub(super) fn see(&mut self, tool: &str, form: Fingerprint, most: usize) -> Seen {
-        match self.0.get(tool) {
+    pub(super) fn see(&mut self, name: &str, form: Fingerprint, most: usize) -> Seen {
+        match self.0.get(name) {
             Some(approved) if *approved == form => Seen::Approved,
             Some(_) => Seen::Changed,
             None if self.0.len() >= most => Seen::TooMany,
             None => {
-                self.0.insert(tool.to_owned(), form);
+                self.0.insert(name.to_owned(), form);
                 Seen::Approved
             }
         }
     }
 
-    pub(super) fn approve(&mut self, tool: &str, form: Fingerprint) {
-        self.0.insert(tool.to_owned(), form);
+    pub(super) fn approve(&mut self, name: &str, form: Fingerprint) {
+        self.0.insert(name.to_owned(), form);
     }
 }
 

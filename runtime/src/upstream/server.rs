@@ -9,7 +9,7 @@ use rmcp::model::{ProgressToken, Tool};
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, Semaphore, watch};
 
-use super::classify::{Offer, Unoffered, offers};
+use super::classify::{Listed, Offer, Unoffered, listed, model_name, segment};
 use super::pins::{Fingerprint, Pins, Seen};
 use super::requests::Hearing;
 use super::spec::ServerSpec;
@@ -48,15 +48,17 @@ pub(super) struct Server {
 #[derive(Debug, Default)]
 struct Tools {
     pins: Pins,
-    listed: Vec<Tool>,
+    listed: Vec<Listed>,
     offers: BTreeMap<Arc<str>, Arc<Offer>>,
     seen: Vec<ServerTool>,
 }
 
 impl Server {
     pub(super) fn new(spec: ServerSpec, bounds: Bounds, hearing: Hearing) -> Self {
+        let approved = spec.approved.iter();
+        let approved = approved.map(|(tool, form)| (model_name(&spec, tool), *form));
         let tools = Tools {
-            pins: Pins::new(spec.approved.clone()),
+            pins: Pins::new(approved.collect()),
             ..Tools::default()
         };
         Self {
@@ -102,8 +104,15 @@ impl Server {
         CallError::new(Code::ServerGone, message)
     }
 
+    /// Reads what the server lists, on a thread that nobody waits for; none if it cannot be read.
+    pub(super) async fn read(self: &Arc<Self>, tools: Vec<Tool>) -> Option<Vec<Listed>> {
+        let server = Arc::clone(self);
+        let read = move || listed(&tools, &server.spec, &server.label);
+        tokio::task::spawn_blocking(read).await.ok()
+    }
+
     /// Takes up what the server lists now.
-    pub(super) fn list(&self, listed: Vec<Tool>) {
+    pub(super) fn list(&self, listed: Vec<Listed>) {
         let mut tools = self.tools();
         tools.listed = listed;
         self.sort(&mut tools);
@@ -113,12 +122,13 @@ impl Server {
     pub(super) fn approve(&self, tool: &str, form: Fingerprint) -> bool {
         let mut tools = self.tools();
         let mut listed = tools.listed.iter();
-        let listed = listed.any(|it| it.name == tool && Fingerprint::of(it) == form);
-        if listed {
-            tools.pins.approve(tool, form);
-            self.sort(&mut tools);
-        }
-        listed
+        let listed = listed.find(|it| it.tool == tool && it.form == form && it.offer.is_ok());
+        let Some(name) = listed.map(|it| it.name.clone()) else {
+            return false;
+        };
+        tools.pins.approve(&name, form);
+        self.sort(&mut tools);
+        true
     }
 
     /// Divides what is listed into what is offered and what is withheld.
@@ -131,24 +141,24 @@ impl Server {
         } = tools;
         offered.clear();
         seen.clear();
-        for (tool, (form, offer)) in listed.iter().zip(offers(listed, &self.spec, &self.label)) {
-            let pinned = |offer: Offer| match pins.see(&tool.name, form, self.bounds.pins()) {
+        for it in listed {
+            let pinned = |offer| match pins.see(&it.name, it.form, self.bounds.pins()) {
                 Seen::Approved => Ok(offer),
                 Seen::Changed => Err(Unoffered::Changed),
                 Seen::TooMany => Err(Unoffered::TooMany),
             };
-            let offer = offer.and_then(pinned);
+            let offer = it.offer.clone().and_then(pinned);
             seen.push(ServerTool {
-                tool: tool.name.to_string(),
-                description: tool.description.as_deref().unwrap_or_default().to_owned(),
-                fingerprint: form,
+                tool: it.tool.clone(),
+                description: it.description.clone(),
+                fingerprint: it.form,
                 offered: offer
                     .as_ref()
                     .map(|offer| (offer.name.to_string(), offer.verb))
                     .map_err(|why| *why),
             });
             if let Ok(offer) = offer {
-                offered.insert(Arc::clone(&offer.tool), Arc::new(offer));
+                offered.insert(Arc::clone(&offer.tool), offer);
             }
         }
     }
@@ -170,7 +180,9 @@ impl Server {
 
     /// Whether one of its tools has the name of that kind of resource: a scope of the one would read as the other's.
     pub(super) fn has_tool(&self, resource: &str) -> bool {
-        self.tools().listed.iter().any(|tool| tool.name == resource)
+        let tools = self.tools();
+        let mut listed = tools.listed.iter();
+        listed.any(|it| segment(&it.tool) == resource)
     }
 
     pub(super) fn remember(&self, token: PreviewToken, theirs: String) {
@@ -191,5 +203,54 @@ impl Server {
 
     fn previews(&self) -> MutexGuard<'_, VecDeque<(PreviewToken, String)>> {
         self.previews.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Map;
+
+    use super::super::requests::DenyRequests;
+    use super::*;
+
+    fn server() -> Arc<Server> {
+        let hearing = Hearing::new("s", Arc::new(DenyRequests));
+        let spec = ServerSpec::stdio("s", "x");
+        Arc::new(Server::new(spec, Bounds::default(), hearing))
+    }
+
+    async fn list(server: &Arc<Server>, names: &[&'static str]) -> Vec<Result<(), Unoffered>> {
+        let tools = names.iter().map(|name| Tool::new(*name, "", Map::new()));
+        let read = server.read(tools.collect()).await.unwrap();
+        server.list(read);
+        let seen = server.seen().into_iter();
+        seen.map(|tool| tool.offered.map(|_| ())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_comes_to_the_name_of_another_is_withheld_until_a_person_approves_it() {
+        let server = server();
+        assert_eq!(list(&server, &["a.b", "c"]).await, [Ok(()), Ok(())]);
+        assert_eq!(
+            list(&server, &["a/b", "c", "d"]).await,
+            [Err(Unoffered::Changed), Ok(()), Ok(())]
+        );
+        let other = server.seen().remove(0);
+        assert!(!server.approve("a.b", other.fingerprint));
+        assert!(server.approve("a/b", other.fingerprint));
+        assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
+        assert_eq!(list(&server, &["a.b"]).await, [Err(Unoffered::Changed)]);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_offered_for_another_reason_is_approved_by_nobody() {
+        let server = server();
+        let twin = Err(Unoffered::Collision);
+        assert_eq!(list(&server, &["a.b", "a/b"]).await, [twin, twin]);
+        let tool = server.seen().remove(0);
+        assert!(!server.approve("a.b", tool.fingerprint));
+        assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
     }
 }

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::classify::cut;
 use super::spec::{ServerSpec, SpecError, check_all};
+
+/// The longest file, in bytes, and the longest name that a message shows.
+const LONGEST_FILE: usize = 1 << 20;
+const LONGEST_NAME: usize = 128;
 
 /// Why the file of the servers cannot be used. No value of it is told.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +23,9 @@ pub enum ServersError {
         /// The column, from 1.
         column: usize,
     },
+    /// It is too long.
+    #[error("the file of the servers is too long; it may have {LONGEST_FILE} bytes")]
+    TooLong,
     /// A variable that it names is not set.
     #[error("the variable `{variable}` is not set, which {field} names")]
     Unset {
@@ -70,7 +78,8 @@ struct Entry {
 impl ServerSpec {
     /// Reads the file in which editors keep their servers: `{"servers": {NAME: {"command", "args", "env", "cwd"}}}` or
     /// `{NAME: {"url", "headers"}}`, under the key `mcpServers` as well. `${env:X}` is what `variable` says of `X`. A
-    /// server that is `disabled` is left out.
+    /// server that is `disabled` is left out. A server is known by what is written: write secrets as `${env:X}`, which
+    /// counts by the name of the variable, but for `command` and `cwd`, which count as they are filled in.
     ///
     /// # Errors
     /// [`ServersError`]; it tells no value of the file or of a variable.
@@ -78,6 +87,9 @@ impl ServerSpec {
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Vec<Self>, ServersError> {
+        if text.len() > LONGEST_FILE {
+            return Err(ServersError::TooLong);
+        }
         let file: File = serde_json::from_str(text).map_err(|error| ServersError::Json {
             line: error.line(),
             column: error.column(),
@@ -85,7 +97,7 @@ impl ServerSpec {
         let keyed = |key, servers: BTreeMap<String, Entry>| {
             servers
                 .into_iter()
-                .map(move |(name, entry)| (format!("/{key}/{name}"), name, entry))
+                .map(move |(name, entry)| (format!("/{key}/{}", place(&name)), name, entry))
         };
         let all = keyed("servers", file.servers).chain(keyed("mcpServers", file.mcp_servers));
         let specs: Vec<Self> = all
@@ -104,49 +116,64 @@ impl Entry {
         field: &str,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<ServerSpec, ServersError> {
+        let fill = |text: &str, field: &str| filled(text, field, variable);
+        let keep = |text: &str, _: &str| Ok(text.to_owned());
         let kind = self.kind.as_deref();
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
-                self.child(name, command, field, variable)
+                // A command and a folder say what runs and where, and are no place for secrets.
+                let command = fill(command, &format!("{field}/command"))?;
+                let folder = self.cwd.as_ref();
+                let folder = folder.map(|cwd| fill(cwd, &format!("{field}/cwd")));
+                let spec = ServerSpec::stdio(name, command);
+                let spec = match folder.transpose()? {
+                    Some(folder) => spec.folder(folder),
+                    None => spec,
+                };
+                let written = self.child(spec.clone(), field, &keep)?;
+                Ok(self.child(spec, field, &fill)?.known_by(written))
             }
             (None, Some(url))
                 if kind.is_none_or(|kind| matches!(kind, "http" | "streamable-http")) =>
             {
-                let written = vec!["http".to_owned(), url.clone()];
-                let url = filled(url, &format!("{field}/url"), variable)?;
-                let mut spec = ServerSpec::http(name, url);
+                let written = ServerSpec::http(name, url);
+                let mut spec = ServerSpec::http(name, fill(url, &format!("{field}/url"))?);
                 for (header, value) in &self.headers {
-                    let field = format!("{field}/headers/{header}");
-                    spec = spec.header(header, filled(value, &field, variable)?);
+                    let field = format!("{field}/headers/{}", place(header));
+                    spec = spec.header(header, fill(value, &field)?);
                 }
                 Ok(spec.known_by(written))
             }
-            _ => Err(ServersError::Kind(crate::escape(name).into())),
+            _ => Err(ServersError::Kind(shown(name))),
         }
     }
 
+    /// What a program is given, each as `text` says.
     fn child(
         &self,
-        name: &str,
-        command: &str,
+        mut spec: ServerSpec,
         field: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
+        text: &dyn Fn(&str, &str) -> Result<String, ServersError>,
     ) -> Result<ServerSpec, ServersError> {
-        let mut written = vec!["stdio".to_owned(), command.to_owned()];
-        written.extend(self.args.iter().cloned());
-        let command = filled(command, &format!("{field}/command"), variable)?;
-        let mut spec = ServerSpec::stdio(name, command);
         for (index, arg) in self.args.iter().enumerate() {
-            spec = spec.args([filled(arg, &format!("{field}/args/{index}"), variable)?]);
+            spec = spec.args([text(arg, &format!("{field}/args/{index}"))?]);
         }
         for (key, value) in &self.env {
-            spec = spec.env(key, filled(value, &format!("{field}/env/{key}"), variable)?);
+            let field = format!("{field}/env/{}", place(key));
+            spec = spec.env(key, text(value, &field)?);
         }
-        if let Some(folder) = &self.cwd {
-            spec = spec.folder(filled(folder, &format!("{field}/cwd"), variable)?);
-        }
-        Ok(spec.known_by(written))
+        Ok(spec)
     }
+}
+
+/// A name of the file, as a message shows it.
+fn shown(name: &str) -> String {
+    cut(&crate::escape(name), LONGEST_NAME)
+}
+
+/// A name of the file as one step of a JSON pointer.
+fn place(name: &str) -> String {
+    shown(&name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// `text` with every `${env:X}` replaced; what a variable holds is not read again.
@@ -166,7 +193,7 @@ fn filled(
             return Err(ServersError::Placeholder { field });
         };
         let value = variable(name).ok_or_else(|| ServersError::Unset {
-            variable: crate::escape(name).into(),
+            variable: shown(name),
             field: field.to_owned(),
         })?;
         out.push_str(&value);
@@ -231,15 +258,44 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_by_the_text_and_not_by_the_variable() {
-        let text = r#"{"servers": {"a": {"command": "run", "args": ["${env:TOKEN}"]}}}"#;
-        let label = |value: &str| {
+    fn a_server_is_known_by_the_text_and_not_by_the_secret() {
+        let label = |text: &str, value: &str| {
             let specs = ServerSpec::read_all(text, |_| Some(value.to_owned())).unwrap();
             specs[0].label()
         };
-        assert_eq!(label("one"), label("two"));
-        let other = text.replace("run", "walk");
-        assert_ne!(label("one"), read(&other).unwrap()[0].label());
+        let text = r#"{"servers": {"a": {"command": "run", "args": ["${env:TOKEN}"], "env": {"K": "${env:TOKEN}", "P": "x"}}}}"#;
+        assert_eq!(label(text, "one"), label(text, "two"));
+        for (from, to) in [
+            ("run", "walk"),
+            (r#""x""#, r#""y""#),
+            (r#""P""#, r#""NODE_OPTIONS""#),
+            (r#""K": "${env:TOKEN}""#, r#""K": "${env:OTHER}""#),
+            (r#""command""#, r#""cwd": "/elsewhere", "command""#),
+        ] {
+            let other = text.replace(from, to);
+            assert_ne!(other, text);
+            assert_ne!(label(&other, "one"), label(text, "one"), "{to}");
+        }
+        for chosen in [
+            r#"{"servers": {"a": {"command": "${env:RUN}"}}}"#,
+            r#"{"servers": {"a": {"command": "run", "cwd": "/${env:RUN}"}}}"#,
+        ] {
+            assert_ne!(label(chosen, "one"), label(chosen, "two"));
+        }
+    }
+
+    #[test]
+    fn names_in_messages_deceive_nobody_and_are_short() {
+        refused(
+            "{\"servers\": {\"a/\u{202e}~b\": {\"command\": \"x\", \"env\": {\"\\n\": \"${env:\u{202e}}\"}}}}",
+            "the variable `\\u{202e}` is not set, which /servers/a~1\\u{202e}~0b/env/\\u{a} names",
+        );
+        let long = format!(r#"{{"servers": {{"{}": {{}}}}}}"#, "x".repeat(5000));
+        let told = read(&long).map(|_| ()).unwrap_err().to_string();
+        assert!(told.len() < 300, "{told}");
+        let padded = |bytes: usize| format!("{}{}", "{}", " ".repeat(bytes - 2));
+        assert!(read(&padded(LONGEST_FILE)).is_ok());
+        assert!(matches!(read(&padded(LONGEST_FILE + 1)), Err(ServersError::TooLong)));
     }
 
     #[test]

@@ -17,11 +17,16 @@ const MARK: usize = 16;
 ///
 /// Its environment is clean: `PATH`, `HOME`, `LANG` and what is said here.
 ///
+/// What people grant counts for what the server is now: its command, its arguments, the folder that it is started in and
+/// its environment, or its address. A secret ([`ServerSpec::secret`], `${env:X}` in a file) counts by the name of its
+/// variable and headers do not count, so that changing them takes no grant away. Neither does what the host's own `PATH`
+/// says of a command that is no path: whoever sets that starts the host.
+///
 /// ```
 /// use bailiwick::{ServerSpec, Verb};
-/// let notes = ServerSpec::stdio("notes", "notes-server").args(["--folder", "/srv/notes"]).env("TOKEN", "secret");
+/// let notes = ServerSpec::stdio("notes", "notes-server").args(["--folder", "/srv/notes"]).secret("TOKEN", "hidden");
 /// let search = ServerSpec::http("search", "http://127.0.0.1:9000/mcp").tool("query", Verb::Read);
-/// assert!(!format!("{notes:?}").contains("secret"));
+/// assert!(!format!("{notes:?}").contains("hidden"));
 /// # drop(search);
 /// ```
 #[derive(Clone)]
@@ -32,8 +37,8 @@ pub struct ServerSpec {
     pub(super) verbs: BTreeMap<String, Verb>,
     /// Tools as they were when a person approved them.
     pub(super) approved: BTreeMap<String, Fingerprint>,
-    /// What the server runs, as it was written; secrets from the environment are not in it.
-    written: Vec<String>,
+    /// The same with the names of secrets in their place: what the server is known by.
+    pub(super) known: Reach,
 }
 
 /// How a server is reached. Arguments, variables and headers may be secrets and are shown nowhere.
@@ -49,6 +54,15 @@ pub(super) enum Reach {
         url: String,
         headers: BTreeMap<String, String>,
     },
+}
+
+impl Reach {
+    /// Sets a variable of a program's environment.
+    fn set(&mut self, name: &str, value: &str) {
+        if let Self::Child { env, .. } = self {
+            env.insert(name.to_owned(), value.to_owned());
+        }
+    }
 }
 
 impl fmt::Debug for ServerSpec {
@@ -99,63 +113,73 @@ impl ServerSpec {
     /// A server that is a program, spoken to over its standard input and output.
     #[must_use]
     pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> Self {
-        let command = command.into();
-        let written = vec!["stdio".to_owned(), command.clone()];
         let reach = Reach::Child {
-            command,
+            command: command.into(),
             args: Vec::new(),
             env: BTreeMap::new(),
             folder: None,
         };
-        Self::new(name.into(), reach, written)
+        Self::new(name.into(), reach)
     }
 
     /// A server that is reached by HTTP.
     #[must_use]
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
-        let url = url.into();
-        let written = vec!["http".to_owned(), url.clone()];
-        let headers = BTreeMap::new();
-        Self::new(name.into(), Reach::Http { url, headers }, written)
+        let reach = Reach::Http {
+            url: url.into(),
+            headers: BTreeMap::new(),
+        };
+        Self::new(name.into(), reach)
     }
 
-    fn new(name: String, reach: Reach, written: Vec<String>) -> Self {
+    fn new(name: String, reach: Reach) -> Self {
         Self {
             name,
+            known: reach.clone(),
             reach,
             verbs: BTreeMap::new(),
             approved: BTreeMap::new(),
-            written,
         }
     }
 
     /// Adds arguments of the program.
     #[must_use]
     pub fn args<A: Into<String>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
-        if let Reach::Child { args, .. } = &mut self.reach {
-            for arg in more {
-                let arg = arg.into();
-                self.written.push(arg.clone());
-                args.push(arg);
+        let more: Vec<String> = more.into_iter().map(Into::into).collect();
+        for reach in [&mut self.reach, &mut self.known] {
+            if let Reach::Child { args, .. } = reach {
+                args.extend(more.iter().cloned());
             }
         }
         self
     }
 
-    /// Sets a variable of the program's environment.
+    /// Sets a variable of the program's environment. Grants count for this value of it.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Reach::Child { env, .. } = &mut self.reach {
-            env.insert(name.into(), value.into());
-        }
+        let (name, value) = (name.into(), value.into());
+        self.reach.set(&name, &value);
+        self.known.set(&name, &value);
         self
     }
 
-    /// Sets the folder that the program is started in.
+    /// Sets a variable of the program's environment that holds a secret. Grants count for any value of it.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into();
+        self.reach.set(&name, &value.into());
+        self.known.set(&name, &format!("${{env:{name}}}"));
+        self
+    }
+
+    /// Sets the folder that the program is started in; without, it is the host's own.
     #[must_use]
     pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
-        if let Reach::Child { folder, .. } = &mut self.reach {
-            *folder = Some(path.into());
+        let path = path.into();
+        for reach in [&mut self.reach, &mut self.known] {
+            if let Reach::Child { folder, .. } = reach {
+                *folder = Some(path.clone());
+            }
         }
         self
     }
@@ -184,17 +208,29 @@ impl ServerSpec {
         self
     }
 
-    /// Takes what was written in place of what became of it, so that a server is known by its text and not by secrets.
-    pub(super) fn known_by(mut self, written: Vec<String>) -> Self {
-        self.written = written;
+    /// Takes what a server is known by from how it was written, so that it is not known by its secrets.
+    pub(super) fn known_by(mut self, written: Self) -> Self {
+        self.known = written.reach;
         self
     }
 
-    /// The name in scopes: with a mark of what the server runs, so that grants for it are none once it runs another
-    /// thing.
+    /// The name in scopes: with a mark of what the server is, so that grants for it are none once it is another.
     pub(super) fn label(&self) -> String {
-        let whole = serde_json::json!(self.written).to_string();
-        let mark = ContentHash::of(whole.as_bytes()).to_string();
+        let whole = match &self.known {
+            Reach::Child {
+                command,
+                args,
+                env,
+                folder,
+            } => {
+                // A program that is started elsewhere may find another one behind a relative name.
+                let folder = folder.clone().unwrap_or_else(|| ".".into());
+                let folder = std::path::absolute(&folder).unwrap_or(folder);
+                serde_json::json!(["stdio", command, args, env, folder.to_string_lossy()])
+            }
+            Reach::Http { url, .. } => serde_json::json!(["http", url]),
+        };
+        let mark = ContentHash::of(whole.to_string().as_bytes()).to_string();
         let mark: String = mark.chars().take(MARK).collect();
         format!("{}~{mark}", self.name)
     }
@@ -307,9 +343,16 @@ mod tests {
     #[test]
     fn a_server_is_known_by_what_it_runs_and_not_by_its_secrets() {
         let one = ServerSpec::stdio("a", "x").args(["1"]);
-        assert_eq!(one.label(), one.clone().env("TOKEN", "s").label());
         assert!(one.label().starts_with("a~"));
+        let secret = |value| one.clone().secret("TOKEN", value).label();
+        assert_eq!(secret("s"), secret("t"));
+        let header = |value| ServerSpec::http("a", "http://x").header("x-key", value);
+        assert_eq!(header("s").label(), header("t").label());
+        assert_eq!(one.label(), one.clone().folder(".").label());
         for other in [
+            one.clone().secret("TOKEN", "s"),
+            one.clone().env("NODE_OPTIONS", "--require=./evil.js"),
+            one.clone().folder("/elsewhere"),
             ServerSpec::stdio("a", "y").args(["1"]),
             ServerSpec::stdio("a", "x").args(["2"]),
             ServerSpec::stdio("a", "x").args(["1", "2"]),
@@ -317,6 +360,8 @@ mod tests {
         ] {
             assert_ne!(one.label(), other.label());
         }
+        let set = |value| one.clone().env("NODE_PATH", value).label();
+        assert_ne!(set("/a"), set("/b"));
     }
 
     #[test]

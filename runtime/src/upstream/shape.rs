@@ -1,0 +1,155 @@
+//! A stranger's schema in, whether what they answer fits it out; neither is looked at on a thread that others wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::places::{Places, SchemaFault};
+
+/// The largest program that a pattern may become, and the largest table of its states, in bytes.
+const LARGEST_PROGRAM: usize = 64 << 10;
+const LARGEST_TABLE: usize = 256 << 10;
+/// How many values of one server are looked at together.
+const MOST_TURNS: usize = 2;
+/// How long a look may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many patterns the schemas of one server may have together, and whose turn it is to be looked at.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    patterns: usize,
+    turns: Arc<Semaphore>,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            patterns: 256,
+            turns: Arc::new(Semaphore::new(MOST_TURNS)),
+        }
+    }
+}
+
+/// A schema that values are held to.
+#[derive(Debug)]
+pub(super) struct Shape {
+    places: Places,
+    validator: Validator,
+    turns: Arc<Semaphore>,
+}
+
+impl Shape {
+    /// Takes a while: not for a thread that others wait for.
+    pub(super) fn of(schema: &Value, allowance: &mut Allowance) -> Result<Self, SchemaFault> {
+        let places = Places::of(schema)?;
+        let left = allowance.patterns.checked_sub(places.patterns());
+        allowance.patterns = left.ok_or(SchemaFault::Pattern)?;
+        let patterns = PatternOptions::regex()
+            .size_limit(LARGEST_PROGRAM)
+            .dfa_size_limit(LARGEST_TABLE);
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(patterns)
+            .build(schema);
+        let unfit = |_| {
+            if places.patterns() > 0 {
+                SchemaFault::Pattern
+            } else {
+                SchemaFault::Invalid
+            }
+        };
+        Ok(Self {
+            validator: validator.map_err(unfit)?,
+            turns: Arc::clone(&allowance.turns),
+            places,
+        })
+    }
+
+    /// Whether `value` fits; none if that cannot be said in time.
+    pub(super) async fn fits(self: Arc<Self>, value: Value) -> Option<bool> {
+        let looked = async {
+            let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+            // A look cannot be ended from outside, so whoever waits no longer leaves it its turn.
+            let look = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                let affords = self.places.affords(&value);
+                affords.then(|| self.validator.is_valid(&value))
+            });
+            look.await.ok().flatten()
+        };
+        tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shape(schema: &Value) -> Result<Shape, SchemaFault> {
+        Shape::of(schema, &mut Allowance::default())
+    }
+
+    #[track_caller]
+    fn check(schema: &Value, expected: Result<(), SchemaFault>) {
+        assert_eq!(shape(schema).map(|_| ()), expected, "{schema}");
+    }
+
+    #[test]
+    fn patterns_take_linear_time_and_little_room() {
+        for usual in [r"^\d{4}-\d{2}-\d{2}$", r"^[^@\s]+@[^@\s]+$", r"\p{Lu}"] {
+            check(&json!({ "pattern": usual }), Ok(()));
+        }
+        let large = "(a{1000}){1000}";
+        for hostile in [large, "((a{100}){100}){100}", r"(?=a)b", r"(a)\1"] {
+            check(&json!({ "pattern": hostile }), Err(SchemaFault::Pattern));
+        }
+        check(&json!({"patternProperties": {large: {}}}), Err(SchemaFault::Pattern));
+        check(&json!({"type": 7}), Err(SchemaFault::Invalid));
+    }
+
+    #[test]
+    fn the_schemas_of_one_server_share_what_patterns_they_may_have() {
+        let mut allowance = Allowance::default();
+        let many = |patterns: usize| json!({"allOf": vec![json!({"pattern": "a"}); patterns]});
+        assert!(Shape::of(&many(200), &mut allowance).is_ok());
+        let refused = Shape::of(&many(100), &mut allowance).map(|_| ());
+        assert_eq!(refused, Err(SchemaFault::Pattern));
+        assert!(Shape::of(&many(56), &mut allowance).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_value_fits_or_does_not_or_nobody_can_say() {
+        let schema = json!({"type": "object", "properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
+        let shape = Arc::new(shape(&schema).unwrap());
+        let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
+        let fits = |value| Arc::clone(&shape).fits(value);
+        assert_eq!(fits(nested(5)).await, Some(true));
+        assert_eq!(fits(json!({"x": 7})).await, Some(false));
+        assert_eq!(fits(nested(40)).await, None);
+    }
+
+    #[test]
+    fn the_deepest_that_is_looked_at_fits_on_a_thread_of_a_pool() {
+        let round = super::super::places::tests::chain(
+            15,
+            1,
+            json!({"properties": {"x": {"$ref": "#"}}}),
+        );
+        let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
+        let pool = std::thread::Builder::new().stack_size(2 << 20);
+        let look = move || {
+            let shape = shape(&round).unwrap();
+            let affords = |levels: &usize| shape.places.affords(&nested(*levels));
+            let deepest = (0..64).take_while(affords).last().unwrap();
+            assert!((20..40).contains(&deepest), "{deepest}");
+            shape.validator.is_valid(&nested(deepest))
+        };
+        assert!(pool.spawn(look).unwrap().join().unwrap());
+    }
+}
