@@ -143,9 +143,9 @@ pub use tool::{
 };
 #[cfg(feature = "mcp")]
 pub use upstream::{
-    Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, Requested, Sampled,
-    Sampling, SchemaFault, ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec,
-    ServerState, ServerText, ServerTool, ServersError, SpecError, Unoffered, Upstreams,
-    UpstreamsBuilder, Wants,
+    Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, Priorities, PromptArgument,
+    Requested, Said, Sampled, Sampling, SchemaFault, ServerPrompt, ServerReadError, ServerRequests,
+    ServerResource, ServerSpec, ServerState, ServerText, ServerTool, ServersError, Speaker,
+    SpecError, Unoffered, Upstreams, UpstreamsBuilder, Wants,
 };
-pub use worker::{Admission, Begun, PendingCall, ServerCallError, Status, Worker, WorkerSpec};
+pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};

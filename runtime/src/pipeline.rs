@@ -292,7 +292,7 @@ impl Step<Cleared> {
             Job::Remote(job) => {
                 let terms = Arc::clone(&self.state.terms);
                 let preview = self.facts.mode == Mode::Preview;
-                let permit = CallPermit::mint(terms, preview, self.facts.token);
+                let permit = CallPermit::mint(terms, preview);
                 Work::Remote(Arc::clone(job), permit)
             }
         }

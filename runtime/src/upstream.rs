@@ -22,6 +22,7 @@ mod places;
 mod quiet;
 mod reading;
 mod requests;
+mod scopes;
 mod server;
 mod servers;
 mod shape;
@@ -45,10 +46,10 @@ use server::Server;
 pub use classify::Unoffered;
 pub use pins::Fingerprint;
 pub use places::SchemaFault;
-pub use reading::{ServerPrompt, ServerReadError, ServerResource, ServerText};
+pub use reading::{PromptArgument, ServerPrompt, ServerReadError, ServerResource, ServerText};
 pub use requests::{
-    Answers, DenyRequests, Elicitation, Elicited, Requested, Sampled, Sampling, ServerRequests,
-    Wants,
+    Answers, DenyRequests, Elicitation, Elicited, Priorities, Requested, Said, Sampled, Sampling,
+    ServerRequests, Speaker, Wants,
 };
 pub use servers::ServersError;
 pub use spec::{ServerSpec, SpecError};

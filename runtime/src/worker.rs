@@ -6,7 +6,6 @@ mod beneath;
 mod blocking;
 mod deadline;
 mod docket;
-mod foreign;
 mod granted;
 mod inbox;
 mod intake;
@@ -40,9 +39,6 @@ use crate::supervisor::{Revoked, SpawnError};
 pub(crate) use actor::WorkerActor;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
-pub use foreign::ServerCallError;
-#[cfg(feature = "mcp")]
-pub(crate) use foreign::requested as requested_scopes;
 pub use inbox::Admission;
 #[cfg(feature = "mcp")]
 pub(crate) use inbox::Done;

@@ -1,42 +1,57 @@
 //! A host that answers a server's `requested_scopes`: it asks its person and makes the call once more.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    Answer, Code, Config, GrantAuthority, Lifetime, Policy, Runtime, RuntimeBuilder, Scripted,
-    ServerCallError, Trust, Worker, WorkerSpec,
+    Answer, CallError, Code, Config, Lifetime, MemoryAudit, Outcome, Policy, Question, Runtime,
+    RuntimeBuilder, Scripted, ServerSpec, Upstreams, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 
 use crate::support::World;
 
-/// The host's side: a worker without files of its own, and how often its person was asked.
+/// A host that lets its workers call the tools of two servers, which ask for whatever is written.
 struct Host {
+    upstreams: Upstreams,
     runtime: Runtime,
-    asked: Arc<AtomicUsize>,
-}
-
-/// A runtime whose people may grant what servers ask for.
-async fn built(
-    configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
-) -> (Runtime, GrantAuthority) {
-    let builder = Runtime::builder()
-        .grantable("read:mcp")
-        .grantable("write:mcp");
-    configure(builder).build().await.unwrap()
+    audit: MemoryAudit,
+    asked: Arc<Mutex<Vec<Question>>>,
 }
 
 impl Host {
-    async fn answering(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        let approver = Scripted::new().rule(move |_| {
-            count.fetch_add(1, Ordering::SeqCst);
-            Some(answer())
+    async fn new(world: &World, configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Self {
+        let server = |name| {
+            let folder = world.host("r");
+            ServerSpec::stdio(name, env!("CARGO_BIN_EXE_bailiwick-fs"))
+                .args(["--allow-scopes", "read:file", "--ask-scopes", "write:file"])
+                .args([folder.to_str().unwrap()])
+        };
+        let specs = [server("disk"), server("other")];
+        let upstreams = Upstreams::builder().servers(specs).start().await.unwrap();
+        let audit = MemoryAudit::new(10_000);
+        let builder = Runtime::builder()
+            .servers(&upstreams)
+            .audit(audit.clone())
+            .config(allowing(&[]))
+            .grantable("write:mcp");
+        let (runtime, _) = configure(builder).build().await.unwrap();
+        Self {
+            upstreams,
+            runtime,
+            audit,
+            asked: Arc::default(),
+        }
+    }
+
+    async fn answering(world: &World, answer: Answer) -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let approver = Scripted::new().rule(move |question| {
+            seen.lock().unwrap().push(question.clone());
+            Some(answer.clone())
         });
-        let (runtime, _) = built(|builder| builder.approver(approver)).await;
-        Self { runtime, asked }
+        let host = Self::new(world, |builder| builder.approver(approver)).await;
+        Self { asked, ..host }
     }
 
     async fn worker(&self, policy: Policy) -> Worker {
@@ -45,7 +60,25 @@ impl Host {
     }
 
     fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+        self.asked.lock().unwrap().len()
+    }
+
+    /// How often a call was sent to a server.
+    async fn sent(&self) -> usize {
+        self.runtime.flush_audit().await.unwrap();
+        let records = self.audit.records();
+        let lines = records.iter().map(|record| record.line());
+        lines.filter(|line| line.contains(r#""step":"sent""#)).count()
+    }
+}
+
+/// The tool that writes is allowed, and what else is said.
+fn allowing(more: &[&str]) -> Config {
+    let tools = ["write:mcp:disk:write_file", "write:mcp:other:write_file"];
+    let all = tools.iter().chain(more);
+    Config {
+        allow: all.map(|text| text.parse().unwrap()).collect(),
+        ..Config::new()
     }
 }
 
@@ -58,167 +91,100 @@ fn allow(lifetime: Lifetime) -> Answer {
     }
 }
 
-fn asking() -> Policy {
-    Policy::new().ask("read:mcp").ask("write:mcp")
+fn file(name: &str) -> Value {
+    json!({"path": name, "content": "x", "mode": "overwrite"})
 }
 
-/// Sends each call on a connection of its own, as after a restart of the server, and keeps what was sent.
-struct Server<'w> {
-    world: &'w World,
-    sent: Mutex<Vec<Value>>,
-}
-
-impl<'w> Server<'w> {
-    fn new(world: &'w World) -> Self {
-        Self {
-            world,
-            sent: Mutex::default(),
-        }
-    }
-
-    async fn carry(&self, params: Value) -> Result<Value, String> {
-        self.sent.lock().unwrap().push(params.clone());
-        let mut client = self.world.client(Trust::Host);
-        client.greet("2025-11-25", json!({})).await;
-        let answer = client.ask("tools/call", params).await;
-        answer
-            .get("result")
-            .cloned()
-            .ok_or_else(|| answer["error"].to_string())
-    }
-
-    async fn call(
-        &self,
-        worker: &Worker,
-        name: &str,
-        params: Value,
-    ) -> Result<Value, ServerCallError<String>> {
-        let carry = |params| self.carry(params);
-        worker.call_server(name, params, carry).await
-    }
-}
-
-/// A call that writes the file `name` outside the server's root.
-fn writing(world: &World, name: &str) -> Value {
-    let path = world.host(&format!("outside/{name}"));
-    json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}})
+/// Writes a file by a server.
+async fn write(worker: &Worker, server: &str, name: &str) -> Result<Outcome, CallError> {
+    let name = format!("{name}.txt");
+    worker.call(&format!("{server}__write_file"), file(&name)).await
 }
 
 #[tokio::test]
 async fn a_yes_makes_the_same_call_once_more_with_what_was_granted() {
     let world = World::new();
-    let (host, server) = (Host::answering(|| Answer::ONCE).await, Server::new(&world));
-    let worker = host.worker(asking()).await;
-    let result = server.call(&worker, "disk", writing(&world, "a")).await;
-    let result = result.unwrap();
-    assert_ne!(result["isError"], true, "{result}");
-    assert!(!result.to_string().contains("scope"), "{result}");
-    assert!(world.host("outside/a").exists());
-    let mut sent = server.sent.lock().unwrap().clone();
-    assert_eq!(sent.len(), 2);
-    let granted = sent[1]["_meta"]["granted_scopes"].take();
-    let path = world.host("outside/a");
-    assert_eq!(
-        granted,
-        json!([format!("write:file:{}", path.to_str().unwrap())])
-    );
-    sent[1].as_object_mut().unwrap().remove("_meta");
-    assert_eq!(sent[0], sent[1]);
+    let host = Host::answering(&world, Answer::ONCE).await;
+    let worker = host.worker(Policy::new()).await;
+    write(&worker, "disk", "a").await.unwrap();
+    assert_eq!(world.text("r/a.txt"), "x");
+    assert_eq!(host.sent().await, 2);
+    let question = host.asked.lock().unwrap().pop().unwrap();
+    let needs: Vec<String> = question.request.needs.iter().map(ToString::to_string).collect();
+    let label = host.upstreams.label("disk").unwrap();
+    assert_eq!(needs.len(), 1);
+    assert!(needs[0].starts_with(&format!("write:mcp:{label}:file:")), "{needs:?}");
+    assert!(needs[0].ends_with(":a.txt"), "{needs:?}");
+    assert_eq!(host.asked(), 0);
 }
 
 #[tokio::test]
 async fn once_is_asked_again_and_a_session_is_not_but_by_another_server_or_session() {
     let world = World::new();
-    let server = Server::new(&world);
-    let (once, session) = (
-        Host::answering(|| Answer::ONCE).await,
-        Host::answering(|| allow(Lifetime::Session)).await,
-    );
-    let edit = |name: &str| {
-        let mut params = writing(&world, name);
-        params["arguments"]["mode"] = json!("overwrite");
-        params
-    };
-    let worker = once.worker(asking()).await;
+    let once = Host::answering(&world, Answer::ONCE).await;
+    let worker = once.worker(Policy::new()).await;
     for expected in 1..=3 {
-        server.call(&worker, "disk", edit("a")).await.unwrap();
+        write(&worker, "disk", "a").await.unwrap();
         assert_eq!(once.asked(), expected);
     }
-    let worker = session.worker(asking()).await;
+    let session = Host::answering(&world, allow(Lifetime::Session)).await;
+    let worker = session.worker(Policy::new()).await;
     for _ in 0..3 {
-        server.call(&worker, "disk", edit("a")).await.unwrap();
+        write(&worker, "disk", "a").await.unwrap();
         assert_eq!(session.asked(), 1);
     }
-    server.call(&worker, "other", edit("a")).await.unwrap();
+    write(&worker, "other", "a").await.unwrap();
     assert_eq!(session.asked(), 2);
-    server.call(&worker, "disk", edit("b")).await.unwrap();
+    write(&worker, "disk", "b").await.unwrap();
     assert_eq!(session.asked(), 3);
-    let another = session.worker(asking()).await;
-    server.call(&another, "disk", edit("a")).await.unwrap();
+    let another = session.worker(Policy::new()).await;
+    write(&another, "disk", "a").await.unwrap();
     assert_eq!(session.asked(), 4);
 }
 
 #[tokio::test]
 async fn a_no_and_a_policy_that_denies_end_the_call_after_the_first_try() {
-    let world = World::new();
-    let denies = Policy::new().ask("read:mcp").deny("write:mcp:disk");
-    for (policy, asked) in [(asking(), 1), (denies, 0)] {
-        let (host, server) = (Host::answering(|| Answer::DENY).await, Server::new(&world));
+    let denies = Policy::new().deny("write:mcp:disk:file");
+    for (policy, asked) in [(Policy::new(), 1), (denies, 0)] {
+        let world = World::new();
+        let host = Host::answering(&world, Answer::DENY).await;
         let worker = host.worker(policy).await;
-        let refused = server.call(&worker, "disk", writing(&world, "a")).await;
-        let ServerCallError::Refused(error) = refused.unwrap_err() else {
-            panic!("it was sent");
-        };
-        assert_eq!(error.code(), Code::PermissionDenied);
-        assert_eq!(
-            (host.asked(), server.sent.lock().unwrap().len()),
-            (asked, 1)
-        );
-        assert!(!world.host("outside/a").exists());
+        let refused = write(&worker, "disk", "b").await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+        assert_eq!((host.asked(), host.sent().await), (asked, 1));
+        assert!(!world.host("r/b.txt").exists());
     }
 }
 
 #[tokio::test]
 async fn what_is_configured_is_granted_without_a_word_and_a_model_grants_nothing() {
     let world = World::new();
-    let server = Server::new(&world);
-    let config = Config {
-        allow: vec!["write:mcp:disk".parse().unwrap()],
-        ..Config::new()
-    };
-    let (runtime, _) = built(|builder| builder.config(config)).await;
-    let spec = WorkerSpec::new("agent").policy(Policy::new());
-    let worker = runtime.spawn(spec).await.unwrap();
-    let call = server.call(&worker, "disk", writing(&world, "a"));
-    call.await.unwrap();
-    assert!(world.host("outside/a").exists());
-    let host = Host::answering(|| Answer::DENY).await;
-    let mut params = writing(&world, "b");
-    params["_meta"] = json!({"granted_scopes": ["*"]});
-    let asking = host.worker(asking()).await;
-    let refused = server.call(&asking, "disk", params).await;
-    assert!(matches!(refused, Err(ServerCallError::Refused(_))));
-    assert!(!world.host("outside/b").exists());
+    let config = allowing(&["write:mcp:disk:file"]);
+    let host = Host::new(&world, |builder| builder.config(config)).await;
+    let worker = host.worker(Policy::new()).await;
+    write(&worker, "disk", "b").await.unwrap();
+    assert!(world.host("r/b.txt").exists());
+    let host = Host::answering(&world, Answer::DENY).await;
+    let worker = host.worker(Policy::new()).await;
+    let mut arguments = file("c.txt");
+    arguments["_meta"] = json!({"granted_scopes": ["*"], "dev.bailiwick/granted_scopes": ["*"]});
+    let refused = worker.call("disk__write_file", arguments).await;
+    // The server takes what a model writes for arguments, and knows no such argument.
+    assert!(refused.is_err());
+    assert!(!world.host("r/c.txt").exists());
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_asked_the_server_s_refusal_is_the_answer() {
+async fn where_nobody_can_be_asked_the_call_says_what_it_needs() {
     let world = World::new();
-    let (runtime, _) = built(|builder| builder).await;
-    let worker = runtime
-        .spawn(WorkerSpec::new("agent").policy(asking()))
-        .await
-        .unwrap();
-    let server = Server::new(&world);
-    let result = server.call(&worker, "disk", writing(&world, "a")).await;
-    let result = result.unwrap();
-    assert_eq!(result["structuredContent"]["code"], "SCOPE_REQUIRED");
-    assert_eq!(server.sent.lock().unwrap().len(), 1);
-    let read = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
-    let read = server.call(&worker, "disk", read).await.unwrap();
-    assert_ne!(read["isError"], true, "{read}");
+    let host = Host::new(&world, |builder| builder).await;
+    let worker = host.worker(Policy::new()).await;
+    let refused = write(&worker, "disk", "b").await.unwrap_err();
+    assert_eq!(refused.code(), Code::ScopeRequired);
+    assert_eq!(refused.requested_scopes().len(), 1);
+    assert_eq!(host.sent().await, 1);
     worker.revoke().await;
-    let after = server.call(&worker, "disk", writing(&world, "a")).await;
-    assert!(matches!(after, Err(ServerCallError::Refused(_))));
-    assert_eq!(server.sent.lock().unwrap().len(), 2);
+    let after = write(&worker, "disk", "b").await.unwrap_err();
+    assert_eq!(after.code(), Code::Cancelled);
+    assert_eq!(host.sent().await, 1);
 }

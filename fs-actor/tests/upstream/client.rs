@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    Answers, Call, CallMeta, Code, Elicitation, Elicited, Policy, Requested, Sampled, Sampling,
-    ServerRequests, Upstreams, VirtualPath, Wants, Worker,
+    Answers, Call, CallMeta, Code, Elicitation, Elicited, Policy, Priorities, Requested, Said,
+    Sampled, Sampling, ServerRequests, Speaker, Upstreams, VirtualPath, Wants, Worker,
 };
 use serde_json::{Map, Value, json};
 
@@ -174,13 +174,22 @@ async fn a_model_is_asked_with_the_servers_preferences_and_given_no_tools() {
     assert_eq!(answer["content"]["text"], "four");
     let asked = host.sampled.lock().unwrap().pop().unwrap();
     assert_eq!(asked.server, "h");
-    assert_eq!(asked.messages, [(false, "2+2?".to_owned())]);
+    let said = Said {
+        by: Speaker::User,
+        text: "2+2?".to_owned(),
+    };
+    assert_eq!(asked.messages, [said]);
     assert_eq!(asked.system_prompt.as_deref(), Some("Be brief."));
     assert_eq!(
         (asked.models, asked.max_tokens),
         (vec!["small".to_owned()], 9)
     );
-    assert_eq!(asked.priorities, [Some(0.5), Some(1.0), None]);
+    let wished = Priorities {
+        cost: Some(0.5),
+        speed: Some(1.0),
+        intelligence: None,
+    };
+    assert_eq!(asked.priorities, wished);
 
     let mut with_tools = wish.clone();
     with_tools["tools"] = json!([{"name": "t", "inputSchema": {"type": "object"}}]);

@@ -170,6 +170,6 @@ async fn what_a_server_has_to_read_is_read_by_the_host() {
         .prompt("all", &plain.name, Map::new())
         .await
         .unwrap();
-    assert!(said.iter().any(|(_, text)| !text.is_empty()));
+    assert!(said.iter().any(|said| !said.text.is_empty()));
     assert!(upstreams.resources("none").await.is_err());
 }

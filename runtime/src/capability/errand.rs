@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use super::{Gate, Terms};
 #[cfg(feature = "mcp")]
 use crate::call::Progress;
-use crate::effect::PreviewToken;
 use crate::error::CallError;
 
 /// Proof that a call was judged and may be sent to the server that carries it out; made by the pipeline alone.
@@ -15,30 +14,15 @@ pub(crate) struct CallPermit {
     terms: Arc<Terms>,
     /// Only what it would do is asked for.
     preview: bool,
-    /// The preview that it carries out.
-    #[cfg_attr(
-        not(feature = "mcp"),
-        expect(dead_code, reason = "only servers carry calls out elsewhere")
-    )]
-    token: Option<PreviewToken>,
 }
 
 impl CallPermit {
-    pub(crate) fn mint(terms: Arc<Terms>, preview: bool, token: Option<PreviewToken>) -> Self {
-        Self {
-            terms,
-            preview,
-            token,
-        }
+    pub(crate) fn mint(terms: Arc<Terms>, preview: bool) -> Self {
+        Self { terms, preview }
     }
 
     pub(crate) fn is_preview(&self) -> bool {
         self.preview
-    }
-
-    #[cfg(feature = "mcp")]
-    pub(crate) fn token(&self) -> Option<PreviewToken> {
-        self.token
     }
 
     #[cfg(feature = "mcp")]

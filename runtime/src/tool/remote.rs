@@ -9,7 +9,8 @@ use arc_swap::ArcSwap;
 
 use super::registry::{Entry, ToolSet};
 use crate::capability::{CallPermit, Halt};
-use crate::effect::{PreviewToken, Reply};
+use crate::effect::Reply;
+use crate::error::CallError;
 use crate::id::ToolName;
 use crate::scope::Scope;
 
@@ -26,14 +27,20 @@ pub(crate) type Carrying = Pin<Box<dyn Future<Output = Result<Carried, Halt>> + 
 
 /// A prepared call of a tool that another server carries out.
 pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
-    /// Sends the call. [`Halt::Needs`] if the server asks for more than was judged; the job is then carried once more.
-    fn carry(self: Arc<Self>, permit: &CallPermit) -> Carrying;
+    /// The server that it goes to, and what that calls the tool.
+    fn target(&self) -> (Arc<str>, Arc<str>);
+    /// Makes everything ready that is on this side, `tied` to what the server calls a preview of it; polled, the rest sends
+    /// the call. [`Halt::Needs`] if the server asks for more than was judged; the job is then carried once more.
+    ///
+    /// # Errors
+    /// The refusal of a call that is not sent.
+    fn carry(
+        self: Arc<Self>,
+        permit: &CallPermit,
+        tied: Option<String>,
+    ) -> Result<Carrying, CallError>;
     /// Whether it may change something.
     fn mutates(&self) -> bool;
-    /// Keeps in mind what the server calls the preview that `token` stands for.
-    fn remember(&self, token: PreviewToken, shown: &str);
-    /// What was kept in mind of that preview.
-    fn shown(&self, token: PreviewToken) -> Option<String>;
 }
 
 /// What only a tool of another server has.

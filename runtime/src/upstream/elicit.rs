@@ -2,8 +2,15 @@
 
 use serde_json::{Map, Value};
 
-/// The most fields of a form.
+use super::classify::cut;
+
+/// The most fields of a form, and the most choices of a field.
 const MOST_FIELDS: usize = 20;
+const MOST_CHOICES: usize = 100;
+/// The longest name of a field, or value of a choice, in bytes; the longest title and description, which are cut.
+const LONGEST_NAME: usize = 128;
+const LONGEST_TITLE: usize = 256;
+const LONGEST_TEXT: usize = 2048;
 /// The longest address.
 const LONGEST_URL: usize = 2048;
 /// What stands in the names of fields that ask for a secret.
@@ -38,8 +45,10 @@ const SECRET_WORDS: &[&str] = &["pin", "pwd", "pass", "key", "otp"];
 pub(super) enum Unasked {
     /// A field is no text, number, choice or yes and no.
     NotFlat,
-    /// There are too many fields.
+    /// There are too many fields or choices.
     TooMany,
+    /// A name or a value is too long, or shows as something else than it is.
+    Deceptive,
     /// A field asks for a secret.
     Secret,
     /// The address is none that may be shown.
@@ -50,15 +59,17 @@ impl Unasked {
     pub(super) fn why(self) -> &'static str {
         match self {
             Self::NotFlat => "a form may ask for texts, numbers, choices and yes or no",
-            Self::TooMany => "the form has too many fields",
+            Self::TooMany => "the form has too many fields or choices",
+            Self::Deceptive => "the names and values of a form must be short and show as they are",
             Self::Secret => "secrets are not asked for by a form",
             Self::Url => "the address must be one of `http` or `https`, without a user in it",
         }
     }
 }
 
-/// Refuses forms that are not flat, and those that ask for a secret.
-pub(super) fn form(schema: &Value) -> Result<(), Unasked> {
+/// The form as a person may be shown it: what is only read is text and cut, what is sent back is as it was. Refuses forms
+/// that are not flat, that ask for a secret, and that deceive.
+pub(super) fn form(schema: &Value) -> Result<Value, Unasked> {
     let fields = schema.get("properties").and_then(Value::as_object);
     let fields = fields.ok_or(Unasked::NotFlat)?;
     if fields.len() > MOST_FIELDS {
@@ -77,7 +88,43 @@ pub(super) fn form(schema: &Value) -> Result<(), Unasked> {
             return Err(Unasked::Secret);
         }
     }
-    Ok(())
+    inert(schema)
+}
+
+fn inert(value: &Value) -> Result<Value, Unasked> {
+    Ok(match value {
+        Value::Object(map) => {
+            let part = |(key, value): (&String, &Value)| Ok((named(key)?, inert_part(key, value)?));
+            let parts = map.iter().filter(|(key, _)| *key != "$schema").map(part);
+            Value::Object(parts.collect::<Result<_, _>>()?)
+        }
+        Value::Array(items) if items.len() > MOST_CHOICES => return Err(Unasked::TooMany),
+        Value::Array(items) => Value::Array(items.iter().map(inert).collect::<Result<_, _>>()?),
+        Value::String(text) => Value::String(named(text)?),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    })
+}
+
+fn inert_part(key: &str, value: &Value) -> Result<Value, Unasked> {
+    let title = |text: &str| Value::String(cut(&crate::escape(text), LONGEST_TITLE));
+    match (key, value) {
+        ("title", Value::String(text)) => Ok(title(text)),
+        ("description", Value::String(text)) => {
+            Ok(Value::String(cut(&crate::escape_lines(text), LONGEST_TEXT)))
+        }
+        ("enumNames", Value::Array(names)) if names.len() <= MOST_CHOICES => {
+            let names = names.iter().map(|name| name.as_str().map(title));
+            let names: Option<_> = names.collect();
+            names.map(Value::Array).ok_or(Unasked::NotFlat)
+        }
+        _ => inert(value),
+    }
+}
+
+/// What goes back to the server as it is shown, so it must show as it is.
+fn named(text: &str) -> Result<String, Unasked> {
+    let plain = text.len() <= LONGEST_NAME && !text.chars().any(crate::is_deceptive);
+    plain.then(|| text.to_owned()).ok_or(Unasked::Deceptive)
 }
 
 fn flat(field: &Map<String, Value>) -> Result<(), Unasked> {
@@ -133,11 +180,51 @@ mod tests {
     #[track_caller]
     fn check(field: &str, schema: Value, expected: Result<(), Unasked>) {
         let properties = Map::from_iter([(field.to_owned(), schema)]);
-        assert_eq!(
-            form(&json!({"type": "object", "properties": properties})),
-            expected,
-            "{field}"
+        let asked = form(&json!({"type": "object", "properties": properties}));
+        assert_eq!(asked.map(|_| ()), expected, "{field}");
+    }
+
+    #[test]
+    fn what_is_read_is_text_and_what_is_sent_back_is_as_it_was() {
+        let shown = form(&json!({
+            "$schema": "https://example.org", "type": "object", "title": "T\u{202e}", "required": ["a"],
+            "properties": {"a": {
+                "type": "string", "title": "x\u{1b}[2J\n", "description": "two\nlines\u{200b}",
+                "enum": ["é 1", "2"], "enumNames": ["one\u{2066}", "two"], "default": "2",
+            }},
+        }));
+        let expected = json!({
+            "type": "object", "title": "T\\u{202e}", "required": ["a"],
+            "properties": {"a": {
+                "type": "string", "title": "x\\u{1b}[2J\\u{a}", "description": "two\nlines\\u{200b}",
+                "enum": ["é 1", "2"], "enumNames": ["one\\u{2066}", "two"], "default": "2",
+            }},
+        });
+        assert_eq!(shown, Ok(expected));
+        let long =
+            form(&json!({"properties": {"a": {"type": "string", "title": "x".repeat(9999)}}}));
+        assert!(long.unwrap().to_string().len() < 400);
+    }
+
+    #[test]
+    fn what_deceives_and_would_be_sent_back_is_not_asked() {
+        for field in [
+            json!({"type": "string", "enum": ["yes\u{200b}"]}),
+            json!({"type": "string", "oneOf": [{"const": "a\u{202e}", "title": "a"}]}),
+            json!({"type": "string", "default": "\u{1b}[2J"}),
+            json!({"type": "string", "enum": ["x".repeat(129)]}),
+            json!({"type": "array", "items": {"type": "string", "enum": ["a\n"]}}),
+        ] {
+            check("x", field, Err(Unasked::Deceptive));
+        }
+        check(
+            "na\u{ad}me",
+            json!({"type": "string"}),
+            Err(Unasked::Deceptive),
         );
+        let choices = |most: usize| json!({"type": "string", "enum": vec!["a"; most]});
+        check("x", choices(100), Ok(()));
+        check("x", choices(101), Err(Unasked::TooMany));
     }
 
     #[test]
@@ -181,6 +268,8 @@ mod tests {
             .map(|n| (format!("f{n}"), json!({"type": "string"})))
             .collect();
         assert_eq!(form(&json!({ "properties": many })), Err(Unasked::TooMany));
+        let empty = json!({"properties": {}});
+        assert_eq!(form(&empty), Ok(empty));
     }
 
     #[test]

@@ -10,18 +10,18 @@ use rmcp::model::{
     ServerResult, Task, TaskPayload, UpdateTaskParams,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer;
 use super::classify::{Offer, marked, marked_value};
+use super::scopes::requested;
 use super::server::Server;
 use crate::call::Progress;
 use crate::capability::{CallPermit, Halt};
-use crate::effect::PreviewToken;
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
 use crate::tool::{Carried, Carrying, RemoteJob};
-use crate::worker::requested_scopes;
 
 /// How often a server may ask for more before it answers.
 const MOST_ROUNDS: usize = 10;
@@ -40,33 +40,35 @@ pub(super) struct Errand {
     asked: Mutex<Option<Vec<String>>>,
 }
 
-/// How the call is to be carried.
-struct Terms {
+/// A call that can be sent as it is.
+struct Ready {
+    /// Its place among the calls under way.
+    _place: OwnedSemaphorePermit,
+    peer: Arc<Peer<RoleClient>>,
+    params: CallToolRequestParams,
     preview: bool,
-    token: Option<PreviewToken>,
+    /// The server asked for more before, and was granted it.
+    replayed: bool,
     progress: Option<Progress>,
 }
 
 impl RemoteJob for Errand {
-    fn carry(self: Arc<Self>, permit: &CallPermit) -> Carrying {
-        let terms = Terms {
-            preview: permit.is_preview(),
-            token: permit.token(),
-            progress: permit.progress(),
-        };
-        Box::pin(async move { self.run(terms).await })
+    fn target(&self) -> (Arc<str>, Arc<str>) {
+        let server = self.server.spec.name.as_str().into();
+        (server, Arc::clone(&self.offer.tool))
+    }
+
+    fn carry(
+        self: Arc<Self>,
+        permit: &CallPermit,
+        tied: Option<String>,
+    ) -> Result<Carrying, CallError> {
+        let ready = self.ready(permit, tied)?;
+        Ok(Box::pin(async move { self.run(ready).await }))
     }
 
     fn mutates(&self) -> bool {
         self.offer.verb != Verb::Read
-    }
-
-    fn remember(&self, token: PreviewToken, shown: &str) {
-        self.server.remember(token, shown.to_owned());
-    }
-
-    fn shown(&self, token: PreviewToken) -> Option<String> {
-        self.server.preview(token)
     }
 }
 
@@ -80,31 +82,43 @@ impl Errand {
         }
     }
 
-    async fn run(&self, terms: Terms) -> Result<Carried, Halt> {
+    fn ready(&self, permit: &CallPermit, tied: Option<String>) -> Result<Ready, CallError> {
         let busy = |_| {
             let error = CallError::new(Code::Busy, "too many calls of this server are under way");
             error.with("retry_after_ms", 100)
         };
-        let _place = self.server.places.try_acquire().map_err(busy)?;
+        let places = Arc::clone(&self.server.places);
+        let place = places.try_acquire_owned().map_err(busy)?;
         if !self.server.still_offers(&self.offer) {
             let message = "the tool changed meanwhile; a person must approve it again";
-            return Err(CallError::new(Code::UnknownTool, message).into());
+            return Err(CallError::new(Code::UnknownTool, message));
         }
         let granted = {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             asked.take()
         };
-        let replayed = granted.is_some();
-        let params = self.params(&terms, granted)?;
-        let peer = self.server.peer()?;
-        let result = self
-            .answered(&peer, params, terms.progress.as_ref())
-            .await?;
+        Ok(Ready {
+            _place: place,
+            peer: self.server.peer()?,
+            preview: permit.is_preview(),
+            replayed: granted.is_some(),
+            params: self.params(permit.is_preview(), tied, granted)?,
+            progress: permit.progress(),
+        })
+    }
+
+    async fn run(&self, ready: Ready) -> Result<Carried, Halt> {
+        let progress = ready.progress.as_ref();
+        let result = self.answered(&ready.peer, ready.params, progress).await?;
         if result.is_error == Some(true) {
-            let wanted = if replayed { None } else { self.wanted(&result) };
+            let wanted = if ready.replayed {
+                None
+            } else {
+                self.wanted(&result)
+            };
             return Err(wanted.unwrap_or_else(|| answer::failure(&result).into()));
         }
-        let preview = terms.preview.then(|| shown(&result)).transpose()?;
+        let preview = ready.preview.then(|| shown(&result)).transpose()?;
         let most = self.server.bounds.result_bytes;
         let reply = answer::reply(&result, &self.offer, most).await?;
         Ok(Carried { reply, preview })
@@ -113,11 +127,12 @@ impl Errand {
     /// What goes to the server. Nothing of it but the arguments is the model's.
     fn params(
         &self,
-        terms: &Terms,
+        preview: bool,
+        tied: Option<String>,
         granted: Option<Vec<String>>,
     ) -> Result<CallToolRequestParams, CallError> {
         let mut meta = RequestMetaObject::default();
-        if terms.preview {
+        if preview {
             let refused = |why| Err(CallError::new(Code::InvalidArguments, why));
             if !self.mutates() {
                 return refused("this tool only reads; call it");
@@ -129,13 +144,8 @@ impl Errand {
             }
             meta.0.0.insert("preview".into(), true.into());
         }
-        if let Some(token) = terms.token.filter(|_| !terms.preview) {
-            let stale = || {
-                let message = "nothing is known of that preview; preview the call again";
-                CallError::new(Code::StalePreview, message)
-            };
-            let theirs = self.server.preview(token).ok_or_else(stale)?;
-            meta.0.0.insert("preview_token".into(), theirs.into());
+        if let Some(tied) = tied {
+            meta.0.0.insert("preview_token".into(), tied.into());
         }
         if let Some(granted) = granted {
             meta.0.0.insert("granted_scopes".into(), granted.into());
@@ -148,16 +158,8 @@ impl Errand {
 
     /// What the server asks for to carry the call out, as needs of this runtime; the same is sent back once it is granted.
     fn wanted(&self, result: &CallToolResult) -> Option<Halt> {
-        let meta = result.meta.as_ref().map(|meta| &meta.0);
-        let refusal = json!({"isError": true, "_meta": meta});
-        let (texts, needs) = requested_scopes(&refusal, &self.server.label)?;
-        let ambiguous = |text: &String| {
-            let resource = text.split(':').nth(1);
-            resource.is_none_or(|resource| self.server.has_tool(resource))
-        };
-        if texts.iter().any(ambiguous) {
-            return None;
-        }
+        let is_tool = |resource: &str| self.server.has_tool(resource);
+        let (texts, needs) = requested(result.meta.as_ref()?, &self.server.label, is_tool)?;
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         *asked = Some(texts);
         Some(Halt::Needs(needs))
@@ -324,8 +326,10 @@ fn shown(result: &CallToolResult) -> Result<String, CallError> {
     }
     let token = meta.and_then(|meta| marked_value(meta, "preview_token"));
     let token = token.and_then(Value::as_str).unwrap_or_default();
-    if token.len() > LONGEST_TOKEN {
-        return Err(fault("the token of the server's preview is too long"));
+    if token.is_empty() || token.len() > LONGEST_TOKEN {
+        let message =
+            "the server's preview has no token of a fitting length, so no call can be tied to it";
+        return Err(fault(message));
     }
     Ok(token.to_owned())
 }

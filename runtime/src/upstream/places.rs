@@ -40,7 +40,9 @@ pub enum SchemaFault {
     #[error("it refers to another document")]
     Remote,
     /// It uses what is not supported: anchors, identifiers within it, `unevaluated…`, or an old revision.
-    #[error("it uses what is not supported: anchors, inner identifiers, `unevaluated…` or a revision before draft 7")]
+    #[error(
+        "it uses what is not supported: anchors, inner identifiers, `unevaluated…` or a revision before draft 7"
+    )]
     Unsupported,
     /// One of its patterns is too large, none for this engine, or there are too many.
     #[error("its patterns are too large, too many, or use what takes more than linear time")]
@@ -174,10 +176,13 @@ struct Walk<'s> {
 impl<'s> Walk<'s> {
     fn index(&mut self, at: &'s Value) -> usize {
         let found = &mut self.found;
-        *self.indices.entry(std::ptr::from_ref(at)).or_insert_with(|| {
-            found.push(at);
-            found.len() - 1
-        })
+        *self
+            .indices
+            .entry(std::ptr::from_ref(at))
+            .or_insert_with(|| {
+                found.push(at);
+                found.len() - 1
+            })
     }
 
     fn all(&mut self, at: impl IntoIterator<Item = &'s Value>) -> Vec<usize> {
@@ -232,7 +237,9 @@ impl<'s> Walk<'s> {
                 place.within.extend(self.all(map.values()));
             }
             "items" | "prefixItems" if value.is_array() => {
-                place.within.extend(self.all(value.as_array().into_iter().flatten()));
+                place
+                    .within
+                    .extend(self.all(value.as_array().into_iter().flatten()));
             }
             "items" | "additionalItems" | "additionalProperties" | "contains" | "propertyNames" => {
                 place.within.push(self.index(value));
@@ -330,8 +337,9 @@ pub(super) mod tests {
             let next = json!({"$ref": format!("#/$defs/{next}")});
             json!({"allOf": vec![next; times]})
         };
-        let mut all: Map<String, Value> =
-            (0..links).map(|it| (it.to_string(), link(it + 1))).collect();
+        let mut all: Map<String, Value> = (0..links)
+            .map(|it| (it.to_string(), link(it + 1)))
+            .collect();
         all.insert(links.to_string(), end);
         json!({"$ref": "#/$defs/0", "$defs": all})
     }
@@ -360,14 +368,35 @@ pub(super) mod tests {
             (json!(7), SchemaFault::Invalid),
             (json!({"properties": []}), SchemaFault::Invalid),
             (json!({"$ref": "#/nowhere"}), SchemaFault::Invalid),
-            (json!({"$ref": "https://example.org/schema.json"}), SchemaFault::Remote),
-            (json!({"not": {"$ref": "other.json#/a"}}), SchemaFault::Remote),
+            (
+                json!({"$ref": "https://example.org/schema.json"}),
+                SchemaFault::Remote,
+            ),
+            (
+                json!({"not": {"$ref": "other.json#/a"}}),
+                SchemaFault::Remote,
+            ),
             (json!({"$ref": "file:///etc/passwd"}), SchemaFault::Remote),
-            (json!({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}), SchemaFault::Unsupported),
-            (json!({"$defs": {"a": {"$id": "https://example.org"}}}), SchemaFault::Unsupported),
-            (json!({"$schema": "https://example.org/mine"}), SchemaFault::Unsupported),
-            (json!({"$schema": "http://json-schema.org/draft-04/schema#"}), SchemaFault::Unsupported),
-            (json!({"unevaluatedProperties": false}), SchemaFault::Unsupported),
+            (
+                json!({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}),
+                SchemaFault::Unsupported,
+            ),
+            (
+                json!({"$defs": {"a": {"$id": "https://example.org"}}}),
+                SchemaFault::Unsupported,
+            ),
+            (
+                json!({"$schema": "https://example.org/mine"}),
+                SchemaFault::Unsupported,
+            ),
+            (
+                json!({"$schema": "http://json-schema.org/draft-04/schema#"}),
+                SchemaFault::Unsupported,
+            ),
+            (
+                json!({"unevaluatedProperties": false}),
+                SchemaFault::Unsupported,
+            ),
             (json!({"pattern": "x".repeat(2000)}), SchemaFault::Pattern),
         ] {
             check(&schema, Err(why));
@@ -382,13 +411,19 @@ pub(super) mod tests {
         let wide = |places: usize| json!({"anyOf": vec![json!({}); places]});
         check(&wide(2000), Ok(2001));
         check(&wide(2048), Err(SchemaFault::TooLarge));
-        check(&json!({"description": "x".repeat(65_536)}), Err(SchemaFault::TooLarge));
+        check(
+            &json!({"description": "x".repeat(65_536)}),
+            Err(SchemaFault::TooLarge),
+        );
     }
 
     #[test]
     fn what_doubles_with_each_reference_or_has_no_end_is_refused() {
         check(&chain(12, 2, json!({"type": "string"})), Ok(1 + 12 * 3 + 1));
-        check(&chain(40, 2, json!({"type": "string"})), Err(SchemaFault::Costly));
+        check(
+            &chain(40, 2, json!({"type": "string"})),
+            Err(SchemaFault::Costly),
+        );
         check(&json!({"allOf": [{"$ref": "#"}]}), Err(SchemaFault::Costly));
         check(&chain(600, 1, json!({})), Err(SchemaFault::Costly));
     }

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
     ContentBlock, GetPromptRequestParams, GetPromptResponse, ReadResourceRequestParams,
-    ReadResourceResponse, ResourceContents, Role,
+    ReadResourceResponse, ResourceContents,
 };
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value};
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::Upstreams;
 use super::classify::cut;
 use super::pages::paged;
+use super::requests::Said;
 use super::server::Server;
 use crate::error::CallError;
 
@@ -67,8 +68,18 @@ pub struct ServerPrompt {
     pub name: String,
     /// What the server says of it.
     pub description: Option<String>,
-    /// The names of its arguments, and whether each must be given.
-    pub arguments: Vec<(String, bool)>,
+    /// What it takes.
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// What a [`ServerPrompt`] takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptArgument {
+    /// Its name.
+    pub name: String,
+    /// It must be given.
+    pub required: bool,
 }
 
 /// A piece of what a server has.
@@ -157,14 +168,17 @@ impl Upstreams {
                 name: plain(&it.name),
                 description: it.description.as_deref().map(plain),
                 arguments: arguments
-                    .map(|it| (plain(&it.name), it.required == Some(true)))
+                    .map(|it| PromptArgument {
+                        name: plain(&it.name),
+                        required: it.required == Some(true),
+                    })
                     .collect(),
             }
         };
         Ok(all.into_iter().map(prompt).collect())
     }
 
-    /// Reads a prompt of a server: whether the model is to have said it, and the text.
+    /// Reads a prompt of a server.
     ///
     /// # Errors
     /// [`ServerReadError`]
@@ -173,7 +187,7 @@ impl Upstreams {
         server: &str,
         name: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Vec<(bool, String)>, ServerReadError> {
+    ) -> Result<Vec<Said>, ServerReadError> {
         let mut params = GetPromptRequestParams::new(name);
         params.arguments = Some(arguments);
         let read = async move |peer: &Peer<RoleClient>, server: &Server| {
@@ -192,7 +206,7 @@ impl Upstreams {
                     .checked_sub(text.len() + 64)
                     .ok_or(ServerReadError::TooLarge)?;
                 let text = crate::escape_lines(&text).into_owned();
-                said.push((message.role == Role::Assistant, text));
+                said.push(Said::new(&message.role, text));
             }
             Ok(said)
         };

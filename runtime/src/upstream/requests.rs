@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 use super::classify::cut;
 use super::elicit;
+use super::shape::{Allowance, Shape};
 use crate::path::VirtualPath;
 
 /// The most questions of one server that are open at one time.
@@ -49,7 +50,8 @@ pub struct Elicitation {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Wants {
-    /// A form, as a flat JSON Schema whose fields are texts, numbers, choices, or yes and no; none asks for a secret.
+    /// A form, as a flat JSON Schema whose fields are texts, numbers, choices, or yes and no; none asks for a secret. What of
+    /// it is only read is text, and short; its names and values hold nothing that deceives.
     Form(Value),
     /// A visit to an address of the web, which the person opens themself. What they do there stays between them and it.
     Visit(String),
@@ -67,20 +69,59 @@ pub enum Elicited {
     Cancel,
 }
 
+/// Whose words a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// A person's, or a program's in their name.
+    User,
+    /// A model's.
+    Model,
+}
+
+/// One text of a conversation that a server made up. It is a stranger's, whoever is said to have said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Who is to have said it.
+    pub by: Speaker,
+    /// The text.
+    pub text: String,
+}
+
+impl Said {
+    pub(super) fn new(by: &Role, text: String) -> Self {
+        let by = match by {
+            Role::Assistant => Speaker::Model,
+            Role::User => Speaker::User,
+        };
+        Self { by, text }
+    }
+}
+
+/// How much a server cares for each, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Priorities {
+    /// A low price.
+    pub cost: Option<f32>,
+    /// A quick answer.
+    pub speed: Option<f32>,
+    /// A good answer.
+    pub intelligence: Option<f32>,
+}
+
 /// A server's wish that the host's model say something.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampling {
     /// Which server asks; show it.
     pub server: String,
-    /// What was said so far: whether the model said it, and the text.
-    pub messages: Vec<(bool, String)>,
+    /// What was said so far.
+    pub messages: Vec<Said>,
     /// What the server would have stand first. The host may change it or leave it out.
     pub system_prompt: Option<String>,
     /// Names of models, the best first; hints.
     pub models: Vec<String>,
-    /// How much cost, speed and intelligence matter, from 0 to 1.
-    pub priorities: [Option<f32>; 3],
+    /// What matters.
+    pub priorities: Priorities,
     /// The most tokens.
     pub max_tokens: u32,
 }
@@ -199,8 +240,8 @@ impl Hearing {
             } if answers.forms => {
                 let schema = serde_json::to_value(requested_schema);
                 let schema = schema.map_err(|_| refused("the form is no schema"))?;
-                elicit::form(&schema).map_err(|unasked| refused(unasked.why()))?;
-                (message, Wants::Form(schema))
+                let form = elicit::form(&schema).map_err(|unasked| refused(unasked.why()))?;
+                (message, Wants::Form(form))
             }
             ElicitRequestParams::UrlElicitationParams { message, url, .. } if answers.visits => {
                 elicit::url(&url).map_err(|unasked| refused(unasked.why()))?;
@@ -216,7 +257,7 @@ impl Hearing {
         };
         let said = tokio::time::timeout(PATIENCE, self.host.elicit(request)).await;
         Ok(match said.unwrap_or(Elicited::Cancel) {
-            Elicited::Accept(values) => accepted(&wants, values),
+            Elicited::Accept(values) => accepted(&wants, values).await,
             Elicited::Decline => ElicitResult::new(ElicitationAction::Decline),
             Elicited::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         })
@@ -256,7 +297,7 @@ impl Hearing {
                     return Err(refused("only text is given to the model"));
                 };
                 let text = taken(&block.text).ok_or_else(|| refused("the prompt is too long"))?;
-                messages.push((message.role == Role::Assistant, text));
+                messages.push(Said::new(&message.role, text));
             }
         }
         let first = request.system_prompt.as_deref().map(&mut taken);
@@ -270,11 +311,11 @@ impl Hearing {
             messages,
             system_prompt,
             models: models.map(|name| cut(&crate::escape(&name), 256)).collect(),
-            priorities: [
-                wishes.cost_priority,
-                wishes.speed_priority,
-                wishes.intelligence_priority,
-            ],
+            priorities: Priorities {
+                cost: wishes.cost_priority,
+                speed: wishes.speed_priority,
+                intelligence: wishes.intelligence_priority,
+            },
             max_tokens: request.max_tokens,
         })
     }
@@ -295,17 +336,19 @@ impl Hearing {
 }
 
 /// A yes with values that fit the form, each of one of its fields; else it counts as no answer.
-fn accepted(wants: &Wants, values: Map<String, Value>) -> ElicitResult {
+async fn accepted(wants: &Wants, values: Map<String, Value>) -> ElicitResult {
     let mut result = ElicitResult::new(ElicitationAction::Accept);
     match wants {
         Wants::Visit(_) => {}
         Wants::Form(schema) => {
-            let values = Value::Object(values);
             let fields = schema.get("properties").and_then(Value::as_object);
             let named = |key: &String| fields.is_some_and(|fields| fields.contains_key(key));
-            let fits = values.as_object().is_some_and(|map| map.keys().all(named))
-                && jsonschema::validator_for(schema).is_ok_and(|schema| schema.is_valid(&values));
-            if !fits {
+            let values = values.keys().all(named).then_some(Value::Object(values));
+            let shape = Shape::of(schema, &mut Allowance::default()).map(Arc::new);
+            let (Some(values), Ok(shape)) = (values, shape) else {
+                return ElicitResult::new(ElicitationAction::Cancel);
+            };
+            if shape.fits(values.clone()).await != Some(true) {
                 return ElicitResult::new(ElicitationAction::Cancel);
             }
             result.content = Some(values);

@@ -1,6 +1,6 @@
 //! One server as the rest of the runtime sees it, whichever connection it has: its tools, its state, its calls under way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -15,11 +15,7 @@ use super::requests::Hearing;
 use super::spec::ServerSpec;
 use super::{Bounds, ServerState, ServerTool};
 use crate::call::Progress;
-use crate::effect::PreviewToken;
 use crate::error::{CallError, Code};
-
-/// How many previews of one server are remembered.
-const MOST_PREVIEWS: usize = 256;
 
 /// One server; it outlives its connections.
 #[derive(Debug)]
@@ -30,7 +26,7 @@ pub(super) struct Server {
     pub(super) bounds: Bounds,
     pub(super) hearing: Hearing,
     /// Calls under way.
-    pub(super) places: Semaphore,
+    pub(super) places: Arc<Semaphore>,
     /// Who hears of progress.
     pub(super) progress: DashMap<ProgressToken, Progress>,
     /// Its list of tools may be another.
@@ -42,7 +38,6 @@ pub(super) struct Server {
     pub(super) state: watch::Sender<ServerState>,
     peer: ArcSwapOption<Peer<RoleClient>>,
     tools: Mutex<Tools>,
-    previews: Mutex<VecDeque<(PreviewToken, String)>>,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +60,7 @@ impl Server {
             label: spec.label().into(),
             hearing,
             bounds,
-            places: Semaphore::new(bounds.calls),
+            places: Arc::new(Semaphore::new(bounds.calls)),
             progress: DashMap::new(),
             changed: Notify::new(),
             broken: Notify::new(),
@@ -73,7 +68,6 @@ impl Server {
             state: watch::Sender::new(ServerState::Starting),
             peer: ArcSwapOption::empty(),
             tools: Mutex::new(tools),
-            previews: Mutex::default(),
             spec,
         }
     }
@@ -183,26 +177,6 @@ impl Server {
         let tools = self.tools();
         let mut listed = tools.listed.iter();
         listed.any(|it| segment(&it.tool) == resource)
-    }
-
-    pub(super) fn remember(&self, token: PreviewToken, theirs: String) {
-        let mut previews = self.previews();
-        if previews.len() >= MOST_PREVIEWS {
-            previews.pop_front();
-        }
-        previews.push_back((token, theirs));
-    }
-
-    /// What the server called the preview that `token` stands for.
-    pub(super) fn preview(&self, token: PreviewToken) -> Option<String> {
-        let previews = self.previews();
-        let mut newest = previews.iter().rev();
-        let found = newest.find(|(ours, _)| *ours == token);
-        found.map(|(_, theirs)| theirs.clone())
-    }
-
-    fn previews(&self) -> MutexGuard<'_, VecDeque<(PreviewToken, String)>> {
-        self.previews.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

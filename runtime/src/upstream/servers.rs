@@ -295,7 +295,10 @@ mod tests {
         assert!(told.len() < 300, "{told}");
         let padded = |bytes: usize| format!("{}{}", "{}", " ".repeat(bytes - 2));
         assert!(read(&padded(LONGEST_FILE)).is_ok());
-        assert!(matches!(read(&padded(LONGEST_FILE + 1)), Err(ServersError::TooLong)));
+        assert!(matches!(
+            read(&padded(LONGEST_FILE + 1)),
+            Err(ServersError::TooLong)
+        ));
     }
 
     #[test]

@@ -109,7 +109,10 @@ mod tests {
         for hostile in [large, "((a{100}){100}){100}", r"(?=a)b", r"(a)\1"] {
             check(&json!({ "pattern": hostile }), Err(SchemaFault::Pattern));
         }
-        check(&json!({"patternProperties": {large: {}}}), Err(SchemaFault::Pattern));
+        check(
+            &json!({"patternProperties": {large: {}}}),
+            Err(SchemaFault::Pattern),
+        );
         check(&json!({"type": 7}), Err(SchemaFault::Invalid));
     }
 
@@ -136,11 +139,8 @@ mod tests {
 
     #[test]
     fn the_deepest_that_is_looked_at_fits_on_a_thread_of_a_pool() {
-        let round = super::super::places::tests::chain(
-            15,
-            1,
-            json!({"properties": {"x": {"$ref": "#"}}}),
-        );
+        let round =
+            super::super::places::tests::chain(15, 1, json!({"properties": {"x": {"$ref": "#"}}}));
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
         let pool = std::thread::Builder::new().stack_size(2 << 20);
         let look = move || {

@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// What a call asks, without a word for people and with nothing to show.
-    pub(super) fn about(
+    fn about(
         &self,
         facts: &Facts,
         arguments: Value,
@@ -229,7 +229,7 @@ impl Shared {
     }
 }
 
-pub(super) fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
+fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
     let (decision, by, note) = match ruling {
         Ruling::Allowed(granted, left_out) => return Ok((granted, left_out)),
         Ruling::Refused { decision, by, note } => (decision, by, note),

@@ -1,17 +1,19 @@
 //! A cleared call of another server's tool in, what the server answered out; no thread waits for it.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::task::AbortHandle;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::foreign::any;
 use super::inbox::Done;
 use super::jobs::{Ended, outcome, panicked};
 use crate::audit::Step as AuditStep;
 use crate::capability::{CallPermit, Halt, revoked};
-use crate::effect::Preview;
+use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
@@ -51,17 +53,58 @@ impl Drop for Report {
     }
 }
 
-/// Refuses a call that is tied to the preview of another.
-fn as_shown(facts: &Facts, job: &dyn RemoteJob) -> Result<(), CallError> {
-    let (Mode::Apply, Some(token)) = (facts.mode, facts.token) else {
-        return Ok(());
-    };
-    let shown = job.shown(token);
-    if shown.is_some_and(|shown| remote_token(facts, &shown) == token) {
-        return Ok(());
+/// How many previews of servers one worker is remembered to have been shown.
+const MOST_PREVIEWS: usize = 64;
+
+/// What servers call the previews that one worker was shown, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
+
+impl Previews {
+    fn all(&self) -> MutexGuard<'_, VecDeque<(PreviewToken, String)>> {
+        // Nothing that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let message = "the preview is not known, or is one of another call; preview the call again";
-    Err(CallError::new(Code::StalePreview, message))
+
+    fn remember(&self, token: PreviewToken, theirs: String) {
+        let mut all = self.all();
+        if all.len() >= MOST_PREVIEWS {
+            all.pop_front();
+        }
+        all.push_back((token, theirs));
+    }
+
+    /// What the server calls the preview that a call is tied to; refused if it is the preview of another.
+    fn tied(&self, facts: &Facts) -> Result<Option<String>, CallError> {
+        let (Mode::Apply, Some(token)) = (facts.mode, facts.token) else {
+            return Ok(None);
+        };
+        let theirs = {
+            let all = self.all();
+            let found = all.iter().rev().find(|(ours, _)| *ours == token);
+            found.map(|(_, theirs)| theirs.clone())
+        };
+        let theirs = theirs.filter(|theirs| remote_token(facts, theirs) == token);
+        let stale = || {
+            let message =
+                "the preview is not known, or is one of another call; preview the call again";
+            CallError::new(Code::StalePreview, message)
+        };
+        theirs.ok_or_else(stale).map(Some)
+    }
+}
+
+/// Returns once one of these has.
+async fn any<F: Future<Output = ()> + Unpin>(mut ends: Vec<F>) {
+    std::future::poll_fn(|context| {
+        let ended = |end: &mut F| Pin::new(end).poll(context).is_ready();
+        if ends.iter_mut().any(ended) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 impl Shared {
@@ -89,12 +132,14 @@ impl Shared {
         };
         step.previewed()?;
         let facts = step.facts();
-        as_shown(facts, &*job)?;
-        self.note_sending(facts, &permit).await?;
+        let tied = self.previews.tied(facts)?;
         let gates = permit.gates();
         let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
         let passes: Vec<_> = passes.collect::<Result<_, _>>()?;
         permit.checkpoint()?;
+        // What is not sent is not said to be: all that may refuse it here has done so when it is written down.
+        let carrying = Arc::clone(&job).carry(&permit, tied)?;
+        self.note_sending(facts, &*job, permit.is_preview()).await?;
         permit.sent();
         // A revocation does not wait for a server: it ends the sending.
         drop(passes);
@@ -102,7 +147,7 @@ impl Shared {
         let carried = tokio::select! {
             biased;
             () = any(revocation.collect()) => return Err(revoked().into()),
-            carried = Arc::clone(&job).carry(&permit) => carried?,
+            carried = carrying => carried?,
         };
         Ok(self.answered(facts, &permit, &*job, carried))
     }
@@ -111,17 +156,14 @@ impl Shared {
     async fn note_sending(
         self: &Arc<Self>,
         facts: &Arc<Facts>,
-        permit: &CallPermit,
+        job: &dyn RemoteJob,
+        preview: bool,
     ) -> Result<(), CallError> {
-        let entry = self.core.tools.get(facts.tool.as_str());
-        let Some(remote) = entry.as_ref().and_then(|entry| entry.remote.as_ref()) else {
-            let message = "the server offers this tool no longer";
-            return Err(CallError::new(Code::UnknownTool, message));
-        };
+        let (server, tool_there) = job.target();
         let sent = AuditStep::Sent {
-            server: Arc::clone(&remote.server),
-            tool_there: Arc::clone(&remote.tool),
-            preview: permit.is_preview(),
+            server,
+            tool_there,
+            preview,
         };
         let (shared, facts) = (Arc::clone(self), Arc::clone(facts));
         let written = tokio::task::spawn_blocking(move || shared.audit_commit(&facts, sent));
@@ -139,7 +181,7 @@ impl Shared {
         match preview {
             Some(shown) if permit.is_preview() && job.mutates() => {
                 let token = remote_token(facts, &shown);
-                job.remember(token, &shown);
+                self.previews.remember(token, shown);
                 Done::Preview(Preview {
                     base: VirtualPath::top(),
                     intent: self.intent(facts, &[]),

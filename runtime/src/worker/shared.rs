@@ -9,6 +9,7 @@ use ractor::ActorRef;
 use super::actor::WorkerMsg;
 use super::deadline::Armed;
 use super::inbox::{Done, Load, Port};
+use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 #[cfg(feature = "mcp")]
 use crate::call::Call;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(super) holder: Arc<Holder>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
+    /// Those that servers of other people made for it.
+    pub(super) previews: Previews,
     /// The end of the worker's life, if its policy sets one.
     end: OnceLock<Armed>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
@@ -88,6 +91,7 @@ impl Shared {
             holder: Arc::new(holder),
             load: Load::default(),
             lost: Arc::default(),
+            previews: Previews::default(),
             end: OnceLock::new(),
             actor: ArcSwapOption::empty(),
         }
