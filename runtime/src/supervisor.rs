@@ -33,6 +33,9 @@ pub use spawn::SpawnError;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) tools: Tools,
+    /// Told whenever the tools of other servers may be others.
+    #[cfg(feature = "mcp")]
+    pub(crate) changes: Option<tokio::sync::watch::Receiver<()>>,
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,
     pub(crate) roots: RootTable,

@@ -25,7 +25,7 @@ pub(crate) use remote::Carrying;
 pub(crate) use remote::{Carried, Remote, RemoteJob, RemoteTools, Tools};
 
 /// What a tool says of itself, apart from its schemas, which come from its types.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolSpec {
     /// The name a model calls it by: `[a-z0-9_]{1,64}`; that of a tool of another server may have capitals and `-`, too.
@@ -68,7 +68,7 @@ pub struct ToolSpec {
 }
 
 /// A tool as it is handed to a model.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ToolInfo {
     /// What the tool says of itself.
     pub spec: ToolSpec,

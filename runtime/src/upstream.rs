@@ -6,6 +6,7 @@
 
 mod answer;
 mod backoff;
+mod bounded;
 mod child;
 mod classify;
 mod client;
@@ -15,6 +16,7 @@ mod elicit;
 mod http;
 mod job;
 mod keeper;
+mod line;
 mod lines;
 mod pages;
 mod pins;
@@ -23,13 +25,14 @@ mod quiet;
 mod reading;
 mod requests;
 mod scopes;
+mod sent;
 mod server;
 mod servers;
 mod shape;
 mod spec;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -59,11 +62,11 @@ pub use spec::{ServerSpec, SpecError};
 pub struct Bounds {
     /// How long a server may take to connect and list its tools.
     pub connect: Duration,
-    /// The longest message, in bytes; a longer one ends the connection.
+    /// The longest message, in bytes; a longer one ends the connection, and so does a longer list of tools.
     pub message_bytes: usize,
     /// The largest answer that is passed on, in bytes.
     pub result_bytes: usize,
-    /// How many tools.
+    /// How many tools; what is beyond is not offered, and a server that lists four times as many is not connected.
     pub tools: usize,
     /// How many calls at one time.
     pub calls: usize,
@@ -82,7 +85,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// How many names of tools are remembered in all.
+    /// How many names of tools are remembered in all, and so the longest list.
     fn pins(&self) -> usize {
         self.tools.saturating_mul(4)
     }
@@ -108,7 +111,7 @@ pub enum ServerState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerTool {
-    /// What the server calls it.
+    /// What the server calls it; what deceives is escaped in this and in the description.
     pub tool: String,
     /// What the server says of it, as text; what is too long is cut.
     pub description: String,
@@ -123,25 +126,36 @@ pub struct ServerTool {
 struct House {
     servers: Vec<Arc<Server>>,
     table: Arc<RemoteTools>,
+    /// Held from looking at the servers until the table says so: what was seen earlier does not replace what came later.
+    publishing: Mutex<()>,
+    /// Told whenever the table may be another.
+    published: watch::Sender<()>,
 }
 
 impl House {
     /// Offers what all servers offer now.
     fn publish(&self) {
+        let _publishing = self
+            .publishing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let entries = self.servers.iter().flat_map(|server| {
+            let there = *server.state.borrow() == ServerState::Ready;
             let offers = server.offers().into_iter();
-            offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer))))
+            offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))))
         });
         self.table.replace(entries.collect());
+        self.published.send_replace(());
     }
 }
 
-fn entry(server: &Arc<Server>, offer: &Arc<Offer>) -> Entry {
+fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
     let remote = Remote {
         server: server.spec.name.as_str().into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: offer.preview,
+        there,
     };
     Entry {
         name: offer.name.clone(),
@@ -244,6 +258,8 @@ impl UpstreamsBuilder {
         let house = Arc::new(House {
             servers: self.specs.into_iter().map(server).collect(),
             table: Arc::default(),
+            publishing: Mutex::default(),
+            published: watch::Sender::default(),
         });
         let stop = watch::Sender::new(false);
         let mut keepers = tokio::task::JoinSet::new();
@@ -344,6 +360,11 @@ impl Upstreams {
         self.door.stop.send_replace(true);
         let mut keepers = self.door.keepers.lock().await;
         while keepers.join_next().await.is_some() {}
+    }
+
+    /// Is told whenever the tools that servers offer may be others.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.door.house.published.subscribe()
     }
 
     pub(crate) fn table(&self) -> &Arc<RemoteTools> {

@@ -55,7 +55,7 @@ async fn a_stateless_client_listens_for_what_it_names() {
             "params": {
                 "notifications": {
                     "resourcesListChanged": true,
-                    "toolsListChanged": true,
+                    "toolsListChanged": true, "promptsListChanged": true,
                     "resourceSubscriptions": ["file:///r/a.txt", "file:///r/secret/key"],
                 },
                 "_meta": {
@@ -70,9 +70,14 @@ async fn a_stateless_client_listens_for_what_it_names() {
         accepted["method"], "notifications/subscriptions/acknowledged",
         "{accepted}"
     );
+    assert_eq!(
+        accepted["params"]["notifications"]["toolsListChanged"], true,
+        "{accepted}"
+    );
+    // Prompts never change.
     assert!(
         accepted["params"]["notifications"]
-            .get("toolsListChanged")
+            .get("promptsListChanged")
             .is_none(),
         "{accepted}"
     );

@@ -8,7 +8,7 @@ use bailiwick::{
 };
 use serde_json::{Map, Value, json};
 
-use super::support::{Stage, alone, code, hostile, stage, text, yes};
+use super::support::{Stage, alone, code, does, hostile, stage, text, until, yes};
 
 /// A host that says yes, and keeps what it was asked.
 #[derive(Clone, Default)]
@@ -263,35 +263,68 @@ async fn a_task_that_nobody_waits_for_is_taken_back() {
     };
     let call = Call::new("h__edit", json!({"do": "endless"})).meta(meta);
     assert_eq!(code(worker.submit(call).await), Code::Deadline);
-    while std::fs::read_to_string(seen.path()).unwrap() != "cancelled\n" {
-        tokio::task::yield_now().await;
+    until(|| std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n").await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_handshake_is_listened_to_and_anew_when_it_ends_that() {
+    let (stage, worker) = alone("changes-modern").await;
+    assert!(!withheld(&stage));
+    assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
+    until(|| withheld(&stage)).await;
+
+    let (stage, worker) = alone("changes-modern").await;
+    let ended = text(does(&worker, "h__edit", "unlisten").await);
+    assert_eq!(ended, "nobody is told any more");
+    assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
+    until(|| withheld(&stage)).await;
+}
+
+fn withheld(stage: &Stage) -> bool {
+    let tools = stage.upstreams.tools("h");
+    let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
+    note.offered == Err(bailiwick::Unoffered::Changed)
+}
+
+/// A host whose person thinks about it for ever, and how many questions they were asked and still have.
+#[derive(Clone)]
+struct Slow {
+    asked: std::path::PathBuf,
+    open: Arc<()>,
+}
+
+impl ServerRequests for Slow {
+    fn answers(&self) -> Answers {
+        Answers::ALL
+    }
+
+    fn elicit(&self, _: Elicitation) -> Requested<'_, Elicited> {
+        let open = Arc::clone(&self.open);
+        let asked = std::fs::OpenOptions::new().append(true).open(&self.asked);
+        std::io::Write::write_all(&mut asked.unwrap(), b"?").unwrap();
+        Box::pin(async move {
+            let _open = open;
+            std::future::pending().await
+        })
     }
 }
 
 #[tokio::test]
-async fn a_server_without_a_handshake_is_listened_to() {
-    let (stage, worker) = alone("changes-modern").await;
-    assert!(
-        worker
-            .tools()
-            .iter()
-            .any(|tool| tool.spec.name == "h__note")
-    );
-    // The subscription may come after the first call.
-    loop {
-        assert_eq!(
-            text(worker.call("h__edit", json!({"do": "relist"})).await),
-            "listed anew"
-        );
-        if !worker
-            .tools()
-            .iter()
-            .any(|tool| tool.spec.name == "h__note")
-        {
-            break;
-        }
-    }
-    let tools = stage.upstreams.tools("h");
-    let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
-    assert_eq!(note.offered, Err(bailiwick::Unoffered::Changed));
+async fn a_question_that_a_server_takes_back_is_open_no_longer() {
+    let asked = tempfile::NamedTempFile::new().unwrap();
+    let host = Slow {
+        asked: asked.path().to_owned(),
+        open: Arc::default(),
+    };
+    let open = Arc::clone(&host.open);
+    let spec = hostile("h", "plain").args([asked.path().to_str().unwrap()]);
+    let builder = Upstreams::builder().server(spec).requests(host);
+    let stage = stage(builder.start().await.unwrap(), |it| it.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let idle = Arc::strong_count(&open);
+    // More than may be open at one time, so they are asked only if those before are not.
+    let arguments = json!({"do": "takes back", "times": 12});
+    let answered = worker.call("h__edit", arguments).await;
+    assert_eq!(text(answered), "all taken back");
+    until(|| Arc::strong_count(&open) == idle).await;
 }

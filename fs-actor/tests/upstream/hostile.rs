@@ -5,7 +5,7 @@ use std::time::Duration;
 use bailiwick::{Call, CallMeta, Code, Policy, Progress, ServerState, Unoffered, Verb};
 use serde_json::json;
 
-use super::support::{alone, code, does, hostile, stage, started, text, yes};
+use super::support::{alone, code, does, hostile, stage, started, text, until, yes};
 
 #[tokio::test]
 async fn hints_that_contradict_each_other_lower_nothing_and_lies_are_asked_about() {
@@ -35,6 +35,7 @@ async fn names_that_become_the_same_or_are_too_long_are_refused_by_name() {
     assert_eq!(why("a.b"), Err(Unoffered::Collision));
     assert_eq!(why("a/b"), Err(Unoffered::Collision));
     assert_eq!(why(&"x".repeat(70)), Err(Unoffered::Name));
+    assert_eq!(why("odd\\u{202e}"), Err(Unoffered::Name));
     assert!(why("note").is_ok());
     assert_eq!(
         code(worker.call("h__a_b", json!({})).await),
@@ -89,6 +90,57 @@ async fn a_flood_of_notifications_and_logs_delays_the_answer_and_harms_nothing()
 }
 
 #[tokio::test]
+async fn a_server_that_asks_on_and_on_and_reads_no_answer_is_ended_with_a_reason() {
+    let (stage, worker) = alone("plain").await;
+    let error = does(&worker, "h__edit", "storm").await.unwrap_err();
+    assert_eq!(error.code(), Code::ServerGone);
+    let reasons = [
+        "it asks too much at one time",
+        "it does not read what it is sent",
+    ];
+    let message = error.message();
+    assert!(reasons.iter().any(|why| message.contains(why)), "{message}");
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    assert_eq!(
+        text(does(&worker, "h__edit", "polite").await),
+        "all answered"
+    );
+}
+
+#[tokio::test]
+async fn more_tools_than_there_is_room_for_are_told_and_a_list_without_end_is_refused() {
+    let (stage, worker) = alone("many").await;
+    let tools = stage.upstreams.tools("h");
+    assert_eq!(tools.len(), 206);
+    let many = |tool: &bailiwick::ServerTool| tool.offered == Err(Unoffered::TooMany);
+    assert_eq!(tools.iter().filter(|tool| many(tool)).count(), 206 - 128);
+    assert_eq!(worker.tools().len(), 128);
+    for mode in ["more", "endless", "large"] {
+        let upstreams = started([hostile("h", mode)]).await;
+        assert_eq!(upstreams.state("h"), Some(ServerState::Waiting), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_was_sent_and_is_not_known_to_have_failed_may_have_happened() {
+    let (_stage, worker) = alone("plain").await;
+    let began = async |tool: &str, arguments: serde_json::Value| {
+        let error = worker.call(tool, arguments).await.unwrap_err();
+        (error.code(), error.details().get("begun").cloned())
+    };
+    let yes = Some(json!(true));
+    let misfit = began("h__counted", json!({"n": "7"})).await;
+    assert_eq!(misfit, (Code::ServerFault, yes.clone()));
+    let long = began("h__edit", json!({"do": "long"})).await;
+    assert_eq!(long, (Code::TooLarge, yes));
+    // Nothing is changed by what only reads, and the server itself says here that it failed.
+    let read = began("h__note", json!({"do": "long"})).await;
+    assert_eq!(read, (Code::TooLarge, None));
+    let failed = began("h__edit", json!({"do": "fail"})).await;
+    assert_eq!(failed, (Code::ServerFailed, None));
+}
+
+#[tokio::test]
 async fn a_call_that_hangs_ends_in_time_and_the_server_hears_of_it() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let spec = hostile("h", "witness").args([seen.path().to_str().unwrap()]);
@@ -112,16 +164,12 @@ async fn a_call_is_ended_by_whoever_drops_it_and_by_revocation() {
     let (_stage, worker) = alone("plain").await;
     let (one, two) = (worker.clone(), worker.clone());
     let hanging = tokio::spawn(async move { does(&one, "h__edit", "hang").await });
-    while worker.status().in_flight == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(|| worker.status().in_flight > 0).await;
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
     assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
     let hanging = tokio::spawn(async move { does(&two, "h__edit", "hang").await });
-    while worker.status().in_flight == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(|| worker.status().in_flight > 0).await;
     worker.revoke().await;
     assert_eq!(code(hanging.await.unwrap()), Code::Cancelled);
     assert_eq!(code(does(&worker, "h__edit", "").await), Code::Cancelled);
@@ -247,9 +295,7 @@ async fn a_tool_that_changed_is_withheld_until_a_person_approves_that_form() {
         text(does(&worker, "h__edit", "relist").await),
         "listed anew"
     );
-    while form(&stage).fingerprint == first.fingerprint {
-        tokio::task::yield_now().await;
-    }
+    until(|| form(&stage).fingerprint != first.fingerprint).await;
     let second = form(&stage);
     assert_eq!(second.offered, Err(Unoffered::Changed));
     assert!(!offered("h__note") && offered("h__edit"));

@@ -7,7 +7,7 @@ use bailiwick::{Bounds, Code, Policy, ServerSpec, ServerState, SpecError, Upstre
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-use super::support::{alone, code, does, hostile, stage, started, text, yes};
+use super::support::{alone, code, does, hostile, stage, started, text, until, yes};
 
 /// How often servers are connected and killed.
 fn cases() -> usize {
@@ -20,9 +20,7 @@ fn pid(text: &str) -> Pid {
 }
 
 async fn gone(pid: Pid) {
-    while test_kill_process(pid).is_ok() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| test_kill_process(pid).is_err()).await;
 }
 
 #[tokio::test]
@@ -38,9 +36,7 @@ async fn one_of_three_is_killed_and_the_others_go_on() {
     for (tool, expected) in [("a__edit", pids[0]), ("c__edit", pids[2])] {
         assert_eq!(pid(&text(does(&worker, tool, "pid").await)), expected);
     }
-    while stage.upstreams.state("b") == Some(ServerState::Ready) {
-        tokio::task::yield_now().await;
-    }
+    until(|| stage.upstreams.state("b") != Some(ServerState::Ready)).await;
     assert_eq!(
         code(does(&worker, "b__edit", "pid").await),
         Code::ServerGone
@@ -94,7 +90,7 @@ async fn servers_that_cannot_be_told_apart_are_not_started() {
 }
 
 #[tokio::test]
-async fn a_server_ends_with_everything_it_started() {
+async fn a_server_ends_with_everything_it_started_even_what_ignores_that_it_is_asked_to() {
     let (stage, worker) = alone("grandchild").await;
     let leader = pid(&text(does(&worker, "h__edit", "pid").await));
     let members = || -> BTreeSet<i32> {
@@ -116,10 +112,30 @@ async fn a_server_ends_with_everything_it_started() {
     stage.upstreams.shutdown().await;
     assert_eq!(stage.upstreams.state("h"), Some(ServerState::Stopped));
     gone(leader).await;
-    while !members().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| members().is_empty()).await;
     assert_eq!(code(does(&worker, "h__edit", "").await), Code::ServerGone);
+}
+
+/// Tasks of this test.
+fn tasks() -> usize {
+    let runtime = tokio::runtime::Handle::current();
+    runtime.metrics().num_alive_tasks()
+}
+
+#[tokio::test]
+async fn what_escapes_from_a_server_holds_nothing_of_ours() {
+    let escaped = tempfile::NamedTempFile::new().unwrap();
+    let before = tasks();
+    let spec = hostile("h", "escapes").args([escaped.path().to_str().unwrap()]);
+    let upstreams = started([spec]).await;
+    assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
+    let escaped = pid(&std::fs::read_to_string(escaped.path()).unwrap());
+    upstreams.shutdown().await;
+    drop(upstreams);
+    // It holds the other end of the server's log.
+    assert!(test_kill_process(escaped).is_ok());
+    until(|| tasks() <= before).await;
+    kill_process(escaped, Signal::KILL).unwrap();
 }
 
 #[tokio::test]
@@ -139,11 +155,6 @@ async fn the_last_handle_takes_the_servers_along() {
 #[tokio::test]
 async fn servers_that_come_and_are_killed_leave_nothing_behind() {
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let tasks = || {
-        tokio::runtime::Handle::current()
-            .metrics()
-            .num_alive_tasks()
-    };
     let mut before = None;
     for round in 0..=cases() {
         let upstreams = started([hostile("h", "plain")]).await;
@@ -159,8 +170,6 @@ async fn servers_that_come_and_are_killed_leave_nothing_behind() {
         gone(server).await;
         // The first round starts what stays for the life of the process.
         let expected = *before.get_or_insert((descriptors(), tasks()));
-        while descriptors() > expected.0 || tasks() > expected.1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| descriptors() <= expected.0 && tasks() <= expected.1).await;
     }
 }

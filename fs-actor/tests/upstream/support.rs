@@ -16,6 +16,17 @@ pub(crate) fn hostile(name: &str, mode: &str) -> ServerSpec {
     ServerSpec::stdio(name, "python3").args([script.to_str().unwrap(), mode])
 }
 
+/// Returns once `is` holds, which it does soon or the test fails.
+pub(crate) async fn until(mut is: impl FnMut() -> bool) {
+    let waited = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), waited).await;
+    assert!(in_time.is_ok(), "it never came to it");
+}
+
 /// Our own program, serving a folder.
 pub(crate) fn files(name: &str, folder: &Path, flags: &[&str]) -> ServerSpec {
     ServerSpec::stdio(name, env!("CARGO_BIN_EXE_bailiwick-fs"))

@@ -217,7 +217,8 @@ impl ServerHandler for Gateway {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         self.session.ready();
-        self.tell_of_artifacts(context.peer).await;
+        self.tell_of_artifacts(context.peer.clone()).await;
+        self.tell_of_tools(context.peer).await;
     }
 
     fn accepted_subscription_filter(
@@ -354,6 +355,7 @@ impl Gateway {
             .enable_resources_subscribe()
             .enable_resources_list_changed()
             .enable_tools()
+            .enable_tool_list_changed()
             .enable_tasks()
             .build()
     }

@@ -1,4 +1,4 @@
-//! A path that the client may read in, word of each change at it out; and word of new artifacts likewise.
+//! A path that the client may read in, word of each change at it out; and word of new artifacts and other tools likewise.
 //!
 //! A file is watched through the handle of its directory, opened beneath the worker's root, so that no name is resolved
 //! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
@@ -15,7 +15,7 @@ use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use super::inotify::{Changes, Instance};
@@ -25,6 +25,7 @@ use super::{Gateway, uri};
 use crate::call::Call;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
+use crate::tool::ToolInfo;
 use crate::worker::Worker;
 
 /// How many files all connections of a gateway may watch together.
@@ -54,6 +55,7 @@ impl Default for Watching {
 pub(super) struct Watches {
     files: Mutex<HashMap<String, Running>>,
     artifacts: Mutex<Option<Running>>,
+    tools: Mutex<Option<Running>>,
 }
 
 /// A task that ends when this goes.
@@ -116,10 +118,28 @@ impl Gateway {
         *lock(&self.session.watches.artifacts) = Some(Running(task.abort_handle()));
     }
 
+    /// Tells a client with a handshake of each change of what it is offered until it goes.
+    pub(super) async fn tell_of_tools(&self, peer: Peer<RoleServer>) {
+        let Ok(served) = self.served().await else {
+            return;
+        };
+        let mut offered = Offered::to(served.worker());
+        drop(served);
+        let task = tokio::spawn(async move {
+            while offered.changed().await.is_some() {
+                if peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        *lock(&self.session.watches.tools) = Some(Running(task.abort_handle()));
+    }
+
     /// What of a stateless client's wishes can be met at all.
     pub(super) fn listenable(&self, wished: &SubscriptionFilter) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::new();
         filter.resources_list_changed = wished.resources_list_changed;
+        filter.tools_list_changed = wished.tools_list_changed;
         filter.resource_subscriptions = wished
             .resource_subscriptions
             .as_ref()
@@ -149,11 +169,19 @@ impl Gateway {
             running.push(Running(task.abort_handle()));
         }
         let mut artifacts = served.artifacts();
+        let mut offered = Offered::to(served.worker());
         drop(served);
         let listed = context.accepted().resources_list_changed == Some(true);
+        let mut tools = context.accepted().tools_list_changed == Some(true);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
+                changed = offered.changed(), if tools => {
+                    tools = changed.is_some();
+                    if tools && context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
                 changed = artifacts.changed(), if listed => {
                     if changed.is_err() {
                         return Ok(());
@@ -227,6 +255,46 @@ impl Watched {
         tokio::time::sleep(GATHER).await;
         self.changes.gather()?;
         (!self.worker.status().revoked).then_some(())
+    }
+}
+
+/// What a worker is offered, as its client knows it.
+struct Offered {
+    worker: Worker,
+    known: Vec<ToolInfo>,
+    changes: Option<watch::Receiver<()>>,
+    /// A change was heard of and is not looked at.
+    heard: bool,
+}
+
+impl Offered {
+    fn to(worker: &Worker) -> Self {
+        Self {
+            changes: worker.tools_changes(),
+            known: worker.tools(),
+            worker: worker.clone(),
+            heard: false,
+        }
+    }
+
+    /// Returns once it is another, or none if it will never be. What a policy leaves out is not told of by this
+    /// either. Whoever stops waiting misses nothing.
+    async fn changed(&mut self) -> Option<()> {
+        loop {
+            let changes = self.changes.as_mut()?;
+            if !self.heard {
+                changes.changed().await.ok()?;
+                self.heard = true;
+            }
+            tokio::time::sleep(GATHER).await;
+            changes.mark_unchanged();
+            self.heard = false;
+            let now = self.worker.tools();
+            if now != self.known {
+                self.known = now;
+                return Some(());
+            }
+        }
     }
 }
 

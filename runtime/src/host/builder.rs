@@ -363,6 +363,8 @@ impl RuntimeBuilder {
         let (artifacts, bytes) = self.artifacts;
         let core = Arc::new(Core {
             tools: Tools::new(self.tools, self.remote),
+            #[cfg(feature = "mcp")]
+            changes: self.upstreams.as_ref().map(Upstreams::changes),
             names: config.namespace(),
             authority: authority.clone(),
             roots,

@@ -54,6 +54,8 @@ pub(crate) struct Remote {
     pub(crate) need: Scope,
     /// The server can show what a call would do.
     pub(crate) previews: bool,
+    /// Its server is connected. A tool whose server is not is told of in no list, and a call of it hears why.
+    pub(crate) there: bool,
 }
 
 type Entries = BTreeMap<ToolName, Arc<Entry>>;
@@ -90,7 +92,8 @@ impl Tools {
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         let remote = self.remote.0.load();
         let remote = remote.values();
-        let remote = remote.filter(|entry| self.own.get(entry.name.as_str()).is_none());
+        let there = |entry: &Entry| entry.remote.as_ref().is_some_and(|it| it.there);
+        let remote = remote.filter(|it| there(it) && self.own.get(it.name.as_str()).is_none());
         self.own.entries().chain(remote).cloned().collect()
     }
 }

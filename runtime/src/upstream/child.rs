@@ -7,9 +7,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use super::quiet::Quiet;
 
@@ -17,14 +19,20 @@ use super::quiet::Quiet;
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG"];
 /// How long a server may take to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often it is looked at meanwhile, at least.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// How long its last words may take once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// The longest line of a server's own log that is kept, in bytes.
 const LONGEST_LINE: usize = 1024;
 
-/// A server that runs as a program of its own, in a process group of its own.
+/// A server that runs as a program of its own, in a process group of its own. What leaves that group is out of reach.
 #[derive(Debug)]
 pub(super) struct Child {
     process: Process,
+    /// The group has the number of the process. It is nobody else's as long as nobody waited for the process.
     group: Option<Pid>,
+    log: JoinHandle<()>,
 }
 
 impl Child {
@@ -59,19 +67,41 @@ impl Child {
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
-        tokio::spawn(logged(Arc::clone(server), stderr));
-        Ok((Self { process, group }, stdout, stdin))
+        let log = tokio::spawn(logged(Arc::clone(server), stderr));
+        Ok((
+            Self {
+                process,
+                group,
+                log,
+            },
+            stdout,
+            stdin,
+        ))
     }
 
-    /// Ends the server and whatever it started. Its input is closed by now, so it may end by itself first.
+    /// Ends the server and whatever it started, and waits until it has ended.
     pub(super) async fn end(mut self) {
         self.signal(Signal::TERM);
-        if tokio::time::timeout(GRACE, self.process.wait())
-            .await
-            .is_ok()
-        {
-            // Its number may be another's from now on.
+        let _ = timeout(GRACE, self.exited()).await;
+        // What it started may live on without it, and is still of its group.
+        self.signal(Signal::KILL);
+        if timeout(GRACE, self.process.wait()).await.is_ok() {
             self.group = None;
+        }
+        // Somebody outside the group may hold the pipe for as long as they like.
+        let _ = timeout(LAST_WORDS, &mut self.log).await;
+    }
+
+    /// Returns once the process has ended, and leaves it unreaped: its number stays its own.
+    async fn exited(&self) {
+        let Some(process) = self.group else {
+            return;
+        };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let mut pause = Duration::from_millis(1);
+        while let Ok(None) = waitid(WaitId::Pid(process), look) {
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -85,8 +115,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // As long as nobody waited for the process its number is its own.
         self.signal(Signal::KILL);
+        self.log.abort();
     }
 }
 

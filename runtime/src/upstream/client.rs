@@ -1,23 +1,21 @@
-//! What a connected server sends of itself in, the server's state and the host's answers out.
+//! What a connected server asks in, the host's answers out, for as long as somebody waits for them.
 #![expect(
     deprecated,
-    reason = "MCP deprecates sampling, roots and logging, and servers of every revision may still send them"
+    reason = "MCP deprecates sampling and roots, and servers of every revision may still ask for them"
 )]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-    CustomNotification, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
-    ElicitationCapability, ErrorCode, ErrorData, Implementation, ListRootsResult,
-    LoggingMessageNotificationParam, ProgressNotificationParam,
+    CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationCapability,
+    ErrorCode, ErrorData, Implementation, ListRootsResult,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use rmcp::service::{RequestContext, RoleClient};
 
-use super::classify::cut;
-use super::quiet::Quiet;
+use super::line::Line;
 use super::server::Server;
 
 /// What MCP's servers may ask of a host: one of these that comes as a custom request has parameters that do not fit it.
@@ -27,15 +25,33 @@ const KNOWN: &[&str] = &["elicitation/create", "sampling/createMessage", "roots/
 #[derive(Debug)]
 pub(super) struct Client {
     server: Arc<Server>,
-    quiet: Mutex<Quiet>,
+    line: Arc<Line>,
 }
 
 impl Client {
-    pub(super) fn new(server: &Arc<Server>) -> Self {
+    pub(super) fn new(server: &Arc<Server>, line: &Arc<Line>) -> Self {
         Self {
             server: Arc::clone(server),
-            quiet: Mutex::default(),
+            line: Arc::clone(line),
         }
+    }
+
+    /// The answer, unless the server takes its question back or goes: then nobody is asked any longer.
+    async fn wanted<T>(
+        &self,
+        context: &RequestContext<RoleClient>,
+        answer: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => {}
+            _ = self.line.ended() => {}
+            answer = answer => return answer,
+        }
+        Err(ErrorData::invalid_request(
+            "nobody waits for the answer",
+            None,
+        ))
     }
 }
 
@@ -65,17 +81,19 @@ impl ClientHandler for Client {
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.server.hearing.elicit(request).await
+        let answer = self.server.hearing.elicit(request);
+        self.wanted(&context, answer).await
     }
 
     async fn create_message(
         &self,
         params: CreateMessageRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        self.server.hearing.sample(params).await
+        let answer = self.server.hearing.sample(params);
+        self.wanted(&context, answer).await
     }
 
     async fn list_roots(
@@ -100,42 +118,5 @@ impl ClientHandler for Client {
             "there is no such method",
             None,
         ))
-    }
-
-    async fn on_progress(
-        &self,
-        params: ProgressNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        if let Some(progress) = self.server.progress.get(&params.progress_token) {
-            progress.step();
-        }
-    }
-
-    async fn on_logging_message(
-        &self,
-        params: LoggingMessageNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        let lets_through = {
-            let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-            quiet.lets_through()
-        };
-        if lets_through {
-            let text = cut(&params.data.to_string(), 1024);
-            let (server, level) = (&self.server.spec.name, &params.level);
-            tracing::debug!(%server, ?level, text = %crate::escape(&text), "a server said");
-        }
-    }
-
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.server.changed.notify_one();
-    }
-
-    async fn on_custom_notification(
-        &self,
-        _notification: CustomNotification,
-        _context: NotificationContext<RoleClient>,
-    ) {
     }
 }

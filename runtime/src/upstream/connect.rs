@@ -9,15 +9,14 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
+use super::bounded::{Bounded, Unsent};
 use super::child::Child;
 use super::client::Client;
+use super::line::Line;
 use super::lines::Lines;
-use super::pages::paged;
+use super::pages::{Most, Unpaged, paged};
 use super::server::Server;
 use super::spec::Reach;
-
-/// The most pages of a list that are asked for.
-const MOST_PAGES: usize = 64;
 
 /// Why a server is not connected. What it says stays out of it: it may hold what a person configured.
 #[derive(Debug, thiserror::Error)]
@@ -31,23 +30,23 @@ pub(super) enum ConnectError {
     Terms(#[source] Box<ClientInitializeError>),
     #[error("the server does not list its tools")]
     Tools(#[source] Box<ServiceError>),
+    #[error("the server lists more tools than it may have")]
+    TooMuch,
     #[error("the server did not answer in time")]
     Late,
 }
 
-/// A connection, and the program behind it if it is one.
-pub(super) struct Connection {
-    pub(super) service: RunningService<RoleClient, Client>,
-    pub(super) child: Option<Child>,
-}
+pub(super) type Service = RunningService<RoleClient, Client>;
 
+/// Connects a server over `line`. The program behind it, if it is one, is left in `child` however this ends.
 pub(super) async fn connect(
     server: &Arc<Server>,
     lifecycle: ClientLifecycleMode,
-) -> Result<Connection, ConnectError> {
-    let terms = |error| ConnectError::Terms(Box::new(error));
-    let client = Client::new(server);
-    let (service, child) = match &server.spec.reach {
+    line: &Arc<Line>,
+    child: &mut Option<Child>,
+) -> Result<Service, ConnectError> {
+    let client = Client::new(server, line);
+    let served = match &server.spec.reach {
         Reach::Child {
             command,
             args,
@@ -56,27 +55,29 @@ pub(super) async fn connect(
         } => {
             let name = server.spec.name.as_str().into();
             let started = Child::start(&name, command, args, env, folder.as_ref());
-            let (child, stdout, stdin) = started.map_err(ConnectError::Start)?;
+            let (started, stdout, stdin) = started.map_err(ConnectError::Start)?;
+            *child = Some(started);
             let most = server.bounds.message_bytes;
             let transport = AsyncRwTransport::new_client(Lines::new(stdout, most), stdin);
             // The reader before it ends a connection whose lines are too long.
             let transport = transport.with_max_line_length(usize::MAX);
-            let service = client.serve_with_lifecycle(transport, lifecycle).await;
-            (service.map_err(terms)?, Some(child))
+            let transport = Bounded::new(transport, server, line, Unsent::EndsAll);
+            client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(feature = "http")]
         Reach::Http { url, headers } => {
             let transport = super::http::transport(server, url, headers)?;
-            let service = client.serve_with_lifecycle(transport, lifecycle).await;
-            (service.map_err(terms)?, None)
+            let transport = Bounded::new(transport, server, line, Unsent::FailsAlone);
+            client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(not(feature = "http"))]
         Reach::Http { .. } => return Err(ConnectError::Late),
     };
+    let service = served.map_err(|error| ConnectError::Terms(Box::new(error)))?;
     // What a call answers depends on what goes with it, which the cache does not look at.
     let cache = ClientCacheConfig::disabled();
     service.peer().set_response_cache_config(cache).await;
-    Ok(Connection { service, child })
+    Ok(service)
 }
 
 /// The newest revision first; a server that knows none of these is asked for a handshake.
@@ -87,12 +88,21 @@ pub(super) fn either_era() -> ClientLifecycleMode {
     }
 }
 
-/// What the server lists, as far as there is room.
-pub(super) async fn list(peer: &Peer<RoleClient>, most: usize) -> Result<Vec<Tool>, ConnectError> {
-    let page = |page| async {
-        let page = peer.list_tools(Some(page)).await;
-        let page = page.map_err(|error| ConnectError::Tools(Box::new(error)))?;
-        Ok((page.tools, page.next_cursor))
+/// What the server lists: all of it, or an error.
+pub(super) async fn list(
+    peer: &Peer<RoleClient>,
+    server: &Server,
+) -> Result<Vec<Tool>, ConnectError> {
+    let most = Most {
+        items: server.bounds.pins(),
+        bytes: server.bounds.message_bytes,
     };
-    paged(most, MOST_PAGES, page).await
+    let listed = paged(most, |page| async {
+        let page = peer.list_tools(Some(page)).await?;
+        Ok((page.tools, page.next_cursor))
+    });
+    listed.await.map_err(|error| match error {
+        Unpaged::Page(error) => ConnectError::Tools(Box::new(error)),
+        Unpaged::TooMuch => ConnectError::TooMuch,
+    })
 }

@@ -1,22 +1,23 @@
 //! A judged call in, what its server makes of it out: rounds of questions, tasks, grants and previews included.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelTaskParams,
-    CancelledNotification, CancelledNotificationParam, ClientRequest, GetTaskParams, InputRequest,
-    InputRequests, InputResponses, JsonObject, ProgressToken, RequestId, RequestMetaObject,
-    ServerResult, Task, TaskPayload, UpdateTaskParams,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetTaskParams,
+    InputRequest, InputRequests, InputResponses, JsonObject, RequestMetaObject, ServerResult, Task,
+    TaskPayload, UpdateTaskParams,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
+use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer;
 use super::classify::{Offer, marked, marked_value};
 use super::scopes::requested;
-use super::server::Server;
+use super::sent::{Pending, Sent};
+use super::server::{Live, Server};
 use crate::call::Progress;
 use crate::capability::{CallPermit, Halt};
 use crate::error::{CallError, Code};
@@ -38,13 +39,15 @@ pub(super) struct Errand {
     arguments: JsonObject,
     /// What the server asked for, once it did; granted by the time the call is carried again.
     asked: Mutex<Option<Vec<String>>>,
+    /// It was handed to the server: from then on nobody here knows what it came to but by the server's word.
+    begun: AtomicBool,
 }
 
 /// A call that can be sent as it is.
 struct Ready {
     /// Its place among the calls under way.
     _place: OwnedSemaphorePermit,
-    peer: Arc<Peer<RoleClient>>,
+    live: Arc<Live>,
     params: CallToolRequestParams,
     preview: bool,
     /// The server asked for more before, and was granted it.
@@ -64,7 +67,10 @@ impl RemoteJob for Errand {
         tied: Option<String>,
     ) -> Result<Carrying, CallError> {
         let ready = self.ready(permit, tied)?;
-        Ok(Box::pin(async move { self.run(ready).await }))
+        self.begun.store(false, Ordering::Relaxed);
+        Ok(Box::pin(async move {
+            self.run(ready).await.map_err(|halt| self.told(halt))
+        }))
     }
 
     fn mutates(&self) -> bool {
@@ -79,6 +85,19 @@ impl Errand {
             offer: Arc::clone(offer),
             arguments,
             asked: Mutex::default(),
+            begun: AtomicBool::new(false),
+        }
+    }
+
+    /// Says of a failure that the effect may have happened all the same, unless the server itself says that it failed.
+    fn told(&self, halt: Halt) -> Halt {
+        let unknown = |error: &CallError| {
+            let begun = self.begun.load(Ordering::Relaxed);
+            begun && self.mutates() && error.code() != Code::ServerFailed
+        };
+        match halt {
+            Halt::Failed(error) if unknown(&error) => error.with("begun", true).into(),
+            other => other,
         }
     }
 
@@ -99,7 +118,7 @@ impl Errand {
         };
         Ok(Ready {
             _place: place,
-            peer: self.server.peer()?,
+            live: self.server.live()?,
             preview: permit.is_preview(),
             replayed: granted.is_some(),
             params: self.params(permit.is_preview(), tied, granted)?,
@@ -109,7 +128,7 @@ impl Errand {
 
     async fn run(&self, ready: Ready) -> Result<Carried, Halt> {
         let progress = ready.progress.as_ref();
-        let result = self.answered(&ready.peer, ready.params, progress).await?;
+        let result = self.answered(&ready.live, ready.params, progress).await?;
         if result.is_error == Some(true) {
             let wanted = if ready.replayed {
                 None
@@ -168,12 +187,12 @@ impl Errand {
     /// The last answer, after as many rounds as the server needs.
     async fn answered(
         &self,
-        peer: &Peer<RoleClient>,
+        live: &Live,
         mut params: CallToolRequestParams,
         progress: Option<&Progress>,
     ) -> Result<CallToolResult, CallError> {
         for _ in 0..MOST_ROUNDS {
-            match self.sent(peer, params.clone(), progress).await? {
+            match self.sent(live, params.clone(), progress).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
@@ -181,11 +200,11 @@ impl Errand {
                         // The server wants no more than time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
-                    let responses = self.responses(requests).await?;
+                    let responses = self.responses(live, requests).await?;
                     params.input_responses = (!responses.is_empty()).then_some(responses);
                     params.request_state = more.request_state;
                 }
-                ServerResult::CreateTaskResult(made) => return self.task(peer, made.task).await,
+                ServerResult::CreateTaskResult(made) => return self.task(live, made.task).await,
                 _ => return Err(fault("the server's answer is none to a call")),
             }
         }
@@ -194,14 +213,16 @@ impl Errand {
 
     async fn sent(
         &self,
-        peer: &Peer<RoleClient>,
+        live: &Live,
         params: CallToolRequestParams,
         progress: Option<&Progress>,
     ) -> Result<ServerResult, CallError> {
+        let peer = &live.peer;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
         let handle = peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.broke(&error))?;
+        self.begun.store(true, Ordering::Relaxed);
         let mut sent = Sent {
             server: &self.server,
             peer,
@@ -212,9 +233,13 @@ impl Errand {
             let token = sent.token.clone();
             self.server.progress.insert(token, progress.clone());
         }
-        let answered = handle.await_response().await;
+        let answered = tokio::select! {
+            biased;
+            answered = handle.await_response() => answered.map_err(|error| self.broke(&error)),
+            why = live.line.ended() => Err(self.lost(why)),
+        };
         sent.open = None;
-        answered.map_err(|error| self.broke(&error))
+        answered
     }
 
     /// What it means for the call that the connection failed it.
@@ -222,20 +247,34 @@ impl Errand {
         match error {
             ServiceError::McpError(error) => answer::failed(&error.message),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                self.server.broken.notify_waiters();
-                let gone = self.server.gone();
-                if self.mutates() {
-                    gone.with("begun", true)
-                } else {
-                    gone
-                }
+                // It may be this call's misfortune alone: whether the server is there shows when it is asked for its tools.
+                self.server.changed.notify_one();
+                self.server.gone()
             }
             _ => fault("the server's answer is none to a call"),
         }
     }
 
-    /// What the host says to what the server asks within a call.
-    async fn responses(&self, requests: InputRequests) -> Result<InputResponses, CallError> {
+    fn lost(&self, why: &str) -> CallError {
+        let name = &self.server.spec.name;
+        let message = format!("the server `{name}` was lost: {why}; try later");
+        CallError::new(Code::ServerGone, message)
+    }
+
+    /// What the host says to what the server asks within a call; nobody is asked for a server that went.
+    async fn responses(
+        &self,
+        live: &Live,
+        requests: InputRequests,
+    ) -> Result<InputResponses, CallError> {
+        tokio::select! {
+            biased;
+            why = live.line.ended() => Err(self.lost(why)),
+            said = self.said(requests) => said,
+        }
+    }
+
+    async fn said(&self, requests: InputRequests) -> Result<InputResponses, CallError> {
         let mut responses = InputResponses::new();
         let hearing = &self.server.hearing;
         for (key, request) in requests {
@@ -256,7 +295,13 @@ impl Errand {
                     "the server asked for what it is not given: {}",
                     error.message
                 );
-                CallError::new(Code::ServerFailed, message)
+                let error = CallError::new(Code::ServerFailed, message);
+                // This is no word of the server's on how far it came.
+                if self.mutates() {
+                    error.with("begun", true)
+                } else {
+                    error
+                }
             };
             let said: Result<Value, _> = said.map_err(refused)?;
             responses.insert(key, said.map_err(|_| fault("the answer is no JSON"))?);
@@ -265,7 +310,8 @@ impl Errand {
     }
 
     /// Looks at a task until it ends; whoever gives up takes it back.
-    async fn task(&self, peer: &Peer<RoleClient>, task: Task) -> Result<CallToolResult, CallError> {
+    async fn task(&self, live: &Live, task: Task) -> Result<CallToolResult, CallError> {
+        let peer = &live.peer;
         let mut pending = Pending {
             peer,
             task: Some(task.task_id.clone()),
@@ -282,7 +328,7 @@ impl Errand {
             match now.payload {
                 TaskPayload::Working => {}
                 TaskPayload::InputRequired { input_requests } => {
-                    let responses = self.responses(input_requests).await?;
+                    let responses = self.responses(live, input_requests).await?;
                     let update = UpdateTaskParams::new(task.task_id.clone(), responses);
                     let updated = peer.update_task(update).await;
                     updated.map_err(|error| self.broke(&error))?;
@@ -294,7 +340,7 @@ impl Errand {
                 }
                 TaskPayload::Failed { error } => {
                     pending.task = None;
-                    return Err(answer::failed(&said(&error)));
+                    return Err(answer::failed(&reason(&error)));
                 }
                 _ => {
                     pending.task = None;
@@ -306,7 +352,7 @@ impl Errand {
 }
 
 /// The message of a task's error.
-fn said(error: &impl serde::Serialize) -> String {
+fn reason(error: &impl serde::Serialize) -> String {
     let error = serde_json::to_value(error).unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str);
     message.unwrap_or_default().to_owned()
@@ -322,7 +368,7 @@ fn shown(result: &CallToolResult) -> Result<String, CallError> {
     if !meta.is_some_and(|meta| marked(meta, "preview")) {
         let message =
             "the server does not say that it only previewed; it may have carried the call out";
-        return Err(CallError::new(Code::ServerFault, message).with("begun", true));
+        return Err(fault(message));
     }
     let token = meta.and_then(|meta| marked_value(meta, "preview_token"));
     let token = token.and_then(Value::as_str).unwrap_or_default();
@@ -332,42 +378,4 @@ fn shown(result: &CallToolResult) -> Result<String, CallError> {
         return Err(fault(message));
     }
     Ok(token.to_owned())
-}
-
-/// A request under way; whoever drops it before it is answered tells the server.
-struct Sent<'s> {
-    server: &'s Server,
-    peer: &'s Peer<RoleClient>,
-    token: ProgressToken,
-    open: Option<RequestId>,
-}
-
-impl Drop for Sent<'_> {
-    fn drop(&mut self) {
-        self.server.progress.remove(&self.token);
-        let Some(id) = self.open.take() else { return };
-        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits".to_owned()));
-        let cancelled = CancelledNotification::new(params);
-        let peer = self.peer.clone();
-        // Without a runtime there is no connection either.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
-        }
-    }
-}
-
-/// A task under way; whoever drops it before its end takes it back.
-struct Pending<'s> {
-    peer: &'s Peer<RoleClient>,
-    task: Option<String>,
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        let peer = self.peer.clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { peer.cancel_task(CancelTaskParams::new(task)).await });
-        }
-    }
 }

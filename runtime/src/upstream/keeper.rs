@@ -1,33 +1,44 @@
 //! A server in, its connections one after the other out, until it is given up or nobody wants it any more.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::SubscriptionFilter;
-use rmcp::service::{ClientLifecycleMode, Peer, RoleClient};
+use rmcp::service::{ClientLifecycleMode, Peer, RoleClient, ServiceError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::backoff::Backoff;
-use super::connect::{ConnectError, Connection, connect, either_era, list};
-use super::server::Server;
+use super::child::Child;
+use super::connect::{ConnectError, Service, connect, either_era, list};
+use super::line::Line;
+use super::server::{Live, Server};
 use super::spec::Reach;
 use super::{House, ServerState};
 
 /// A server that changes its list again and again is asked for it once in this time.
 const SETTLE: Duration = Duration::from_millis(500);
+/// How long it takes at most until a server that ends what is listened to is asked for it again.
+const RELISTEN: Duration = Duration::from_secs(60);
+/// How long a connection may take to end.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// How one connection ended.
 enum End {
     Stopped,
     Failed(ConnectError),
-    Lost,
+    Lost(&'static str),
 }
 
 /// Keeps one server connected.
 pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     let mut backoff = Backoff::default();
     let mut handshake_only = false;
+    let parted = |state| {
+        server.parted(state);
+        house.publish();
+    };
     loop {
         let began = Instant::now();
         let lifecycle = if handshake_only {
@@ -37,7 +48,7 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
         };
         let name = &server.spec.name;
         match life(&house, &server, lifecycle, &mut stop).await {
-            End::Stopped => return server.parted(ServerState::Stopped),
+            End::Stopped => return parted(ServerState::Stopped),
             End::Failed(error) => {
                 // A program may end when it is asked for what it does not know.
                 let program = matches!(server.spec.reach, Reach::Child { .. });
@@ -45,19 +56,19 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
                     program && !handshake_only && matches!(error, ConnectError::Terms(_));
                 tracing::warn!(server = %name, %error, "a server did not start");
             }
-            End::Lost => tracing::warn!(server = %name, "a server was lost"),
+            End::Lost(why) => tracing::warn!(server = %name, why, "a server was lost"),
         }
         let Some(wait) = backoff.ended(began.elapsed()) else {
-            server.parted(ServerState::GivenUp);
+            parted(ServerState::GivenUp);
             backoff = Backoff::default();
             tokio::select! {
-                () = stopped(&mut stop) => return server.parted(ServerState::Stopped),
+                () = stopped(&mut stop) => return parted(ServerState::Stopped),
                 () = server.retry.notified() => continue,
             }
         };
-        server.parted(ServerState::Waiting);
+        parted(ServerState::Waiting);
         tokio::select! {
-            () = stopped(&mut stop) => return server.parted(ServerState::Stopped),
+            () = stopped(&mut stop) => return parted(ServerState::Stopped),
             () = server.retry.notified() => {}
             () = sleep(wait) => {}
         }
@@ -70,74 +81,107 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// One connection from its beginning to its end.
+/// One connection from its beginning to its end; whatever was started for it has ended by then.
 async fn life(
     house: &Arc<House>,
     server: &Arc<Server>,
     lifecycle: ClientLifecycleMode,
     stop: &mut watch::Receiver<bool>,
 ) -> End {
-    let patience = server.bounds.connect;
+    let line = Arc::new(Line::default());
+    let mut child = None;
     let begun = async {
-        let connection = connect(server, lifecycle).await?;
-        let tools = list(connection.service.peer(), server.bounds.tools).await?;
+        let service = connect(server, lifecycle, &line, &mut child).await?;
+        let tools = list(service.peer(), server).await?;
         let tools = server.read(tools).await.ok_or(ConnectError::Late)?;
-        Ok((connection, tools))
+        Ok((service, tools))
     };
     let begun = tokio::select! {
-        () = stopped(stop) => return End::Stopped,
-        begun = timeout(patience, begun) => begun.unwrap_or(Err(ConnectError::Late)),
+        () = stopped(stop) => Err(End::Stopped),
+        begun = timeout(server.bounds.connect, begun) => {
+            begun.unwrap_or(Err(ConnectError::Late)).map_err(End::Failed)
+        }
     };
-    let (Connection { service, child }, tools) = match begun {
+    let (service, tools) = match begun {
         Ok(begun) => begun,
-        Err(error) => return End::Failed(error),
+        Err(end) => {
+            closed(None, child).await;
+            return end;
+        }
     };
     server.list(tools);
+    let peer = service.peer().clone();
+    server.connected(Live {
+        peer: peer.clone(),
+        line: Arc::clone(&line),
+    });
     house.publish();
-    let (peer, ending) = (service.peer().clone(), service.cancellation_token());
-    server.connected(peer.clone());
     let end = tokio::select! {
         () = stopped(stop) => End::Stopped,
-        _ = service.waiting() => End::Lost,
-        () = server.broken.notified() => End::Lost,
-        () = told(server, &peer) => End::Lost,
-        () = relisted(house, server, &peer) => End::Lost,
+        why = line.ended() => End::Lost(why),
+        never = listening(server, &peer) => match never {},
+        why = relisted(house, server, &peer) => End::Lost(why),
     };
     server.parted(ServerState::Waiting);
-    ending.cancel();
-    if let Some(child) = child {
-        child.end().await;
-    }
+    house.publish();
+    line.end("the host ended the connection");
+    closed(Some(service), child).await;
     end
 }
 
-/// Hears of changes where a server tells of them only to those that listen; ends never.
-async fn told(server: &Server, peer: &Peer<RoleClient>) {
+async fn closed(service: Option<Service>, child: Option<Child>) {
+    let closing = async {
+        if let Some(mut service) = service {
+            // What it came to concerns nobody any more.
+            let _ = service.close_with_timeout(CLOSING).await;
+        }
+    };
+    let ending = async {
+        if let Some(child) = child {
+            child.end().await;
+        }
+    };
+    tokio::join!(closing, ending);
+}
+
+/// Hears of changes where a server tells of them only to those that listen, for as long as the connection lasts.
+async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
     let info = peer.peer_info();
     let stateless = info.is_some_and(|info| !info.protocol_version.has_initialize());
-    if stateless {
+    let mut backoff = Backoff::default();
+    while stateless {
+        let began = Instant::now();
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        if let Ok(mut subscription) = peer.listen(filter).await {
-            while let Ok(Some(_)) = subscription.next().await {
+        match peer.listen(filter).await {
+            Ok(mut subscription) => {
+                // It may have changed while nobody listened.
                 server.changed.notify_one();
+                // What it tells is heard before it comes here; this waits for the end.
+                while let Ok(Some(_)) = subscription.next().await {}
             }
+            // It does not offer this.
+            Err(ServiceError::McpError(_)) => break,
+            Err(_) => {}
         }
+        sleep(backoff.ended(began.elapsed()).unwrap_or(RELISTEN)).await;
     }
     std::future::pending().await
 }
 
 /// Asks for the tools again whenever they may have changed; ends if the server does not say.
-async fn relisted(house: &House, server: &Arc<Server>, peer: &Peer<RoleClient>) {
+async fn relisted(house: &House, server: &Arc<Server>, peer: &Peer<RoleClient>) -> &'static str {
     loop {
         server.changed.notified().await;
         let listed = async {
-            let tools = list(peer, server.bounds.tools).await.ok()?;
-            server.read(tools).await
+            let tools = list(peer, server).await?;
+            server.read(tools).await.ok_or(ConnectError::Late)
         };
-        let Ok(Some(tools)) = timeout(server.bounds.connect, listed).await else {
-            return;
-        };
-        server.list(tools);
+        let listed = timeout(server.bounds.connect, listed).await;
+        match listed.unwrap_or(Err(ConnectError::Late)) {
+            Ok(tools) => server.list(tools),
+            Err(ConnectError::TooMuch) => return "it lists more tools than it may have",
+            Err(_) => return "it does not list its tools",
+        }
         house.publish();
         sleep(SETTLE).await;
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Upstreams;
 use super::classify::cut;
-use super::pages::paged;
+use super::pages::{Most, Unpaged, paged};
 use super::requests::Said;
 use super::server::Server;
 use crate::error::CallError;
@@ -38,8 +38,8 @@ pub enum ServerReadError {
     /// The server refused, or broke the protocol.
     #[error("the server did not answer as it should")]
     Refused(#[source] Box<ServiceError>),
-    /// The server answered more than is passed on.
-    #[error("the server answered more than is passed on")]
+    /// The server answered or lists more than is passed on.
+    #[error("the server answered or lists more than is passed on")]
     TooLarge,
     /// The server wants to ask for something first, or answered with data that is none.
     #[error("the server's answer cannot be used")]
@@ -100,18 +100,34 @@ fn refused(error: ServiceError) -> ServerReadError {
     ServerReadError::Refused(Box::new(error))
 }
 
+fn most(server: &Server) -> Most {
+    Most {
+        items: MOST,
+        bytes: server.bounds.message_bytes,
+    }
+}
+
+impl From<Unpaged<ServiceError>> for ServerReadError {
+    fn from(error: Unpaged<ServiceError>) -> Self {
+        match error {
+            Unpaged::Page(error) => refused(error),
+            Unpaged::TooMuch => Self::TooLarge,
+        }
+    }
+}
+
 impl Upstreams {
-    /// What a server has to read, at most 1,024 of it.
+    /// What a server has to read.
     ///
     /// # Errors
-    /// [`ServerReadError`]
+    /// [`ServerReadError`]; a list of more than 1,024 is refused as a whole.
     pub async fn resources(&self, server: &str) -> Result<Vec<ServerResource>, ServerReadError> {
-        let list = async |peer: &Peer<RoleClient>, _: &Server| {
-            let page = |page| async {
-                let page = peer.list_resources(Some(page)).await.map_err(refused)?;
+        let list = async |peer: &Peer<RoleClient>, server: &Server| {
+            let listed = paged(most(server), |page| async {
+                let page = peer.list_resources(Some(page)).await?;
                 Ok((page.resources, page.next_cursor))
-            };
-            paged(MOST, MOST, page).await
+            });
+            Ok(listed.await?)
         };
         let all = self.asked(server, list).await?;
         let resource = |it: rmcp::model::Resource| ServerResource {
@@ -149,17 +165,17 @@ impl Upstreams {
         self.asked(server, read).await
     }
 
-    /// The prompts that a server has, at most 1,024.
+    /// The prompts that a server has.
     ///
     /// # Errors
-    /// [`ServerReadError`]
+    /// [`ServerReadError`]; a list of more than 1,024 is refused as a whole.
     pub async fn prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, ServerReadError> {
-        let list = async |peer: &Peer<RoleClient>, _: &Server| {
-            let page = |page| async {
-                let page = peer.list_prompts(Some(page)).await.map_err(refused)?;
+        let list = async |peer: &Peer<RoleClient>, server: &Server| {
+            let listed = paged(most(server), |page| async {
+                let page = peer.list_prompts(Some(page)).await?;
                 Ok((page.prompts, page.next_cursor))
-            };
-            paged(MOST, MOST, page).await
+            });
+            Ok(listed.await?)
         };
         let all = self.asked(server, list).await?;
         let prompt = |it: rmcp::model::Prompt| {
@@ -221,8 +237,8 @@ impl Upstreams {
     ) -> Result<T, ServerReadError> {
         let unknown = || ServerReadError::Unknown(crate::escape(name).into());
         let server = self.server(name).ok_or_else(unknown)?;
-        let peer = server.peer().map_err(ServerReadError::Gone)?;
-        let asked = timeout(server.bounds.connect, ask(&peer, server)).await;
+        let live = server.live().map_err(ServerReadError::Gone)?;
+        let asked = timeout(server.bounds.connect, ask(&live.peer, server)).await;
         asked.unwrap_or(Err(ServerReadError::Late))
     }
 }

@@ -10,6 +10,7 @@ use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::classify::{Listed, Offer, Unoffered, listed, model_name, segment};
+use super::line::Line;
 use super::pins::{Fingerprint, Pins, Seen};
 use super::requests::Hearing;
 use super::spec::ServerSpec;
@@ -31,13 +32,18 @@ pub(super) struct Server {
     pub(super) progress: DashMap<ProgressToken, Progress>,
     /// Its list of tools may be another.
     pub(super) changed: Notify,
-    /// Its connection is of no use any more.
-    pub(super) broken: Notify,
     /// A person wants it tried again now.
     pub(super) retry: Notify,
     pub(super) state: watch::Sender<ServerState>,
-    peer: ArcSwapOption<Peer<RoleClient>>,
+    live: ArcSwapOption<Live>,
     tools: Mutex<Tools>,
+}
+
+/// The connection that a server has at this moment.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) line: Arc<Line>,
 }
 
 #[derive(Debug, Default)]
@@ -63,10 +69,9 @@ impl Server {
             places: Arc::new(Semaphore::new(bounds.calls)),
             progress: DashMap::new(),
             changed: Notify::new(),
-            broken: Notify::new(),
             retry: Notify::new(),
             state: watch::Sender::new(ServerState::Starting),
-            peer: ArcSwapOption::empty(),
+            live: ArcSwapOption::empty(),
             tools: Mutex::new(tools),
             spec,
         }
@@ -77,24 +82,32 @@ impl Server {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn connected(&self, peer: Peer<RoleClient>) {
-        self.peer.store(Some(Arc::new(peer)));
+    pub(super) fn connected(&self, live: Live) {
+        self.live.store(Some(Arc::new(live)));
         self.state.send_replace(ServerState::Ready);
     }
 
     pub(super) fn parted(&self, state: ServerState) {
-        self.peer.store(None);
+        self.live.store(None);
         self.state.send_replace(state);
     }
 
     /// Its connection, or the answer that there is none.
-    pub(super) fn peer(&self) -> Result<Arc<Peer<RoleClient>>, CallError> {
-        self.peer.load_full().ok_or_else(|| self.gone())
+    pub(super) fn live(&self) -> Result<Arc<Live>, CallError> {
+        self.live.load_full().ok_or_else(|| self.gone())
     }
 
     pub(super) fn gone(&self) -> CallError {
         let name = &self.spec.name;
-        let message = format!("the server `{name}` is not there; it is started again, try later");
+        let hope = match *self.state.borrow() {
+            ServerState::Ready => "the call or its answer was lost; try later",
+            ServerState::GivenUp => {
+                "it failed too often and is left alone until a person retries it"
+            }
+            ServerState::Stopped => "it was ended",
+            _ => "it is started again, try later",
+        };
+        let message = format!("the server `{name}` cannot be reached: {hope}");
         CallError::new(Code::ServerGone, message)
     }
 
@@ -112,12 +125,13 @@ impl Server {
         self.sort(&mut tools);
     }
 
-    /// A person saw this form of a tool and approves it; false if the server lists another.
-    pub(super) fn approve(&self, tool: &str, form: Fingerprint) -> bool {
+    /// A person saw this form of a tool, by the name they were shown, and approves it; false if the server lists another.
+    pub(super) fn approve(&self, shown: &str, form: Fingerprint) -> bool {
         let mut tools = self.tools();
         let mut listed = tools.listed.iter();
-        let listed = listed.find(|it| it.tool == tool && it.form == form && it.offer.is_ok());
-        let Some(name) = listed.map(|it| it.name.clone()) else {
+        let fits =
+            |it: &&Listed| crate::escape(&it.tool) == shown && it.form == form && it.offer.is_ok();
+        let Some(name) = listed.find(fits).map(|it| it.name.clone()) else {
             return false;
         };
         tools.pins.approve(&name, form);
@@ -135,15 +149,19 @@ impl Server {
         } = tools;
         offered.clear();
         seen.clear();
-        for it in listed {
+        for (place, it) in listed.iter().enumerate() {
+            let room = |offer| {
+                let room = place < self.bounds.tools;
+                room.then_some(offer).ok_or(Unoffered::TooMany)
+            };
             let pinned = |offer| match pins.see(&it.name, it.form, self.bounds.pins()) {
                 Seen::Approved => Ok(offer),
                 Seen::Changed => Err(Unoffered::Changed),
                 Seen::TooMany => Err(Unoffered::TooMany),
             };
-            let offer = it.offer.clone().and_then(pinned);
+            let offer = it.offer.clone().and_then(room).and_then(pinned);
             seen.push(ServerTool {
-                tool: it.tool.clone(),
+                tool: crate::escape(&it.tool).into_owned(),
                 description: it.description.clone(),
                 fingerprint: it.form,
                 offered: offer
@@ -226,5 +244,21 @@ mod tests {
         let tool = server.seen().remove(0);
         assert!(!server.approve("a.b", tool.fingerprint));
         assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_says_whether_it_comes_back() {
+        let hearing = Hearing::new("s", Arc::new(DenyRequests));
+        let server = Server::new(ServerSpec::stdio("s", "x"), Bounds::default(), hearing);
+        for (state, hope) in [
+            (ServerState::Waiting, "started again"),
+            (ServerState::GivenUp, "left alone"),
+            (ServerState::Stopped, "was ended"),
+        ] {
+            server.parted(state);
+            let gone = server.gone();
+            assert!(gone.message().contains(hope), "{gone}");
+            assert_eq!(gone.code(), Code::ServerGone);
+        }
     }
 }

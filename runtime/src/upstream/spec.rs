@@ -73,6 +73,9 @@ impl fmt::Debug for ServerSpec {
     }
 }
 
+/// The most servers of one host.
+const MOST_SERVERS: usize = 64;
+
 /// Why a server cannot be used as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -82,6 +85,9 @@ pub enum SpecError {
         "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__` and without `_` at its ends"
     )]
     Name(String),
+    /// There are too many.
+    #[error("there are more than {MOST_SERVERS} servers")]
+    TooMany,
     /// Two servers have one name.
     #[error("two servers are named `{0}`")]
     Duplicate(String),
@@ -273,6 +279,9 @@ impl ServerSpec {
 
 /// Refuses servers that cannot be used, and two of one name.
 pub(super) fn check_all(specs: &[ServerSpec]) -> Result<(), SpecError> {
+    if specs.len() > MOST_SERVERS {
+        return Err(SpecError::TooMany);
+    }
     let mut seen = std::collections::BTreeSet::new();
     for spec in specs {
         spec.check()?;
@@ -291,6 +300,15 @@ mod tests {
     fn check(spec: ServerSpec, expected: Option<SpecError>) {
         let expected = expected.map_or(Ok(()), Err);
         assert_eq!(check_all(&[spec]), expected);
+    }
+
+    #[test]
+    fn so_many_servers_and_no_more() {
+        let specs: Vec<_> = (0..=MOST_SERVERS)
+            .map(|n| ServerSpec::stdio(format!("s{n}"), "x"))
+            .collect();
+        assert_eq!(check_all(&specs), Err(SpecError::TooMany));
+        assert_eq!(check_all(&specs[1..]), Ok(()));
     }
 
     #[test]

@@ -42,6 +42,13 @@ impl Worker {
 
 #[cfg(feature = "mcp")]
 impl Worker {
+    /// What is told whenever [`Worker::tools`] may be another, if that can happen at all.
+    pub(crate) fn tools_changes(&self) -> Option<tokio::sync::watch::Receiver<()>> {
+        let mut changes = self.shared.core.changes.clone()?;
+        changes.mark_unchanged();
+        Some(changes)
+    }
+
     /// Like [`Worker::tools_under`], of [`Worker::app_tools`].
     pub(crate) fn app_tools_under(
         &self,

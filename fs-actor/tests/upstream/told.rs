@@ -1,0 +1,175 @@
+//! A server whose tools change in, word of it to those whom a gateway serves out: in both eras, and of what is theirs alone.
+
+use std::time::Duration;
+
+use bailiwick::{About, Gateway, Policy, ServerState, Worker};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
+};
+
+use super::support::{alone, does, text, until};
+
+/// Speaks raw lines to a gateway.
+struct Client {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+}
+
+impl Client {
+    fn of(worker: &Worker) -> Self {
+        let about = About {
+            name: "gateway".into(),
+            title: "Gateway".into(),
+            version: "1".into(),
+            instructions: String::new(),
+        };
+        let gateway = Gateway::worker(worker, about).build();
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = split(far);
+        tokio::spawn(async move { gateway.serve(reader, writer).await.unwrap() });
+        let (reader, writer) = split(near);
+        Self {
+            lines: BufReader::new(reader).lines(),
+            writer,
+        }
+    }
+
+    /// One that had its handshake.
+    async fn greeted(worker: &Worker) -> Self {
+        let mut client = Self::of(worker);
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
+        });
+        client
+            .says(json!({"id": 1, "method": "initialize", "params": params}))
+            .await;
+        let greeting = client.hears().await;
+        let tools = &greeting["result"]["capabilities"]["tools"];
+        assert_eq!(*tools, json!({"listChanged": true}), "{greeting}");
+        client
+            .says(json!({"method": "notifications/initialized"}))
+            .await;
+        // What comes after an answer comes after that was taken up.
+        client.says(json!({"id": 2, "method": "ping"})).await;
+        client.hears().await;
+        client
+    }
+
+    /// One without a handshake, that listens.
+    async fn listening(worker: &Worker) -> Self {
+        let mut client = Self::of(worker);
+        let params = json!({
+            "notifications": {"toolsListChanged": true},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        });
+        client
+            .says(json!({"id": "l", "method": "subscriptions/listen", "params": params}))
+            .await;
+        let accepted = client.hears().await;
+        assert_eq!(
+            accepted["params"]["notifications"],
+            json!({"toolsListChanged": true})
+        );
+        client
+    }
+
+    async fn says(&mut self, mut message: Value) {
+        message["jsonrpc"] = "2.0".into();
+        let line = format!("{message}\n");
+        self.writer.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    async fn hears(&mut self) -> Value {
+        let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
+        serde_json::from_str(&line.expect("no message came").unwrap().unwrap()).unwrap()
+    }
+
+    async fn is_told(&mut self) {
+        let told = self.hears().await;
+        assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+    }
+
+    /// Nothing was told: what comes next is the answer to what is asked now.
+    async fn is_told_nothing(&mut self) {
+        self.says(json!({"id": "next", "method": "ping"})).await;
+        let next = self.hears().await;
+        assert_eq!(next["id"], "next", "{next}");
+    }
+}
+
+fn offered(worker: &Worker) -> bool {
+    worker
+        .tools()
+        .iter()
+        .any(|tool| tool.spec.name == "h__note")
+}
+
+#[tokio::test]
+async fn clients_of_both_eras_are_told_that_a_tool_was_withheld_and_approved() {
+    let (stage, worker) = alone("changes").await;
+    let mut clients = [
+        Client::greeted(&worker).await,
+        Client::listening(&worker).await,
+    ];
+    assert_eq!(
+        text(does(&worker, "h__edit", "relist").await),
+        "listed anew"
+    );
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(!offered(&worker));
+    let tools = stage.upstreams.tools("h");
+    let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
+    assert!(stage.upstreams.approve("h", "note", note.fingerprint));
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(offered(&worker));
+}
+
+#[tokio::test]
+async fn clients_are_told_that_a_server_went_and_that_it_came_back() {
+    let (stage, worker) = alone("plain").await;
+    let mut clients = [
+        Client::greeted(&worker).await,
+        Client::listening(&worker).await,
+    ];
+    let server: i32 = text(does(&worker, "h__edit", "pid").await).parse().unwrap();
+    kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
+    until(|| !offered(&worker)).await;
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(offered(&worker));
+    stage.upstreams.shutdown().await;
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(!offered(&worker));
+}
+
+#[tokio::test]
+async fn who_is_not_offered_a_server_hears_nothing_of_it() {
+    let (stage, worker) = alone("changes").await;
+    let other = stage
+        .worker(Policy::new().deny("read:mcp").deny("write:mcp"))
+        .await;
+    let mut theirs = Client::greeted(&worker).await;
+    let mut other = Client::greeted(&other).await;
+    assert_eq!(
+        text(does(&worker, "h__edit", "relist").await),
+        "listed anew"
+    );
+    theirs.is_told().await;
+    other.is_told_nothing().await;
+}

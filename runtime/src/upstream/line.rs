@@ -1,0 +1,53 @@
+//! What happens on a connection in, what is open on it and whether it is of use out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::RequestId;
+use tokio::sync::{Semaphore, watch};
+
+/// The most messages that wait to be written at one time.
+const MOST_WRITES: usize = 256;
+
+/// One connection, as all that use it know it.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// Requests of the server that are not answered: what they are called here, and what the server calls them.
+    asked: Mutex<HashMap<RequestId, RequestId>>,
+    /// Places of messages that wait to be written.
+    pub(super) writes: Arc<Semaphore>,
+    ended: watch::Sender<Option<&'static str>>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            asked: Mutex::default(),
+            writes: Arc::new(Semaphore::new(MOST_WRITES)),
+            ended: watch::Sender::new(None),
+        }
+    }
+}
+
+impl Line {
+    /// Ends the connection. The first reason counts.
+    pub(super) fn end(&self, why: &'static str) {
+        self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert(why);
+            first
+        });
+    }
+
+    /// Returns once the connection is of no use any more, and says why.
+    pub(super) async fn ended(&self) -> &'static str {
+        let mut ended = self.ended.subscribe();
+        let why = ended.wait_for(Option::is_some).await;
+        // Whoever waits holds the sender, so it is always said.
+        why.ok().and_then(|why| *why).unwrap_or_default()
+    }
+
+    pub(super) fn asked(&self) -> MutexGuard<'_, HashMap<RequestId, RequestId>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

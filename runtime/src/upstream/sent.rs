@@ -1,0 +1,46 @@
+//! A request or a task under way in, word to its server that nobody waits for it out, when it is dropped.
+
+use rmcp::model::{
+    CancelTaskParams, CancelledNotification, CancelledNotificationParam, ProgressToken, RequestId,
+};
+use rmcp::service::{Peer, RoleClient};
+
+use super::server::Server;
+
+/// A request under way; whoever drops it before it is answered tells the server.
+pub(super) struct Sent<'s> {
+    pub(super) server: &'s Server,
+    pub(super) peer: &'s Peer<RoleClient>,
+    pub(super) token: ProgressToken,
+    pub(super) open: Option<RequestId>,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        self.server.progress.remove(&self.token);
+        let Some(id) = self.open.take() else { return };
+        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits".to_owned()));
+        let cancelled = CancelledNotification::new(params);
+        let peer = self.peer.clone();
+        // Without a runtime there is no connection either.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
+        }
+    }
+}
+
+/// A task under way; whoever drops it before its end takes it back.
+pub(super) struct Pending<'s> {
+    pub(super) peer: &'s Peer<RoleClient>,
+    pub(super) task: Option<String>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        let peer = self.peer.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { peer.cancel_task(CancelTaskParams::new(task)).await });
+        }
+    }
+}
