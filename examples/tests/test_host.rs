@@ -287,3 +287,22 @@ async fn a_server_ends_with_its_host_even_if_it_would_rather_stay() {
         assert!(gone.is_ok(), "{} is still there", process.display());
     }
 }
+
+#[tokio::test]
+async fn what_a_server_started_ends_with_it() {
+    let started = tempfile::NamedTempFile::new().unwrap();
+    let place = started.path().to_str().unwrap();
+    let script = r#"sleep 600 </dev/null >/dev/null 2>&1 & echo $! >"$0"; exec node "$1""#;
+    checked(&["sh", "-c", script, place, &wrong()]).await;
+    let pid = fs::read_to_string(started.path()).unwrap();
+    let stat = format!("/proc/{}/stat", pid.trim());
+    // Whoever takes over what has no parent may be slow to bury it.
+    let lives = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    let ended = async {
+        while lives() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    assert!(in_time.is_ok(), "it lives on");
+}

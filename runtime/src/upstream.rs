@@ -184,6 +184,10 @@ fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
 
 /// Servers of other people, connected. Cloning it is cheap; with its last clone, and the last runtime that uses it, the
 /// servers end.
+///
+/// What servers say is logged escaped, cut and rarely, under the target `bailiwick`, at debug. The client beneath, `rmcp`, logs
+/// their messages whole at debug and trace, and faults of HTTP in their words at warn: leave that target out of logs that
+/// others read.
 #[derive(Clone, Debug)]
 pub struct Upstreams {
     door: Arc<Door>,

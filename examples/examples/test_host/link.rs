@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// The longest line that is read.
-const MOST_LINE: u64 = 64 << 20;
+const MOST_LINE: u64 = 8 << 20;
 /// How many messages wait to be read.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 16;
 /// How long a server has to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
 

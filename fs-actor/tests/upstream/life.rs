@@ -151,23 +151,34 @@ async fn the_last_handle_takes_the_servers_along() {
     gone(server).await;
 }
 
+/// How many servers come and go together.
+const TOGETHER: usize = 10;
+
 /// With `BAILIWICK_CASES=1000` in full.
 #[tokio::test]
 async fn servers_that_come_and_are_killed_leave_nothing_behind() {
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let mut before = None;
-    for round in 0..=cases() {
-        let upstreams = started([hostile("h", "plain")]).await;
+    for _ in 0..=cases().div_ceil(TOGETHER) {
+        let names: Vec<_> = (0..TOGETHER).map(|n| format!("h{n}")).collect();
+        let upstreams = started(names.iter().map(|name| hostile(name, "plain"))).await;
         let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
         let worker = stage.worker(Policy::new()).await;
-        let server = pid(&text(does(&worker, "h__edit", "pid").await));
-        if round % 2 == 0 {
-            kill_process(server, Signal::KILL).unwrap();
+        let mut servers = Vec::new();
+        for name in &names {
+            let answered = does(&worker, &format!("{name}__edit"), "pid").await;
+            servers.push(pid(&text(answered)));
+        }
+        for server in servers.iter().step_by(2) {
+            kill_process(*server, Signal::KILL).unwrap();
         }
         stage.upstreams.shutdown().await;
+        for server in servers {
+            // It was waited for as well: nobody has its number.
+            assert!(test_kill_process(server).is_err());
+        }
         stage.runtime.shutdown().await;
         drop((stage, worker));
-        gone(server).await;
         // The first round starts what stays for the life of the process.
         let expected = *before.get_or_insert((descriptors(), tasks()));
         until(|| descriptors() <= expected.0 && tasks() <= expected.1).await;

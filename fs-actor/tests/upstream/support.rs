@@ -1,7 +1,7 @@
 //! What a test needs of a runtime and servers in, both out.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bailiwick::{
@@ -10,10 +10,23 @@ use bailiwick::{
 };
 use serde_json::{Value, json};
 
+/// Python itself: what is called so may be a script that looks for it, which takes longer than the server.
+fn python() -> &'static str {
+    static PYTHON: OnceLock<String> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let asked = std::process::Command::new("python3")
+            .args(["-c", "import sys; print(sys.executable)"])
+            .output();
+        let said = String::from_utf8(asked.unwrap().stdout).unwrap();
+        said.trim().to_owned()
+    })
+}
+
 /// The server that does what its argument says.
 pub(crate) fn hostile(name: &str, mode: &str) -> ServerSpec {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/upstream/hostile.py");
-    ServerSpec::stdio(name, "python3").args([script.to_str().unwrap(), mode])
+    let args = ["-I", "-S", script.to_str().unwrap(), mode];
+    ServerSpec::stdio(name, python()).args(args)
 }
 
 /// Returns once `is` holds, which it does soon or the test fails.

@@ -13,8 +13,9 @@ use std::time::Duration;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, DiscoverResult, Implementation,
     InitializeResult, JsonRpcMessage, LoggingMessageNotificationParam, NotificationMetaObject,
-    RequestId, ServerCapabilities, ServerNotification, ServerRequest, ServerResult,
-    SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams, TASKS_EXTENSION_ID,
+    ProtocolVersion, RequestId, ServerCapabilities, ServerNotification, ServerRequest,
+    ServerResult, SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams,
+    TASKS_EXTENSION_ID,
 };
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -104,7 +105,11 @@ impl<T> Bounded<T> {
             }
             JsonRpcMessage::Response(mut response) => {
                 if self.greeting == Greeting::Awaited {
-                    self.greeting = greeted(&mut response.result);
+                    let Some(greeting) = greeted(&mut response.result) else {
+                        self.line.end("it speaks no revision of the protocol");
+                        return None;
+                    };
+                    self.greeting = greeting;
                     // What is asked before is not answered in every revision.
                     self.line.asked().clear();
                 }
@@ -212,24 +217,34 @@ fn ours(id: RequestId) -> Option<RequestId> {
     matches!(id, RequestId::Number(_)).then_some(id)
 }
 
-/// Takes the server's words out of how it greets, since rmcp logs that.
-fn greeted(result: &mut ServerResult) -> Greeting {
+/// Whether it can name a revision.
+fn dated(version: &ProtocolVersion) -> bool {
+    let version = version.as_str();
+    version.len() <= 32
+        && version
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Takes the server's words out of how it greets, since rmcp logs that. None if it greets with nothing else.
+fn greeted(result: &mut ServerResult) -> Option<Greeting> {
     let nobody = || Implementation::new("server", "0");
     match result {
         ServerResult::DiscoverResult(found) => {
-            let versions = std::mem::take(&mut found.supported_versions);
+            let mut versions = std::mem::take(&mut found.supported_versions);
+            versions.retain(dated);
             let plain = DiscoverResult::new(versions, plain(&found.capabilities));
             *found = plain.with_server_info(nobody());
-            Greeting::Discovered
+            Some(Greeting::Discovered)
         }
         ServerResult::InitializeResult(found) => {
-            let version = found.protocol_version.clone();
+            let version = Some(found.protocol_version.clone()).filter(dated)?;
             *found = InitializeResult::new(plain(&found.capabilities))
                 .with_server_info(nobody())
                 .with_protocol_version(version);
-            Greeting::Handshake
+            Some(Greeting::Handshake)
         }
-        _ => Greeting::Handshake,
+        _ => Some(Greeting::Handshake),
     }
 }
 
@@ -569,6 +584,23 @@ mod tests {
         let sent = stage.bounded.outgoing(refusal);
         let sent: TxJsonRpcMessage<RoleClient> = sent;
         assert_eq!(serde_json::to_value(sent).unwrap()["id"], "theirs");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_greets_with_no_revision_is_ended() {
+        for (version, fits) in [
+            ("2025-11-25", true),
+            ("obey\nme", false),
+            ("DRAFT-2026-v1", true),
+        ] {
+            let mut stage = stage(Reads::All, Unsent::EndsAll);
+            let server = json!({"name": "n", "version": "1"});
+            let result =
+                json!({"protocolVersion": version, "capabilities": {}, "serverInfo": server});
+            let greeting = json!({"jsonrpc": "2.0", "id": 0, "result": result});
+            let seen = stage.hears(greeting).await;
+            assert_eq!(seen.is_some(), fits, "{version:?}");
+        }
     }
 
     #[tokio::test]

@@ -146,7 +146,8 @@ impl Shared {
         let revocation = gates.iter().map(|gate| Box::pin(gate.closed()));
         let carried = tokio::select! {
             biased;
-            () = any(revocation.collect()) => return Err(revoked().into()),
+            // Nobody can tell how far the server came.
+            () = any(revocation.collect()) => return Err(revoked().with("begun", true).into()),
             carried = carrying => carried?,
         };
         Ok(self.answered(facts, &permit, &*job, carried))
