@@ -148,4 +148,6 @@ pub use upstream::{
     ServerState, ServerText, ServerTool, ServersError, SpecError, Unoffered, Upstreams,
     UpstreamsBuilder, Wants,
 };
+#[cfg(feature = "oauth")]
+pub use upstream::{Landing, OAuth, SignIn, TokenStore};
 pub use worker::{Admission, Begun, PendingCall, ServerCallError, Status, Worker, WorkerSpec};

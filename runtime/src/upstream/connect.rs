@@ -65,13 +65,13 @@ pub(super) async fn connect(
             (service.map_err(terms)?, Some(child))
         }
         #[cfg(feature = "http")]
-        Reach::Http { url, headers } => {
-            let transport = super::http::transport(server, url, headers)?;
+        Reach::Http(reach) => {
+            let transport = super::http::transport(server, reach)?;
             let service = client.serve_with_lifecycle(transport, lifecycle).await;
             (service.map_err(terms)?, None)
         }
         #[cfg(not(feature = "http"))]
-        Reach::Http { .. } => return Err(ConnectError::Late),
+        Reach::Http(_) => return Err(ConnectError::Late),
     };
     // What a call answers depends on what goes with it, which the cache does not look at.
     let cache = ClientCacheConfig::disabled();

@@ -29,6 +29,9 @@ pub(super) struct Server {
     pub(super) label: Arc<str>,
     pub(super) bounds: Bounds,
     pub(super) hearing: Hearing,
+    /// How people sign in, if they do.
+    #[cfg(feature = "oauth")]
+    pub(super) account: Option<Arc<super::auth::Account>>,
     /// Calls under way.
     pub(super) places: Semaphore,
     /// Who hears of progress.
@@ -62,6 +65,8 @@ impl Server {
         Self {
             label: spec.label().into(),
             hearing,
+            #[cfg(feature = "oauth")]
+            account: None,
             bounds,
             places: Semaphore::new(bounds.calls),
             progress: DashMap::new(),
@@ -83,11 +88,19 @@ impl Server {
 
     pub(super) fn connected(&self, peer: Peer<RoleClient>) {
         self.peer.store(Some(Arc::new(peer)));
+        #[cfg(feature = "oauth")]
+        if let Some(account) = &self.account {
+            account.set_live(true);
+        }
         self.state.send_replace(ServerState::Ready);
     }
 
     pub(super) fn parted(&self, state: ServerState) {
         self.peer.store(None);
+        #[cfg(feature = "oauth")]
+        if let Some(account) = &self.account {
+            account.set_live(false);
+        }
         self.state.send_replace(state);
     }
 
