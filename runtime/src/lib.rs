@@ -148,4 +148,6 @@ pub use upstream::{
     ServerResource, ServerSpec, ServerState, ServerText, ServerTool, ServersError, Speaker,
     SpecError, Unoffered, Upstreams, UpstreamsBuilder, Wants,
 };
+#[cfg(feature = "oauth")]
+pub use upstream::{Landing, OAuth, SignIn, TokenStore};
 pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};

@@ -4,7 +4,11 @@
 //! stand for what the server runs and for the form of the tool. Policies and configurations leave them out and so speak
 //! of whatever goes by the name; what people grant has them, so a grant is none for another program or another form.
 
+#[cfg(feature = "http")]
+mod address;
 mod answer;
+#[cfg(feature = "oauth")]
+mod auth;
 mod backoff;
 mod bounded;
 mod child;
@@ -46,6 +50,8 @@ use job::Errand;
 use requests::Hearing;
 use server::Server;
 
+#[cfg(feature = "oauth")]
+pub use auth::{Landing, OAuth, SignIn, TokenStore};
 pub use classify::Unoffered;
 pub use pins::Fingerprint;
 pub use places::SchemaFault;
@@ -97,6 +103,8 @@ impl Bounds {
 pub enum ServerState {
     /// It was not connected yet.
     Starting,
+    /// A person is asked to sign in at it.
+    SigningIn,
     /// It is connected.
     Ready,
     /// It is gone, and will be tried again.
@@ -206,6 +214,8 @@ pub struct UpstreamsBuilder {
     specs: Vec<ServerSpec>,
     host: Arc<dyn ServerRequests>,
     bounds: Bounds,
+    #[cfg(feature = "oauth")]
+    oauth: Option<OAuth>,
 }
 
 impl fmt::Debug for UpstreamsBuilder {
@@ -238,6 +248,14 @@ impl UpstreamsBuilder {
         self
     }
 
+    /// Lets people sign in at servers that ask for it, through [`ServerRequests::sign_in`].
+    #[cfg(feature = "oauth")]
+    #[must_use]
+    pub fn oauth(mut self, oauth: OAuth) -> Self {
+        self.oauth = Some(oauth);
+        self
+    }
+
     /// Sets what each server may cost.
     #[must_use]
     pub fn bounds(mut self, bounds: Bounds) -> Self {
@@ -254,13 +272,25 @@ impl UpstreamsBuilder {
     /// [`SpecError`]; then none was started.
     pub async fn start(self) -> Result<Upstreams, SpecError> {
         spec::check_all(&self.specs)?;
+        #[cfg(feature = "oauth")]
+        if let Some(oauth) = &self.oauth {
+            oauth.check()?;
+        }
         let (host, bounds) = (self.host, self.bounds);
-        let server = |spec: ServerSpec| {
+        let mut servers = Vec::new();
+        for spec in self.specs {
             let hearing = Hearing::new(&spec.name, Arc::clone(&host));
-            Arc::new(Server::new(spec, bounds, hearing))
-        };
+            #[cfg_attr(not(feature = "oauth"), expect(unused_mut, reason = "nobody signs in"))]
+            let mut server = Server::new(spec, bounds, hearing);
+            #[cfg(feature = "oauth")]
+            if let (Some(oauth), spec::Reach::Http(reach)) = (&self.oauth, &server.spec.reach) {
+                let names = (server.spec.name.as_str(), &*server.label);
+                server.account = auth::Account::open(names, reach, oauth, &host).await;
+            }
+            servers.push(Arc::new(server));
+        }
         let house = Arc::new(House {
-            servers: self.specs.into_iter().map(server).collect(),
+            servers,
             table: Arc::default(),
             publishing: Mutex::default(),
             published: watch::Sender::default(),
@@ -297,6 +327,8 @@ impl Upstreams {
             specs: Vec::new(),
             host: Arc::new(DenyRequests),
             bounds: Bounds::default(),
+            #[cfg(feature = "oauth")]
+            oauth: None,
         }
     }
 

@@ -65,13 +65,13 @@ pub(super) async fn connect(
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(feature = "http")]
-        Reach::Http { url, headers } => {
-            let transport = super::http::transport(server, url, headers)?;
+        Reach::Http(reach) => {
+            let transport = super::http::transport(server, reach)?;
             let transport = Bounded::new(transport, server, line, Unsent::FailsAlone);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(not(feature = "http"))]
-        Reach::Http { .. } => return Err(ConnectError::Late),
+        Reach::Http(_) => return Err(ConnectError::Late),
     };
     let service = served.map_err(|error| ConnectError::Terms(Box::new(error)))?;
     // What a call answers depends on what goes with it, which the cache does not look at.

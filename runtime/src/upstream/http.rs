@@ -1,40 +1,102 @@
 //! An address and headers in, a connection by HTTP out that follows no redirection and uses no proxy.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
+use super::address::{self, Place, Reachable};
 use super::connect::ConnectError;
 use super::server::Server;
+use super::spec::{HttpReach, SpecError};
+
+/// What sends requests and hears answers.
+#[cfg(feature = "oauth")]
+pub(super) type Sender = super::auth::Signed;
+/// What sends requests and hears answers.
+#[cfg(not(feature = "oauth"))]
+pub(super) type Sender = reqwest::Client;
 
 pub(super) fn transport(
     server: &Server,
-    url: &str,
-    headers: &BTreeMap<String, String>,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, ConnectError> {
-    // Headers may be secrets, and they are for this address.
-    let client = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .build()
-        .map_err(|_| ConnectError::Http)?;
+    reach: &HttpReach,
+) -> Result<StreamableHttpClientTransport<Sender>, ConnectError> {
+    let url = address::read(&reach.url).ok_or(ConnectError::Http)?;
+    let sender = client(reach, Reachable::Written(Place::said(&url))).ok_or(ConnectError::Http)?;
+    #[cfg(feature = "oauth")]
+    let sender = Sender::new(sender, server.account.clone());
     let mut custom = HashMap::new();
-    for (name, value) in headers {
+    for (name, value) in &reach.headers {
         let name: HeaderName = name.parse().map_err(|_| ConnectError::Http)?;
         let mut value: HeaderValue = value.parse().map_err(|_| ConnectError::Http)?;
         value.set_sensitive(true);
         custom.insert(name, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url)
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(custom)
         .max_sse_event_size(server.bounds.message_bytes);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(sender, config))
+}
+
+/// A client that speaks to `reachable` machines, and sends what is meant for one to no other; none if a certificate is none.
+pub(super) fn client(reach: &HttpReach, reachable: Reachable) -> Option<reqwest::Client> {
+    let builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .dns_resolver(std::sync::Arc::new(reachable));
+    #[cfg(feature = "tls")]
+    let builder = builder.tls_certs_merge(authorities(reach)?);
+    #[cfg(not(feature = "tls"))]
+    let _ = reach;
+    builder.build().ok()
+}
+
+#[cfg(feature = "tls")]
+fn authorities(reach: &HttpReach) -> Option<Vec<reqwest::Certificate>> {
+    let mut all = Vec::new();
+    for pem in &reach.authorities {
+        let read = reqwest::Certificate::from_pem_bundle(pem).ok()?;
+        if read.is_empty() {
+            return None;
+        }
+        all.extend(read);
+    }
+    Some(all)
+}
+
+/// Refuses an address that cannot be spoken to, or only in the clear, and headers that cannot be sent.
+pub(super) fn check(name: &str, reach: &HttpReach) -> Result<(), SpecError> {
+    let name = name.to_owned();
+    let Some(url) = address::read(&reach.url) else {
+        return Err(SpecError::Url(name));
+    };
+    if address::is_clear(&url) {
+        return Err(SpecError::Clear(name));
+    }
+    #[cfg(not(feature = "tls"))]
+    if url.scheme() == "https" {
+        return Err(SpecError::Tls(name));
+    }
+    #[cfg(feature = "tls")]
+    let reachable = Reachable::Written(Place::said(&url));
+    #[cfg(feature = "tls")]
+    if !reach.authorities.is_empty() && client(reach, reachable).is_none() {
+        return Err(SpecError::Certificate(name));
+    }
+    let mut headers = reach.headers.iter();
+    match headers.find(|(header, value)| !is_sendable(header, value)) {
+        None => Ok(()),
+        Some((header, _)) => Err(SpecError::Header {
+            server: name,
+            header: crate::escape(header).into(),
+        }),
+    }
 }
 
 /// Whether a header can be sent and is the host's to set.
-pub(super) fn is_sendable(name: &str, value: &str) -> bool {
+fn is_sendable(name: &str, value: &str) -> bool {
     const RESERVED: &[&str] = &[
         "accept",
         "content-type",

@@ -9,6 +9,8 @@ use rmcp::service::{ClientLifecycleMode, Peer, RoleClient, ServiceError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+#[cfg(feature = "oauth")]
+use super::auth::Settled;
 use super::backoff::Backoff;
 use super::child::Child;
 use super::connect::{ConnectError, Service, connect, either_era, list};
@@ -58,12 +60,25 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
             }
             End::Lost(why) => tracing::warn!(server = %name, why, "a server was lost"),
         }
-        let Some(wait) = backoff.ended(began.elapsed()) else {
+        let given_up = match signed_in(&house, &server, &mut stop).await {
+            Entry::Stopped => return parted(ServerState::Stopped),
+            Entry::Open => continue,
+            Entry::Closed => true,
+            Entry::Free => false,
+        };
+        let wait = backoff.ended(began.elapsed());
+        let Some(wait) = wait.filter(|_| !given_up) else {
             parted(ServerState::GivenUp);
             backoff = Backoff::default();
             tokio::select! {
                 () = stopped(&mut stop) => return parted(ServerState::Stopped),
-                () = server.retry.notified() => continue,
+                () = server.retry.notified() => {
+                    #[cfg(feature = "oauth")]
+                    if let Some(account) = &server.account {
+                        account.afresh();
+                    }
+                    continue;
+                }
             }
         };
         parted(ServerState::Waiting);
@@ -73,6 +88,42 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
             () = sleep(wait) => {}
         }
     }
+}
+
+/// How a server stands to whoever would be let in.
+#[cfg_attr(not(feature = "oauth"), expect(dead_code, reason = "nobody signs in"))]
+enum Entry {
+    /// It asked for nobody.
+    Free,
+    /// A person signed in.
+    Open,
+    /// Nobody did.
+    Closed,
+    /// Nobody wants the servers any more.
+    Stopped,
+}
+
+/// Sees to it that a person signs in where the server wants one.
+#[cfg(feature = "oauth")]
+async fn signed_in(house: &House, server: &Server, stop: &mut watch::Receiver<bool>) -> Entry {
+    let Some(account) = server.account.as_ref().filter(|account| account.wants()) else {
+        return Entry::Free;
+    };
+    server.parted(ServerState::SigningIn);
+    house.publish();
+    tokio::select! {
+        () = stopped(stop) => Entry::Stopped,
+        settled = account.settle() => match settled {
+            Settled::Nothing => Entry::Free,
+            Settled::Done => Entry::Open,
+            Settled::Refused => Entry::Closed,
+        },
+    }
+}
+
+#[cfg(not(feature = "oauth"))]
+async fn signed_in(_: &House, _: &Server, _: &mut watch::Receiver<bool>) -> Entry {
+    Entry::Free
 }
 
 /// Returns once nobody wants the servers any more.

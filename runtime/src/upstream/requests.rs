@@ -181,6 +181,13 @@ pub trait ServerRequests: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
+    /// A server lets nobody in whom a person did not sign in. The answer is the whole address that the browser was led
+    /// back to from [`SignIn::url`](super::SignIn::url), none is no.
+    #[cfg(feature = "oauth")]
+    fn sign_in(&self, _request: super::SignIn) -> Requested<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// The directories that a server is told of, as workers know them. It learns names; it may do nothing by them.
     fn roots(&self, _server: &str) -> Vec<VirtualPath> {
         Vec::new()

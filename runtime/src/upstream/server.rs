@@ -26,6 +26,9 @@ pub(super) struct Server {
     pub(super) label: Arc<str>,
     pub(super) bounds: Bounds,
     pub(super) hearing: Hearing,
+    /// How people sign in, if they do.
+    #[cfg(feature = "oauth")]
+    pub(super) account: Option<Arc<super::auth::Account>>,
     /// Calls under way.
     pub(super) places: Arc<Semaphore>,
     /// Who hears of progress.
@@ -65,6 +68,8 @@ impl Server {
         Self {
             label: spec.label().into(),
             hearing,
+            #[cfg(feature = "oauth")]
+            account: None,
             bounds,
             places: Arc::new(Semaphore::new(bounds.calls)),
             progress: DashMap::new(),
@@ -84,11 +89,19 @@ impl Server {
 
     pub(super) fn connected(&self, live: Live) {
         self.live.store(Some(Arc::new(live)));
+        #[cfg(feature = "oauth")]
+        if let Some(account) = &self.account {
+            account.set_live(true);
+        }
         self.state.send_replace(ServerState::Ready);
     }
 
     pub(super) fn parted(&self, state: ServerState) {
         self.live.store(None);
+        #[cfg(feature = "oauth")]
+        if let Some(account) = &self.account {
+            account.set_live(false);
+        }
         self.state.send_replace(state);
     }
 

@@ -205,7 +205,7 @@ fn filled(
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::Reach;
+    use super::super::spec::{HttpReach, Reach};
     use super::*;
 
     fn read(text: &str) -> Result<Vec<ServerSpec>, ServersError> {
@@ -250,7 +250,7 @@ mod tests {
         let text = r#"{"mcpServers": {"a": {"type": "http", "url": "http://127.0.0.1:1/mcp",
             "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#;
         let specs = read(text).unwrap();
-        let Reach::Http { url, headers } = &specs[0].reach else {
+        let Reach::Http(HttpReach { url, headers, .. }) = &specs[0].reach else {
             panic!("{specs:?}")
         };
         assert_eq!(url, "http://127.0.0.1:1/mcp");

@@ -50,10 +50,25 @@ pub(super) enum Reach {
         env: BTreeMap<String, String>,
         folder: Option<PathBuf>,
     },
-    Http {
-        url: String,
-        headers: BTreeMap<String, String>,
-    },
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "without HTTP it is refused and no more")
+    )]
+    Http(HttpReach),
+}
+
+/// How a server is reached by HTTP.
+#[derive(Clone)]
+#[cfg_attr(
+    not(feature = "http"),
+    expect(dead_code, reason = "without HTTP it is refused and no more")
+)]
+pub(super) struct HttpReach {
+    pub(super) url: String,
+    pub(super) headers: BTreeMap<String, String>,
+    /// Whose certificates count, besides those that count on this machine; each a PEM.
+    #[cfg(feature = "tls")]
+    pub(super) authorities: Vec<Vec<u8>>,
 }
 
 impl Reach {
@@ -95,13 +110,22 @@ pub enum SpecError {
     #[error("the server `{0}` has no command")]
     Command(String),
     /// The address is none that can be spoken to.
-    #[error("the address of the server `{0}` must begin with `http://`")]
+    #[error("the address of the server `{0}` must begin with `https://` or `http://`")]
     Url(String),
+    /// What is sent to the address could be read on the way.
+    #[error("the server `{0}` is not on this machine, so its address must begin with `https://`")]
+    Clear(String),
     /// The address is reached by TLS, which this build does not speak.
-    #[error(
-        "the server `{0}` is reached by TLS, which is not built in; put a proxy on this machine before it"
-    )]
+    #[error("the server `{0}` is reached by TLS; build with the feature `tls`")]
     Tls(String),
+    /// A certificate is none.
+    #[error("a certificate for the server `{0}` cannot be read; it must be PEM")]
+    Certificate(String),
+    /// A code that a browser brings there would not be safe.
+    #[error(
+        "browsers cannot be led back to `{0}`; it must be on this machine or begin with `https://`"
+    )]
+    Landing(String),
     /// HTTP is not built in.
     #[error("the server `{0}` speaks HTTP; build with the feature `http`")]
     NoHttp(String),
@@ -131,11 +155,13 @@ impl ServerSpec {
     /// A server that is reached by HTTP.
     #[must_use]
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
-        let reach = Reach::Http {
+        let reach = HttpReach {
             url: url.into(),
             headers: BTreeMap::new(),
+            #[cfg(feature = "tls")]
+            authorities: Vec::new(),
         };
-        Self::new(name.into(), reach)
+        Self::new(name.into(), Reach::Http(reach))
     }
 
     fn new(name: String, reach: Reach) -> Self {
@@ -193,8 +219,18 @@ impl ServerSpec {
     /// Sets a header that goes with every request.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Reach::Http { headers, .. } = &mut self.reach {
-            headers.insert(name.into(), value.into());
+        if let Reach::Http(reach) = &mut self.reach {
+            reach.headers.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// Trusts whom this authority certifies, as well as those whom the machine trusts: PEM, one certificate or more.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        if let Reach::Http(reach) = &mut self.reach {
+            reach.authorities.push(pem.into());
         }
         self
     }
@@ -234,7 +270,7 @@ impl ServerSpec {
                 let folder = std::path::absolute(&folder).unwrap_or(folder);
                 serde_json::json!(["stdio", command, args, env, folder.to_string_lossy()])
             }
-            Reach::Http { url, .. } => serde_json::json!(["http", url]),
+            Reach::Http(reach) => serde_json::json!(["http", reach.url]),
         };
         let mark = ContentHash::of(whole.to_string().as_bytes()).to_string();
         let mark: String = mark.chars().take(MARK).collect();
@@ -253,26 +289,10 @@ impl ServerSpec {
                 Err(SpecError::Command(name.clone()))
             }
             Reach::Child { .. } => Ok(()),
-            Reach::Http { url, .. } if url.starts_with("https://") => {
-                Err(SpecError::Tls(name.clone()))
-            }
-            Reach::Http { url, .. } if !url.starts_with("http://") => {
-                Err(SpecError::Url(name.clone()))
-            }
             #[cfg(not(feature = "http"))]
-            Reach::Http { .. } => Err(SpecError::NoHttp(name.clone())),
+            Reach::Http(_) => Err(SpecError::NoHttp(name.clone())),
             #[cfg(feature = "http")]
-            Reach::Http { headers, .. } => {
-                let unfit = headers
-                    .iter()
-                    .find(|(header, value)| !super::http::is_sendable(header, value));
-                unfit.map_or(Ok(()), |(header, _)| {
-                    Err(SpecError::Header {
-                        server: name.clone(),
-                        header: crate::escape(header).into(),
-                    })
-                })
-            }
+            Reach::Http(reach) => super::http::check(name, reach),
         }
     }
 }
@@ -342,20 +362,26 @@ mod tests {
             ServerSpec::stdio("a", ""),
             Some(SpecError::Command("a".into())),
         );
-        check(
-            ServerSpec::http("a", "ftp://x"),
-            Some(SpecError::Url("a".into())),
-        );
-        check(
-            ServerSpec::http("a", "https://x"),
-            Some(SpecError::Tls("a".into())),
-        );
-        let plain = if cfg!(feature = "http") {
-            None
-        } else {
-            Some(SpecError::NoHttp("a".into()))
+        let name = || "a".to_owned();
+        let of = |http: Option<SpecError>| {
+            if cfg!(feature = "http") {
+                http
+            } else {
+                Some(SpecError::NoHttp(name()))
+            }
         };
-        check(ServerSpec::http("a", "http://127.0.0.1:1"), plain);
+        let tls = (!cfg!(feature = "tls")).then(|| SpecError::Tls(name()));
+        for (url, expected) in [
+            ("ftp://x", Some(SpecError::Url(name()))),
+            ("http://", Some(SpecError::Url(name()))),
+            ("http://example.com", Some(SpecError::Clear(name()))),
+            ("http://10.0.0.1:80/mcp", Some(SpecError::Clear(name()))),
+            ("https://example.com", tls),
+            ("http://127.0.0.1:1", None),
+            ("http://localhost:1", None),
+        ] {
+            check(ServerSpec::http("a", url), of(expected));
+        }
     }
 
     #[test]

@@ -1,0 +1,175 @@
+//! A server's word that it wants a person to sign in in, the token that it takes out: OAuth 2.1 as MCP has it.
+//!
+//! A server names its authorisation server, and that one names its own addresses; none of them is the host's choice, so
+//! `fetch` bounds where they lead and what comes back. A person opens one address, in their browser, and the host
+//! brings back where it led them. Everything that rmcp writes to the log meanwhile is dropped: codes are among it.
+
+mod account;
+mod fetch;
+mod landing;
+mod sent;
+mod signed;
+mod vault;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::requests::Requested;
+use super::spec::SpecError;
+
+pub(super) use account::{Account, Settled};
+pub use landing::Landing;
+pub(super) use signed::Signed;
+
+/// How people sign in at servers that ask for it. Without it, and without [`ServerRequests::sign_in`], nobody does, and
+/// such a server is given up.
+///
+/// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
+#[derive(Clone)]
+pub struct OAuth {
+    landing: String,
+    name: String,
+    document: Option<String>,
+    registered: BTreeMap<String, (String, Option<String>)>,
+    store: Option<Arc<dyn TokenStore>>,
+    private: bool,
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuth").finish_non_exhaustive()
+    }
+}
+
+impl OAuth {
+    /// `landing` is where browsers are led back to: on this machine ([`Landing::address`]), by HTTPS, or an address that
+    /// the system opens with the host's own application.
+    #[must_use]
+    pub fn new(landing: impl Into<String>) -> Self {
+        Self {
+            landing: landing.into(),
+            name: "bailiwick".to_owned(),
+            document: None,
+            registered: BTreeMap::new(),
+            store: None,
+            private: false,
+        }
+    }
+
+    /// What authorisation servers call the host before people.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The `https://` address of the host's own client metadata, by which authorisation servers know it that take such.
+    #[must_use]
+    pub fn document(mut self, url: impl Into<String>) -> Self {
+        self.document = Some(url.into());
+        self
+    }
+
+    /// The client that the host was registered as for a server, and its secret if it has one.
+    #[must_use]
+    pub fn registered(
+        mut self,
+        server: impl Into<String>,
+        client: impl Into<String>,
+        secret: Option<String>,
+    ) -> Self {
+        let client = (client.into(), secret);
+        self.registered.insert(server.into(), client);
+        self
+    }
+
+    /// Keeps what is needed for not signing in again. Without, it is forgotten with the process.
+    #[must_use]
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Lets servers on the public network name authorisation servers on private ones.
+    #[must_use]
+    pub fn private_networks(mut self) -> Self {
+        self.private = true;
+        self
+    }
+
+    /// Refuses a landing that a code would not be safe on.
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let landing = reqwest::Url::parse(&self.landing);
+        let safe = landing.is_ok_and(|url| {
+            let web = matches!(url.scheme(), "http" | "https");
+            url.fragment().is_none() && !(web && super::address::is_clear(&url))
+        });
+        if safe {
+            Ok(())
+        } else {
+            Err(SpecError::Landing(crate::escape(&self.landing).into()))
+        }
+    }
+}
+
+/// Where the host keeps what servers let it in with, a keychain for one. It is secret, and means nothing to the host.
+pub trait TokenStore: Send + Sync + 'static {
+    /// What was kept of a server last; `server` is its [`label`](super::Upstreams::label), which another address would
+    /// change.
+    fn load(&self, server: String) -> Requested<'_, Option<String>>;
+
+    /// Keeps this of a server in place of what was kept before; none is nothing.
+    fn save(&self, server: String, kept: Option<String>) -> Requested<'_, ()>;
+}
+
+/// A server wants a person to sign in, or to allow it more.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SignIn {
+    /// Which server; show it.
+    pub server: String,
+    /// Where the server is, as it was configured; show it.
+    pub address: String,
+    /// Who is to ask the person for their name: the authorisation server; show it.
+    pub issuer: String,
+    /// What the server would be allowed, in its own words.
+    pub scopes: Vec<String>,
+    /// Whether the person is signed in, and the server wants more.
+    pub more: bool,
+    /// What the person opens in their browser. It is by HTTPS, or of this machine as the server is.
+    pub url: String,
+}
+
+impl fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is left out belongs to the person's browser alone.
+        f.debug_struct("SignIn")
+            .field("server", &self.server)
+            .field("issuer", &self.issuer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why nobody is signed in. What servers say stays out of it: it may hold what they were told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum SignInError {
+    #[error("nobody signed in")]
+    Refused,
+    #[error("a sign-in was asked for already, and the server is not content with it")]
+    Again,
+    #[error("the authorisation server of this server is not found, or cannot be trusted")]
+    Discovery,
+    #[error("the authorisation server does not know this host and lets it not register")]
+    Unknown,
+    #[error("the authorisation server does not protect codes by S256")]
+    Pkce,
+    #[error("what the browser was led back with is not the answer to what was asked")]
+    State,
+    #[error("the answer is by another authorisation server than was asked")]
+    Issuer,
+    #[error("the authorisation server gives no token")]
+    Token,
+    #[error("the authorisation server did not answer in time")]
+    Late,
+}

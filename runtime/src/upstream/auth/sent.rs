@@ -1,0 +1,78 @@
+//! Where a browser was led back to in, the code out if it is the answer to what was asked.
+
+use reqwest::Url;
+
+use super::SignInError;
+
+/// The longest address that is read, in bytes.
+const LONGEST: usize = 16 << 10;
+
+/// What an authorisation server says by a browser.
+pub(super) struct SentBack {
+    pub(super) code: String,
+    pub(super) issuer: Option<String>,
+}
+
+impl SentBack {
+    /// Reads the whole address that the browser was led back to, when `state` is what went with the question.
+    pub(super) fn read(address: &str, state: &str) -> Result<Self, SignInError> {
+        let url = Url::parse(address).map_err(|_| SignInError::State)?;
+        if address.len() > LONGEST || one(&url, "state")?.as_deref() != Some(state) {
+            return Err(SignInError::State);
+        }
+        if one(&url, "error")?.is_some() {
+            return Err(SignInError::Refused);
+        }
+        Ok(Self {
+            code: one(&url, "code")?.ok_or(SignInError::State)?,
+            issuer: one(&url, "iss")?,
+        })
+    }
+}
+
+/// A parameter of an address, which may stand there once.
+pub(super) fn one(url: &Url, key: &str) -> Result<Option<String>, SignInError> {
+    let mut values = url.query_pairs().filter(|(name, _)| name == key);
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(SignInError::State);
+    }
+    Ok(first.map(|(_, value)| value.into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, expected: Result<(&str, Option<&str>), SignInError>) {
+        let read = SentBack::read(&format!("http://127.0.0.1:1/x?{query}"), "s1");
+        let read = read.map(|back| (back.code, back.issuer));
+        let expected = expected.map(|(code, issuer)| (code.into(), issuer.map(Into::into)));
+        assert_eq!(read, expected, "{query}");
+    }
+
+    #[test]
+    fn a_code_counts_with_the_state_that_it_was_asked_with() {
+        check("code=c%201&state=s1", Ok(("c 1", None)));
+        check(
+            "iss=https%3A%2F%2Fa&state=s1&code=c",
+            Ok(("c", Some("https://a"))),
+        );
+        for query in [
+            "",
+            "code=c",
+            "state=s1",
+            "code=c&state=s2",
+            "code=c&state=",
+            "code=c&state=s1&state=s1",
+            "code=c&code=d&state=s1",
+            "error=access_denied&state=s2",
+        ] {
+            check(query, Err(SignInError::State));
+        }
+        check("error=access_denied&state=s1", Err(SignInError::Refused));
+        check("error=x&code=c&state=s1", Err(SignInError::Refused));
+        assert!(SentBack::read("?code=c&state=s1", "s1").is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! Requests to a server in, the same with its token out; what it wants a person for is noted, and told to no log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::ErrorData;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::Account;
+use super::account::Challenge;
+
+/// The longest event where nobody says how long one may be, in bytes.
+const LONGEST_EVENT: usize = 8 << 20;
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Failed = StreamableHttpError<reqwest::Error>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// A client that a server lets in.
+#[derive(Clone, Debug)]
+pub(in crate::upstream) struct Signed {
+    client: reqwest::Client,
+    account: Option<Arc<Account>>,
+}
+
+/// One message on its way to a server.
+#[derive(Clone)]
+struct Letter {
+    to: Arc<str>,
+    message: ClientJsonRpcMessage,
+    session: Option<Arc<str>>,
+    headers: Headers,
+    most: usize,
+}
+
+impl Signed {
+    pub(in crate::upstream) fn new(client: reqwest::Client, account: Option<Arc<Account>>) -> Self {
+        Self { client, account }
+    }
+
+    async fn token(&self) -> Option<String> {
+        self.account.as_ref()?.token().await
+    }
+
+    async fn sent(
+        &self,
+        letter: Letter,
+        token: Option<String>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let Letter {
+            to,
+            message,
+            session,
+            headers,
+            most,
+        } = letter;
+        let client = &self.client;
+        client
+            .post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+            .await
+    }
+
+    /// Sends with the token, once more with another where the server refuses it.
+    async fn let_in(
+        &self,
+        account: &Account,
+        letter: &Letter,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let token = account.token().await;
+        let answer = self.sent(letter.clone(), token.clone()).await;
+        let (Err(StreamableHttpError::AuthRequired(_)), Some(refused)) = (&answer, token) else {
+            return answer;
+        };
+        match account.renewed(&refused).await {
+            Some(token) => self.sent(letter.clone(), Some(token)).await,
+            None => answer,
+        }
+    }
+
+    async fn post(&self, letter: Letter) -> Result<StreamableHttpPostResponse, Failed> {
+        let Some(account) = &self.account else {
+            return self.sent(letter, None).await.map_err(silenced);
+        };
+        let mut answer = self.let_in(account, &letter).await;
+        if let Err(StreamableHttpError::InsufficientScope(more)) = &answer
+            && account.is_live()
+        {
+            let wanted = Challenge::more(more);
+            if account.allowed(wanted).await {
+                answer = self.let_in(account, &letter).await;
+            }
+            if let (Err(StreamableHttpError::InsufficientScope(_)), Some(refusal)) =
+                (&answer, refusal(&letter.message))
+            {
+                return Ok(refusal);
+            }
+        }
+        answer.map_err(|error| {
+            account.noted(&error);
+            silenced(error)
+        })
+    }
+}
+
+/// What a call is answered that would need more than a person allowed the server. The connection is none the worse for it.
+fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse> {
+    let ClientJsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let error = ErrorData::invalid_request("it needs more than a person allowed it", None);
+    let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+    Some(StreamableHttpPostResponse::Json(answer, None))
+}
+
+/// Takes out of an error what the server said: it knows the token, and errors are logged.
+fn silenced(error: Failed) -> Failed {
+    match error {
+        StreamableHttpError::AuthRequired(_) => {
+            StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
+        }
+        StreamableHttpError::InsufficientScope(_) => {
+            StreamableHttpError::InsufficientScope(InsufficientScopeError::new(String::new(), None))
+        }
+        StreamableHttpError::UnexpectedServerResponse(_) => {
+            StreamableHttpError::UnexpectedServerResponse("it is none of MCP".into())
+        }
+        StreamableHttpError::UnexpectedContentType(_) => {
+            StreamableHttpError::UnexpectedContentType(None)
+        }
+        error => error,
+    }
+}
+
+impl StreamableHttpClient for Signed {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        to: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let most = LONGEST_EVENT;
+        self.post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+            .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        to: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _token: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let letter = Letter {
+            to,
+            message,
+            session,
+            headers,
+            most,
+        };
+        self.post(letter).await
+    }
+
+    async fn delete_session(
+        &self,
+        to: Arc<str>,
+        session: Arc<str>,
+        _token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Failed> {
+        let token = self.token().await;
+        let ended = self.client.delete_session(to, session, token, headers);
+        ended.await.map_err(silenced)
+    }
+
+    async fn get_stream(
+        &self,
+        to: Arc<str>,
+        session: Option<Arc<str>>,
+        last: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, Failed> {
+        let most = LONGEST_EVENT;
+        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, most)
+            .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        to: Arc<str>,
+        session: Option<Arc<str>>,
+        last: Option<String>,
+        _token: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<Events, Failed> {
+        let token = self.token().await;
+        let client = &self.client;
+        let events =
+            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, most);
+        events.await.map_err(silenced)
+    }
+}
