@@ -36,7 +36,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::{CallError, Code};
-use crate::scope::Verb;
+use crate::scope::{Marks, Verb};
 use crate::tool::{Arguments, Entry, Job, Remote, RemoteTools};
 use classify::Offer;
 use job::Errand;
@@ -132,7 +132,20 @@ impl House {
             let offers = server.offers().into_iter();
             offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer))))
         });
-        self.table.replace(entries.collect());
+        self.table.replace(entries.collect(), self.marks());
+    }
+
+    /// What the names of the servers and of their tools stand for.
+    fn marks(&self) -> Marks {
+        let tools = self.servers.iter().flat_map(|server| server.marks());
+        Marks {
+            servers: self
+                .servers
+                .iter()
+                .map(|it| Arc::clone(&it.label))
+                .collect(),
+            tools: tools.collect(),
+        }
     }
 }
 
@@ -245,6 +258,7 @@ impl UpstreamsBuilder {
             servers: self.specs.into_iter().map(server).collect(),
             table: Arc::default(),
         });
+        house.publish();
         let stop = watch::Sender::new(false);
         let mut keepers = tokio::task::JoinSet::new();
         for server in &house.servers {

@@ -68,7 +68,9 @@ impl Host {
         self.runtime.flush_audit().await.unwrap();
         let records = self.audit.records();
         let lines = records.iter().map(|record| record.line());
-        lines.filter(|line| line.contains(r#""step":"sent""#)).count()
+        lines
+            .filter(|line| line.contains(r#""step":"sent""#))
+            .count()
     }
 }
 
@@ -98,7 +100,9 @@ fn file(name: &str) -> Value {
 /// Writes a file by a server.
 async fn write(worker: &Worker, server: &str, name: &str) -> Result<Outcome, CallError> {
     let name = format!("{name}.txt");
-    worker.call(&format!("{server}__write_file"), file(&name)).await
+    worker
+        .call(&format!("{server}__write_file"), file(&name))
+        .await
 }
 
 #[tokio::test]
@@ -110,10 +114,18 @@ async fn a_yes_makes_the_same_call_once_more_with_what_was_granted() {
     assert_eq!(world.text("r/a.txt"), "x");
     assert_eq!(host.sent().await, 2);
     let question = host.asked.lock().unwrap().pop().unwrap();
-    let needs: Vec<String> = question.request.needs.iter().map(ToString::to_string).collect();
+    let needs: Vec<String> = question
+        .request
+        .needs
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let label = host.upstreams.label("disk").unwrap();
     assert_eq!(needs.len(), 1);
-    assert!(needs[0].starts_with(&format!("write:mcp:{label}:file:")), "{needs:?}");
+    assert!(
+        needs[0].starts_with(&format!("write:mcp:{label}:file:")),
+        "{needs:?}"
+    );
     assert!(needs[0].ends_with(":a.txt"), "{needs:?}");
     assert_eq!(host.asked(), 0);
 }
