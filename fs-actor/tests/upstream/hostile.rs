@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bailiwick::{
-    Call, CallMeta, Code, Policy, Progress, SchemaFault, ServerState, Unoffered, Verb,
+    Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Progress, SchemaFault,
+    ServerState, Unoffered, Verb,
 };
 use serde_json::json;
 
@@ -370,6 +371,13 @@ async fn a_preview_without_a_token_is_none() {
 async fn no_worker_pushes_out_the_previews_of_another() {
     let (stage, worker) = alone("plain").await;
     let busy = stage.worker(Policy::new()).await;
+    let grant = NewGrant {
+        pattern: "write:mcp:h".parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        lifetime: Lifetime::Agent,
+        descendants: false,
+    };
+    stage.grants.grant(grant).await.unwrap();
     let preview = worker.preview("h__shown", json!({})).await.unwrap();
     for n in 0..100 {
         let token = json!({"token": n.to_string()});
