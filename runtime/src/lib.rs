@@ -81,6 +81,7 @@ mod console;
 #[cfg(feature = "mcp")]
 mod gateway;
 mod host;
+pub mod recipes;
 mod supervisor;
 #[cfg(feature = "mcp")]
 mod upstream;

@@ -105,11 +105,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether a person may allow this call by `patterns`: they cover every need and nothing above the ceiling.
+    /// Whether a person may allow this call by `patterns`: they cover every need and nothing above the ceiling. A server or
+    /// tool that they name without its mark is the one that is asked about.
     ///
     /// No patterns at all means exactly the needs.
     #[must_use]
     pub fn fits(&self, patterns: &[ScopePattern]) -> bool {
+        let patterns = self.marked(patterns);
         let exact = |pattern: &ScopePattern| {
             self.needs
                 .iter()
@@ -126,8 +128,26 @@ impl Request {
             || self
                 .needs
                 .iter()
-                .all(|need| patterns.iter().any(|pattern| pattern.covers(need)))
+                .all(|need| patterns.iter().any(|pattern| pattern.binds(need)))
                 && patterns.iter().all(may)
+    }
+
+    /// `patterns`, with the marks of what is asked about where they have none.
+    fn marked(&self, patterns: &[ScopePattern]) -> Vec<ScopePattern> {
+        let mut all: Vec<ScopePattern> = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let marked = self.needs.iter().filter_map(|need| pattern.marked_as(need));
+            let mut marked: Vec<ScopePattern> = marked.collect();
+            if marked.is_empty() {
+                marked.push(pattern.clone());
+            }
+            for pattern in marked {
+                if !all.contains(&pattern) {
+                    all.push(pattern);
+                }
+            }
+        }
+        all
     }
 
     /// Whether what was shown can be done without `parts`.
@@ -144,11 +164,11 @@ impl Request {
     }
 
     /// What `patterns` stands for: itself, or exactly the needs if it is empty.
-    pub(crate) fn meant(&self, patterns: Vec<ScopePattern>) -> Vec<ScopePattern> {
+    pub(crate) fn meant(&self, patterns: &[ScopePattern]) -> Vec<ScopePattern> {
         if patterns.is_empty() {
             self.needs.iter().map(ScopePattern::of).collect()
         } else {
-            patterns
+            self.marked(patterns)
         }
     }
 }
@@ -400,6 +420,31 @@ pub(crate) mod tests {
         check(&request, &["write:file:/r/a"], false);
         check(&request, &["write:file"], false);
         check(&request, &["write:file:/r", "read"], false);
+    }
+
+    #[test]
+    fn a_name_in_an_answer_is_what_is_asked_about() {
+        let request = request(1, 1, &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"]);
+        for (said, meant) in [
+            (
+                &[][..],
+                &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"][..],
+            ),
+            (&["write:mcp:h"], &["write:mcp:h~1"]),
+            (
+                &["write:mcp:h:edit", "write:mcp:h:note"],
+                &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"],
+            ),
+            (&["write:mcp"], &["write:mcp"]),
+        ] {
+            check(&request, said, true);
+            let said: Vec<ScopePattern> = said.iter().map(|text| text.parse().unwrap()).collect();
+            let patterns = request.meant(&said);
+            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            assert_eq!(patterns, meant);
+        }
+        check(&request, &["write:mcp:h~9"], false);
+        check(&request, &["write:mcp:h:edit"], false);
     }
 
     #[test]

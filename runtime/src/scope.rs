@@ -1,5 +1,6 @@
 //! `verb:resource[:detail]` in, a scope (what one call needs) or a pattern (what a rule covers) out.
 
+mod marks;
 mod pattern;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::path::{PathError, VirtualPath};
 
+pub(crate) use marks::Marks;
 pub use pattern::ScopePattern;
 
 /// What is done to a resource. No verb implies another: `write` does not cover `read`.
@@ -377,6 +379,24 @@ mod tests {
         assert!(!binds("write:mcp:disk~1:edit", "write:mcp:disk~1:edit~2"));
         assert!(!binds("write:mcp:disk~2", "write:mcp:disk~1:edit~2"));
         assert!(binds("write:file:/a", "write:file:/a/b~1"));
+    }
+
+    #[test]
+    fn a_name_takes_the_marks_of_what_it_speaks_of() {
+        let marked = |rule: &str, need: &str| {
+            let marked = pattern(rule).marked_as(&need.parse().unwrap());
+            marked.map(|pattern| pattern.to_string())
+        };
+        let need = "write:mcp:disk~1:edit~2";
+        assert_eq!(marked("write:mcp:disk", need).unwrap(), "write:mcp:disk~1");
+        assert_eq!(marked("write:mcp:disk:edit", need).unwrap(), need);
+        assert_eq!(marked("write:mcp:disk~1:edit", need).unwrap(), need);
+        assert_eq!(marked("write", need).unwrap(), "write");
+        assert_eq!(marked("write:mcp:disk~9", need), None);
+        assert_eq!(
+            marked("write:file:/a", "write:file:/a/b").unwrap(),
+            "write:file:/a"
+        );
     }
 
     #[test]

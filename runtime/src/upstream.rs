@@ -43,7 +43,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::{CallError, Code};
-use crate::scope::Verb;
+use crate::scope::{Marks, Verb};
 use crate::tool::{Arguments, Entry, Job, Remote, RemoteTools};
 use classify::Offer;
 use job::Errand;
@@ -152,8 +152,21 @@ impl House {
             let offers = server.offers().into_iter();
             offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))))
         });
-        self.table.replace(entries.collect());
+        self.table.replace(entries.collect(), self.marks());
         self.published.send_replace(());
+    }
+
+    /// What the names of the servers and of their tools stand for.
+    fn marks(&self) -> Marks {
+        let tools = self.servers.iter().flat_map(|server| server.marks());
+        Marks {
+            servers: self
+                .servers
+                .iter()
+                .map(|it| Arc::clone(&it.label))
+                .collect(),
+            tools: tools.collect(),
+        }
     }
 }
 
@@ -295,6 +308,7 @@ impl UpstreamsBuilder {
             publishing: Mutex::default(),
             published: watch::Sender::default(),
         });
+        house.publish();
         let stop = watch::Sender::new(false);
         let mut keepers = tokio::task::JoinSet::new();
         for server in &house.servers {

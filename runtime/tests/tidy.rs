@@ -81,10 +81,13 @@ const LAYERS: &[(&str, Kind)] = &[
     ("supervisor/restart", Pure),
     ("supervisor", Actor),
     ("upstream/spec", Pure),
-    ("upstream/servers", Pure),
     ("upstream/pins", Pure),
+    ("upstream/places", Pure),
+    ("upstream/shape", Actor),
     ("upstream/classify", Pure),
-    ("upstream/answer", Pure),
+    ("upstream/servers", Pure),
+    ("upstream/scopes", Pure),
+    ("upstream/answer", Actor),
     ("upstream/elicit", Pure),
     ("upstream/backoff", Pure),
     ("upstream/quiet", Actor),
@@ -118,6 +121,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("console/refusals", Pure),
     ("console/show", Pure),
     ("console", Io),
+    ("recipes", Pure),
     ("lib", Pure),
 ];
 

@@ -40,6 +40,20 @@ def tools():
         tool("pretends", _meta={"preview": True}),
         tool("counted", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
     ]
+    if MODE == "schemas":
+        large = {"type": "object", "properties": {"a": {"pattern": "((a{1000}){1000}){1000}"}}}
+        doubling = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+        endless = {"type": "object", "allOf": [{"$ref": "#"}]}
+        twice = {"type": "object", "properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+        listed += [
+            tool("pattern", outputSchema=large),
+            tool("doubling", outputSchema={"type": "object", "$ref": "#/$defs/d0", "$defs": {**doubling, "d60": {}}}),
+            tool("endless", outputSchema=endless),
+            tool("remote", outputSchema={"type": "object", "$ref": "http://127.0.0.1:9/schema.json"}),
+            tool("tree", outputSchema=twice),
+        ]
+    if MODE == "renames":
+        listed.append(tool("a.b" if STATE["lists"] == 1 else "a/b"))
     if MODE == "doubles":
         listed += [tool("a.b"), tool("a/b"), tool("x" * 70), tool("odd\u202e")]
     if MODE in ("many", "more"):
@@ -136,11 +150,17 @@ def call(request):
         return answer(request, text(json.dumps(sorted(os.environ))))
     if kind == "pid":
         return answer(request, text(str(os.getpid())))
+    if name == "tree":
+        tree = {}
+        for _ in range(arguments["levels"]):
+            tree = {"x": tree}
+        return answer(request, {"content": [], "structuredContent": tree})
     if name == "counted":
         return answer(request, {"content": [], "structuredContent": {"n": arguments.get("n", 1)}})
     if name == "shown":
         if meta.get("preview") is True:
-            return answer(request, {**text("would"), "_meta": {"preview": True, "preview_token": "theirs-1"}})
+            token = arguments.get("token", "theirs-1")
+            return answer(request, {**text("would"), "_meta": {"preview": True, "preview_token": token}})
         return answer(request, text("did " + json.dumps(meta.get("preview_token"))))
     visible = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith("io.")}
     answer(request, text(json.dumps({"name": name, "arguments": arguments, "meta": visible}, sort_keys=True)))

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use bailiwick::{Call, CallMeta, Code, Policy, Progress, ServerState, Unoffered, Verb};
+use bailiwick::{
+    Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Progress, SchemaFault,
+    ServerState, Unoffered, Verb,
+};
 use serde_json::json;
 
 use super::support::{alone, code, does, hostile, stage, started, text, until, yes};
@@ -324,4 +327,117 @@ async fn a_form_that_was_approved_in_another_run_counts_in_this_one() {
     let changed = started([spec(edit.fingerprint)]).await;
     assert_eq!(print(&changed, "note").offered, Err(Unoffered::Changed));
     assert!(print(&changed, "edit").offered.is_ok());
+}
+
+#[tokio::test]
+async fn a_tool_whose_schema_takes_too_much_is_withheld_and_the_others_are_offered() {
+    let (stage, worker) = alone("schemas").await;
+    let why = |tool: &str| {
+        let tools = stage.upstreams.tools("h");
+        let tool = tools.into_iter().find(|it| it.tool == tool).unwrap();
+        tool.offered.map(|_| ())
+    };
+    for (tool, fault) in [
+        ("pattern", SchemaFault::Pattern),
+        ("doubling", SchemaFault::Costly),
+        ("endless", SchemaFault::Costly),
+        ("remote", SchemaFault::Remote),
+    ] {
+        assert_eq!(why(tool), Err(Unoffered::Schema(fault)), "{tool}");
+        let name = format!("h__{tool}");
+        assert_eq!(code(worker.call(&name, json!({})).await), Code::UnknownTool);
+    }
+    assert_eq!((why("counted"), why("tree")), (Ok(()), Ok(())));
+    let good = worker.call("h__counted", json!({"n": 7})).await.unwrap();
+    assert_eq!(good.structured().unwrap(), json!({"n": 7}));
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_too_long_to_look_at_is_refused_and_a_small_one_is_not() {
+    let (_stage, worker) = alone("schemas").await;
+    let tree = async |levels: usize| worker.call("h__tree", json!({ "levels": levels })).await;
+    assert!(tree(5).await.is_ok());
+    assert_eq!(code(tree(50).await), Code::ServerFault);
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_the_name_of_another_is_withheld() {
+    let (stage, worker) = alone("renames").await;
+    assert!(text(worker.call("h__a_b", json!({})).await).contains("a.b"));
+    assert_eq!(
+        text(does(&worker, "h__edit", "relist").await),
+        "listed anew"
+    );
+    let other = async || loop {
+        let tools = stage.upstreams.tools("h");
+        if let Some(tool) = tools.into_iter().find(|it| it.tool == "a/b") {
+            return tool;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(other().await.offered, Err(Unoffered::Changed));
+    assert_eq!(
+        code(worker.call("h__a_b", json!({})).await),
+        Code::UnknownTool
+    );
+}
+
+#[tokio::test]
+async fn only_what_is_sent_is_written_down_as_sent() {
+    let (stage, worker) = alone("plain").await;
+    let sent = async || {
+        let steps = stage.steps().await;
+        steps.iter().filter(|step| *step == "sent").count()
+    };
+    // A tool without previews, and one that only reads.
+    for tool in ["h__edit", "h__note"] {
+        let refused = worker.preview(tool, json!({})).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArguments);
+    }
+    assert_eq!(sent().await, 0);
+    stage.upstreams.shutdown().await;
+    assert_eq!(code(does(&worker, "h__edit", "").await), Code::ServerGone);
+    assert_eq!(sent().await, 0);
+    let (stage, worker) = alone("plain").await;
+    assert!(worker.preview("h__shown", json!({})).await.is_ok());
+    assert!(stage.steps().await.contains(&"sent".to_owned()));
+}
+
+#[tokio::test]
+async fn a_preview_without_a_token_is_none() {
+    let (_stage, worker) = alone("plain").await;
+    let preview = async |token: &str| worker.preview("h__shown", json!({ "token": token })).await;
+    assert_eq!(preview("").await.unwrap_err().code(), Code::ServerFault);
+    let long = "x".repeat(513);
+    assert_eq!(preview(&long).await.unwrap_err().code(), Code::ServerFault);
+    assert!(preview("a").await.is_ok());
+}
+
+#[tokio::test]
+async fn no_worker_pushes_out_the_previews_of_another() {
+    let (stage, worker) = alone("plain").await;
+    let busy = stage.worker(Policy::new()).await;
+    let grant = NewGrant {
+        pattern: "write:mcp:h".parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        lifetime: Lifetime::Agent,
+        descendants: false,
+    };
+    stage.grants.grant(grant).await.unwrap();
+    let preview = worker.preview("h__shown", json!({})).await.unwrap();
+    for n in 0..100 {
+        let token = json!({"token": n.to_string()});
+        busy.preview("h__shown", token).await.unwrap();
+    }
+    let tied = async |worker: &bailiwick::Worker, token| {
+        let meta = CallMeta {
+            preview_token: Some(token),
+            ..CallMeta::default()
+        };
+        worker
+            .submit(Call::new("h__shown", json!({})).meta(meta))
+            .await
+    };
+    assert_eq!(text(tied(&worker, preview.token).await), "did \"theirs-1\"");
+    assert_eq!(code(tied(&busy, preview.token).await), Code::StalePreview);
 }

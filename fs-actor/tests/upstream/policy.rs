@@ -1,8 +1,8 @@
 //! What a worker may do with servers in, the same order of policy, people, budget and record as for files out.
 
 use bailiwick::{
-    Asks, Begun, Budget, Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Verb,
-    Verdict, WorkerSpec,
+    Answer, Asks, AuthorityError, Begun, Budget, Call, CallMeta, Code, GrantHolder, Lifetime,
+    NewGrant, Policy, Scripted, Verb, Verdict, WorkerSpec,
 };
 use serde_json::json;
 
@@ -242,22 +242,65 @@ async fn what_was_granted_for_one_program_is_not_granted_for_another_of_its_name
 }
 
 #[tokio::test]
-async fn a_grant_for_one_server_is_none_for_another_and_none_by_a_name_alone() {
+async fn a_grant_by_a_name_is_one_for_what_goes_by_it_now_and_none_for_another() {
     let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
     let stage = stage(upstreams, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
     let granted = async |tool: &str| worker.call(tool, json!({})).await.is_ok();
-    stage.grants.grant(grant("write:mcp:a")).await.unwrap();
     assert!(!granted("a__edit").await);
+    stage.grants.grant(grant("write:mcp:a:edit")).await.unwrap();
+    let held = stage.grants.grants().await.unwrap().remove(0);
     let label = stage.upstreams.label("a").unwrap();
-    stage
-        .grants
-        .grant(grant(&format!("write:mcp:{label}")))
-        .await
-        .unwrap();
+    let pattern = held.pattern.to_string();
+    assert!(
+        pattern.starts_with(&format!("write:mcp:{label}:edit~")),
+        "{pattern}"
+    );
     assert!(granted("a__edit").await);
+    assert!(!granted("a__shown").await);
+    stage.grants.grant(grant("write:mcp:a")).await.unwrap();
+    assert!(granted("a__shown").await);
     assert!(!granted("b__edit").await);
     assert!(!granted("a__note").await);
+}
+
+#[tokio::test]
+async fn a_grant_by_a_name_that_nothing_goes_by_is_refused_and_says_so() {
+    let stage = stage(started([hostile("h", "schemas")]).await, |builder| builder).await;
+    for (pattern, named) in [
+        ("write:mcp:g", "g"),
+        ("write:mcp:g:edit", "g"),
+        ("write:mcp:h:endless", "h:endless"),
+    ] {
+        let refused = stage.grants.grant(grant(pattern)).await.unwrap_err();
+        assert!(
+            matches!(&refused, AuthorityError::NotThere(name) if name == named),
+            "{refused}"
+        );
+    }
+    assert_eq!(stage.grants.grants().await.unwrap(), []);
+    for pattern in ["write:mcp:h:file", "write:mcp", "write:file:/x"] {
+        stage.grants.grant(grant(pattern)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_yes_by_a_name_counts_for_what_was_asked_about() {
+    let approver = Scripted::new().rule(|_| {
+        Some(Answer::Allow {
+            patterns: vec!["write:mcp:h".parse().unwrap()],
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        })
+    });
+    let upstreams = started([hostile("h", "plain")]).await;
+    let stage = stage(upstreams, |builder| builder.approver(approver)).await;
+    let worker = stage.worker(Policy::new()).await;
+    assert!(worker.call("h__edit", json!({})).await.is_ok());
+    let held = stage.grants.grants().await.unwrap().remove(0);
+    let label = stage.upstreams.label("h").unwrap();
+    assert_eq!(held.pattern.to_string(), format!("write:mcp:{label}"));
 }
 
 #[tokio::test]

@@ -410,7 +410,7 @@ mod tests {
         let broker = Broker::start(config, audit, Arc::new(Deferred)).await;
         let broker = broker.unwrap();
         let authority = Authority::configured(&Config::new()).unwrap();
-        let grants = GrantAuthority::new(broker.clone(), authority);
+        let grants = GrantAuthority::new(broker.clone(), authority, Arc::default());
         let request = request(1, 1, &["write:file:/r/x"]);
         let claimant = Claimant {
             worker: request.worker,

@@ -361,6 +361,7 @@ impl RuntimeBuilder {
         };
         let broker = Broker::start(broker, audit.clone(), approver).await?;
         let (artifacts, bytes) = self.artifacts;
+        let marks = Arc::clone(self.remote.marks());
         let core = Arc::new(Core {
             tools: Tools::new(self.tools, self.remote),
             #[cfg(feature = "mcp")]
@@ -393,6 +394,7 @@ impl RuntimeBuilder {
             #[cfg(feature = "mcp")]
             _upstreams: self.upstreams,
         });
-        Ok((Runtime { house }, GrantAuthority::new(broker, authority)))
+        let grants = GrantAuthority::new(broker, authority, marks);
+        Ok((Runtime { house }, grants))
     }
 }

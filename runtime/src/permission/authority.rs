@@ -1,5 +1,8 @@
 //! A person's word in, grants and answers out: the one handle that can widen what workers may do.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::broker::Broker;
@@ -9,6 +12,7 @@ use super::{
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
 use crate::policy::Authority;
+use crate::scope::{Marks, ScopePattern};
 
 /// Why a person's word had no effect.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -20,6 +24,9 @@ pub enum AuthorityError {
     /// The question ended before, and an end is an end.
     #[error("the question has ended already")]
     Ended(Decision),
+    /// The grant names a server, or a tool of one, that is not there now. A grant counts for what it is when it is given.
+    #[error("`{}` is no server, or no tool of one, that is there now", crate::escape(.0))]
+    NotThere(String),
     /// The answer leaves a need uncovered or reaches above what may be granted here.
     #[error("the answer does not cover what is asked, or covers more than may be granted")]
     DoesNotFit,
@@ -88,7 +95,7 @@ impl Changes {
 /// }
 /// ```
 /// ```compile_fail
-/// let forged = bailiwick::GrantAuthority { broker: todo!(), authority: todo!() };
+/// let forged = bailiwick::GrantAuthority { broker: todo!(), authority: todo!(), marks: todo!() };
 /// ```
 /// Its holder lends it:
 /// ```
@@ -100,12 +107,24 @@ impl Changes {
 pub struct GrantAuthority {
     broker: Broker,
     authority: Authority,
+    marks: Arc<ArcSwap<Marks>>,
 }
 
 impl GrantAuthority {
-    /// Speaks for people to `broker`; `authority` is that of the runtime, and knows what is protected.
-    pub(crate) fn new(broker: Broker, authority: Authority) -> Self {
-        Self { broker, authority }
+    /// Speaks for people to `broker`; `authority` is that of the runtime, and knows what is protected; `marks` is what the
+    /// names of servers stand for.
+    pub(crate) fn new(broker: Broker, authority: Authority, marks: Arc<ArcSwap<Marks>>) -> Self {
+        Self {
+            broker,
+            authority,
+            marks,
+        }
+    }
+
+    /// A pattern of a person, with the marks that what it names has now.
+    pub(super) fn marked(&self, pattern: &ScopePattern) -> Result<ScopePattern, AuthorityError> {
+        let marks = self.marks.load();
+        marks.marked(pattern).map_err(AuthorityError::NotThere)
     }
 
     /// Ends a question whose answer had no effect, in the name of the host: no person refused it.
@@ -158,10 +177,15 @@ impl GrantAuthority {
     /// Grants without being asked. It never beats a deny, a protected name or a worker's own policy. A grant to an
     /// agent is on the disk when this returns, if there is a [`GrantStore`](super::GrantStore).
     ///
+    /// A server of others and its tool may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then has
+    /// those that they have now, and is none once they are others.
+    ///
     /// # Errors
+    /// [`AuthorityError::NotThere`] if it names a server that there is none of, or a tool that is withheld;
     /// [`AuthorityError`] if there are too many grants or it cannot be recorded or stored.
     pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
-        self.broker.grant(grant).await
+        let pattern = self.marked(&grant.pattern)?;
+        self.broker.grant(NewGrant { pattern, ..grant }).await
     }
 
     /// The live grants, in the order they were given.

@@ -61,7 +61,10 @@ impl GrantAuthority {
         holder: &GrantHolder,
         lifetime: Lifetime,
     ) -> Result<Vec<GrantId>, AuthorityError> {
-        let grants = template.grants(roots, holder, lifetime)?;
+        let mut grants = template.grants(roots, holder, lifetime)?;
+        for grant in &mut grants {
+            grant.pattern = self.marked(&grant.pattern)?;
+        }
         self.broker().grant_all(grants).await
     }
 
@@ -99,8 +102,11 @@ impl GrantAuthority {
     pub async fn narrow(
         &self,
         grant: GrantId,
-        change: Narrowing,
+        mut change: Narrowing,
     ) -> Result<GrantsRevoked, AuthorityError> {
+        if let Some(pattern) = &mut change.pattern {
+            *pattern = self.marked(pattern)?;
+        }
         let mut held = self.grants().await?.into_iter();
         let held = held.find(|held| held.id == grant);
         let held = held.ok_or(AuthorityError::NoGrant)?;
@@ -159,7 +165,7 @@ mod tests {
         let broker = Broker::start(config, audit.clone(), Arc::new(Deferred)).await;
         let roots = Config::new().root(RootConfig::new(path("/r")));
         let authority = Authority::configured(&roots).unwrap();
-        let grants = GrantAuthority::new(broker.unwrap(), authority);
+        let grants = GrantAuthority::new(broker.unwrap(), authority, Arc::default());
         Stage { grants, audit, log }
     }
 

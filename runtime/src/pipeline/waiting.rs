@@ -38,12 +38,11 @@ impl Step<Waiting> {
         !fresh.is_empty()
     }
 
-    /// What was granted to this call before it was made, as far as it covers what is asked; and the rest of it.
+    /// What was granted to this call before it was made, as far as it covers what is asked as it is now; and the rest of it.
     pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
         let offered = &self.way.offered;
-        let used =
-            |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.covers(need));
-        let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.covers(need));
+        let used = |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.binds(need));
+        let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.binds(need));
         let rest = self.state.asks.iter().filter(|need| !covered(need));
         (
             offered.iter().filter(used).cloned().collect(),

@@ -333,7 +333,7 @@ pub(crate) fn satisfying<'g>(
     granted: &'g [ScopePattern],
 ) -> Option<&'g ScopePattern> {
     granted.iter().find(|grant| {
-        grant.covers(need)
+        grant.binds(need)
             && (!ruling.is_exact() || grant.path().is_some_and(|path| need.path() == Some(path)))
     })
 }

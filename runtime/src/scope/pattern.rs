@@ -80,6 +80,35 @@ impl ScopePattern {
         self.covers(scope) && strictly(&self.detail, &scope.detail)
     }
 
+    /// This, with the marks of `scope` where it names a server or a tool of MCP without; none if it does not speak of it.
+    #[must_use]
+    pub(crate) fn marked_as(&self, scope: &Scope) -> Option<Self> {
+        if !self.covers(scope) {
+            return None;
+        }
+        let (Detail::Segments(rule), Detail::Segments(need)) = (&self.detail, &scope.detail) else {
+            return Some(self.clone());
+        };
+        let both = rule.split(':').zip(need.split(':'));
+        let marked: Vec<&str> = both.map(|(_, need)| need).collect();
+        Some(self.with_segments(&marked.join(":")))
+    }
+
+    /// The segments of a pattern of MCP, if it has any.
+    pub(crate) fn mcp(&self) -> Option<&str> {
+        match &self.detail {
+            Detail::Segments(segments) if is_mcp(self.resource()) => Some(segments),
+            _ => None,
+        }
+    }
+
+    pub(super) fn with_segments(&self, segments: &str) -> Self {
+        Self {
+            detail: Detail::Segments(segments.into()),
+            ..self.clone()
+        }
+    }
+
     /// Whether the rule speaks of everything that `other` speaks of.
     #[must_use]
     pub fn covers_pattern(&self, other: &Self) -> bool {

@@ -12,7 +12,7 @@ use crate::capability::{CallPermit, Halt};
 use crate::effect::Reply;
 use crate::error::CallError;
 use crate::id::ToolName;
-use crate::scope::Scope;
+use crate::scope::{Marks, Scope};
 
 /// What a server answered.
 #[derive(Debug)]
@@ -60,14 +60,22 @@ pub(crate) struct Remote {
 
 type Entries = BTreeMap<ToolName, Arc<Entry>>;
 
-/// The tools that other servers offer at this moment.
+/// The tools that other servers offer at this moment, and what their names stand for.
 #[derive(Debug, Default)]
-pub(crate) struct RemoteTools(ArcSwap<Entries>);
+pub(crate) struct RemoteTools {
+    entries: ArcSwap<Entries>,
+    marks: Arc<ArcSwap<Marks>>,
+}
 
 impl RemoteTools {
     #[cfg(feature = "mcp")]
-    pub(crate) fn replace(&self, entries: Entries) {
-        self.0.store(Arc::new(entries));
+    pub(crate) fn replace(&self, entries: Entries, marks: Marks) {
+        self.entries.store(Arc::new(entries));
+        self.marks.store(Arc::new(marks));
+    }
+
+    pub(crate) fn marks(&self) -> &Arc<ArcSwap<Marks>> {
+        &self.marks
     }
 }
 
@@ -84,13 +92,13 @@ impl Tools {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
-        let remote = || self.remote.0.load().get(name).cloned();
+        let remote = || self.remote.entries.load().get(name).cloned();
         self.own.get(name).cloned().or_else(remote)
     }
 
     /// The runtime's own first, each part sorted by name.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
-        let remote = self.remote.0.load();
+        let remote = self.remote.entries.load();
         let remote = remote.values();
         let there = |entry: &Entry| entry.remote.as_ref().is_some_and(|it| it.there);
         let remote = remote.filter(|it| there(it) && self.own.get(it.name.as_str()).is_none());

@@ -192,6 +192,15 @@ impl Server {
         self.tools().seen.clone()
     }
 
+    /// The mark of each tool that it lists, by what a scope calls the tool; none of one that is withheld.
+    pub(super) fn marks(&self) -> Vec<(String, Option<String>)> {
+        let mark = |tool: &ServerTool| {
+            let mark = tool.offered.is_ok().then(|| tool.fingerprint.mark());
+            (format!("{}:{}", self.label, segment(&tool.tool)), mark)
+        };
+        self.tools().seen.iter().map(mark).collect()
+    }
+
     pub(super) fn offers(&self) -> Vec<Arc<Offer>> {
         self.tools().offers.values().cloned().collect()
     }

@@ -30,7 +30,7 @@ struct Yes {
 impl Yes {
     fn new(
         question: &Question,
-        patterns: Vec<ScopePattern>,
+        patterns: &[ScopePattern],
         lifetime: Lifetime,
         descendants: bool,
         mut left_out: Vec<LeftOut>,
@@ -39,7 +39,7 @@ impl Yes {
         // A grant for later calls would let through what was left out of this one.
         let divides = !left_out.is_empty();
         let request = &question.request;
-        if !request.fits(&patterns)
+        if !request.fits(patterns)
             || !request.can_leave_out(&left_out)
             || (divides && lifetime != Lifetime::Once)
         {
@@ -101,7 +101,7 @@ impl Desk {
                 descendants,
                 left_out,
             } => {
-                let yes = Yes::new(question, patterns, lifetime, descendants, left_out)?;
+                let yes = Yes::new(question, &patterns, lifetime, descendants, left_out)?;
                 self.allow(&[yes], by, now)
             }
         }
@@ -142,8 +142,7 @@ impl Desk {
                 let yes = |id: &QuestionId| {
                     self.open(*id)
                         .and_then(|question| {
-                            let patterns = patterns.clone();
-                            Yes::new(question, patterns, lifetime, descendants, Vec::new())
+                            Yes::new(question, &patterns, lifetime, descendants, Vec::new())
                         })
                         .map_err(|error| of(*id, error))
                 };
