@@ -1,6 +1,7 @@
 //! Servers of others in, what workers may do with them out: real ones, and one that does what a server must not.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::panic,
     reason = "a test fails by panicking"
 )]

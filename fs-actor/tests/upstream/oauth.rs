@@ -106,10 +106,14 @@ async fn used(town: &Town, person: &Person) -> (Stage, Worker) {
 
 /// Nobody is let in, and nobody was asked for their name.
 async fn unasked(ways: Ways) {
+    unasked_by(OAuth::new(LANDING), ways).await;
+}
+
+async fn unasked_by(oauth: OAuth, ways: Ways) {
     let (town, person) = (Town::new(ways).await, Person::willing());
     let upstreams = Upstreams::builder()
         .server(ServerSpec::http("town", town.url()))
-        .oauth(OAuth::new(LANDING))
+        .oauth(oauth)
         .requests(person.clone())
         .start()
         .await
@@ -164,6 +168,15 @@ async fn whoever_is_registered_or_has_a_document_is_not_registered_anew() {
         assert_eq!(town.seen().authorized[0]["client_id"], client);
         assert!(town.seen().registered.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let oauth = OAuth::new(LANDING).registered("town", "mine", Some("s".into()));
+    let upstreams = signed(&town, oauth.clone().issuer("town", &town.origin), &person).await;
+    assert_eq!(upstreams.state("town"), Some(ServerState::Ready));
+    unasked_by(oauth.issuer("town", "https://as.example"), Ways::default()).await;
 }
 
 #[tokio::test]

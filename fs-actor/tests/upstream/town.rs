@@ -126,8 +126,8 @@ impl Town {
     }
 }
 
-fn merged(mut base: Value, other: Option<Value>) -> Json<Value> {
-    for (key, value) in other.iter().filter_map(Value::as_object).flatten() {
+fn merged(mut base: Value, other: Option<&Value>) -> Json<Value> {
+    for (key, value) in other.into_iter().filter_map(Value::as_object).flatten() {
         base[key] = value.clone();
     }
     Json(base)
@@ -136,7 +136,7 @@ fn merged(mut base: Value, other: Option<Value>) -> Json<Value> {
 async fn resource(State(town): State<Town>) -> Json<Value> {
     let servers = [&town.origin];
     let base = json!({"resource": town.url(), "authorization_servers": servers, "scopes_supported": ["read", "write"]});
-    merged(base, town.ways().resource)
+    merged(base, town.ways().resource.as_ref())
 }
 
 async fn issuer(State(town): State<Town>) -> Json<Value> {
@@ -148,9 +148,10 @@ async fn issuer(State(town): State<Town>) -> Json<Value> {
         "registration_endpoint": at("/register"),
         "response_types_supported": ["code"],
         "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         "authorization_response_iss_parameter_supported": true,
     });
-    merged(base, town.ways().issuer)
+    merged(base, town.ways().issuer.as_ref())
 }
 
 async fn register(State(town): State<Town>, Json(body): Json<Value>) -> (StatusCode, Json<Value>) {

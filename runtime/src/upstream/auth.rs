@@ -5,6 +5,7 @@
 //! brings back where it led them. Everything that rmcp writes to the log meanwhile is dropped: codes are among it.
 
 mod account;
+mod desk;
 mod fetch;
 mod landing;
 mod sent;
@@ -23,15 +24,17 @@ pub use landing::Landing;
 pub(super) use signed::Signed;
 
 /// How people sign in at servers that ask for it. Without it, and without [`ServerRequests::sign_in`], nobody does, and
-/// such a server is given up.
+/// such a server is given up. Nobody is asked the same thing twice in five minutes, unless by [`retry`].
 ///
 /// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
+/// [`retry`]: super::Upstreams::retry
 #[derive(Clone)]
 pub struct OAuth {
     landing: String,
     name: String,
     document: Option<String>,
     registered: BTreeMap<String, (String, Option<String>)>,
+    issuers: BTreeMap<String, String>,
     store: Option<Arc<dyn TokenStore>>,
     private: bool,
 }
@@ -52,6 +55,7 @@ impl OAuth {
             name: "bailiwick".to_owned(),
             document: None,
             registered: BTreeMap::new(),
+            issuers: BTreeMap::new(),
             store: None,
             private: false,
         }
@@ -71,7 +75,18 @@ impl OAuth {
         self
     }
 
-    /// The client that the host was registered as for a server, and its secret if it has one.
+    /// The authorisation server that people sign in at for a server, as it calls itself; without, whichever the server
+    /// names.
+    #[must_use]
+    pub fn issuer(mut self, server: impl Into<String>, issuer: impl Into<String>) -> Self {
+        self.issuers.insert(server.into(), issuer.into());
+        self
+    }
+
+    /// The client that the host was registered as for a server, and its secret if it has one. Say by [`issuer`] where:
+    /// the secret goes there.
+    ///
+    /// [`issuer`]: Self::issuer
     #[must_use]
     pub fn registered(
         mut self,
@@ -162,6 +177,8 @@ enum SignInError {
     Discovery,
     #[error("the authorisation server does not know this host and lets it not register")]
     Unknown,
+    #[error("the server wants more than a person can be shown")]
+    Unshown,
     #[error("the authorisation server does not protect codes by S256")]
     Pkce,
     #[error("what the browser was led back with is not the answer to what was asked")]

@@ -16,7 +16,6 @@ use super::child::Child;
 use super::connect::{ConnectError, Service, connect, either_era, list};
 use super::line::Line;
 use super::server::{Live, Server};
-use super::spec::Reach;
 use super::{House, ServerState};
 
 /// A server that changes its list again and again is asked for it once in this time.
@@ -52,17 +51,18 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
         match life(&house, &server, lifecycle, &mut stop).await {
             End::Stopped => return parted(ServerState::Stopped),
             End::Failed(error) => {
-                // A program may end when it is asked for what it does not know.
-                let program = matches!(server.spec.reach, Reach::Child { .. });
-                handshake_only =
-                    program && !handshake_only && matches!(error, ConnectError::Terms(_));
+                // Asked for what it does not know, a program may end, and a server say anything.
+                handshake_only = !handshake_only && matches!(error, ConnectError::Terms(_));
                 tracing::warn!(server = %name, %error, "a server did not start");
             }
             End::Lost(why) => tracing::warn!(server = %name, why, "a server was lost"),
         }
         let given_up = match signed_in(&house, &server, &mut stop).await {
             Entry::Stopped => return parted(ServerState::Stopped),
-            Entry::Open => continue,
+            Entry::Open => {
+                handshake_only = false;
+                continue;
+            }
             Entry::Closed => true,
             Entry::Free => false,
         };
