@@ -42,22 +42,24 @@ export function set(node: HTMLElement, name: string, value: Plain): void {
   else node.setAttribute(name, value === true ? "" : String(value));
 }
 
+type Properties = Readonly<Record<string, Property>>;
+
 /** Makes an element, as `name` or `name.class`. A property that begins with `on` is a listener; any other that is a function is followed. */
-export function h<N extends Tag | `${Tag}.${string}`>(
-  name: N,
-  properties: Readonly<Record<string, Property>> = {},
-  ...children: Child[]
-): Made<N> {
+export function h<N extends Tag | `${Tag}.${string}`>(name: N, properties: Properties, ...children: Child[]): Made<N>;
+export function h<N extends Tag | `${Tag}.${string}`>(name: N, ...children: Child[]): Made<N>;
+export function h(name: string, ...children: (Child | Properties)[]): HTMLElement {
   const [tag = "", style] = name.split(".");
   const node = document.createElement(tag);
   set(node, "class", style);
-  insert(node, children);
+  const [first] = children;
+  const properties = first?.constructor === Object ? (children.shift() as Properties) : {};
+  insert(node, children as Child[]);
   for (const [key, value] of Object.entries(properties)) {
     if (typeof value !== "function") set(node, key, value);
     else if (key.startsWith("on")) node.addEventListener(key.slice(2), value as EventListener);
     else effect(() => set(node, key, (value as () => Plain)()));
   }
-  return node as Made<N>;
+  return node;
 }
 
 /** Shows `then` of a value while there is one, made anew for each other value. */

@@ -41,7 +41,7 @@ export class McpView extends HTMLElement implements Shower {
   declare onnotification: Hooks["onnotification"];
   declare onconfirmtool: Hooks["onconfirmtool"];
   declare onmessagelog: Hooks["onmessagelog"];
-  /** Lets the page have less than its server asks for. */
+  /** Lets the page have more or less than its server asks for: without it, what it declares to reach and no permissions. */
   declare onpagemeta: ((meta: PageMeta) => PageMeta) | undefined;
   /** What `resources/list` says of the page, where the resource itself says nothing. */
   meta: PageMeta = {};
@@ -144,7 +144,8 @@ export class McpView extends HTMLElement implements Shower {
       const html = await inlined(textOf(page), read);
       signal.throwIfAborted();
       const given: PageMeta = page._meta?.ui ?? this.meta;
-      const { csp = {}, permissions = {} } = this.onpagemeta?.(given) ?? given;
+      // What a page declares it may reach; what is a device's needs a word of the host.
+      const { csp = {}, permissions = {} }: PageMeta = this.onpagemeta?.(given) ?? { ...given, permissions: {} };
       // A page of MCP Apps asks for its look itself.
       const bare = page.mimeType?.includes("mcp-app") === true;
       const frame = document.createElement("iframe");
@@ -202,8 +203,8 @@ export class McpView extends HTMLElement implements Shower {
   #most(): number {
     return Number(this.getAttribute("max-height")) || 10_000;
   }
-  resized(height: number): void {
-    if (height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
+  resized(height: unknown): void {
+    if (typeof height === "number" && height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
   }
 
   toolsChanged(): void {

@@ -13,7 +13,7 @@ export interface Shower extends Hooks {
   context(): HostContext;
   /** The page has come to a stage. */
   reached(stage: Stage): void;
-  resized(height: number): void;
+  resized(height: unknown): void;
   toolsChanged(): void;
 }
 
@@ -37,7 +37,6 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
   let told: Record<string, string | undefined> = {};
   let stage: Stage = "shown";
   let app: Session["app"] = {};
-  let busy = 0;
   let second = 0;
   let heard = 0;
 
@@ -61,19 +60,13 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     const act = acts[method];
     if (!act) throw rpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
     if (stage === "shown") throw new Error(`\`${method}\` before \`ui/initialize\``);
-    if (busy >= LIMITS.requests) throw new Error("too many requests at once");
-    busy++;
-    try {
-      return await act(params, signal);
-    } finally {
-      busy--;
-    }
+    return act(params, signal);
   }
 
   function noticed(method: string, params: Fields): void {
     if (method === "ui/notifications/initialized" && stage === "greeted") view.reached((stage = "ready"));
     else if (stage !== "ready") return;
-    else if (method === "ui/notifications/size-changed") view.resized(Number(params.height));
+    else if (method === "ui/notifications/size-changed") view.resized(params.height);
     else if (method === "ui/notifications/request-teardown") view.onrequestteardown?.();
     else if (method === "notifications/message") view.onlog?.(params);
     else if (method !== "notifications/tools/list_changed") view.onnotification?.(method, params);

@@ -17,10 +17,10 @@ export const signed = (name: "again" | "back", title: string, onclick: () => voi
 
 /** A message in the middle of a pane. */
 export function state(sign: "lock" | "file" | "special", head: string, ...more: (Node | string | false | undefined)[]): HTMLElement {
-  return h("div.state", {}, icon(sign), h("p", {}, h("strong", {}, head)), ...more);
+  return h("div.state", icon(sign), h("p", h("strong", head)), ...more);
 }
 
-const quiet = (text: string): HTMLElement => h("p.quiet", {}, text);
+const quiet = (text: string): HTMLElement => h("p.quiet", text);
 
 function content(shown: Doc): HTMLElement {
   const { kind, failure, address = "", facts, path } = shown;
@@ -31,18 +31,18 @@ function content(shown: Doc): HTMLElement {
       locked ? "lock" : "file",
       locked ? "Not here, or not open to you" : "It could not be read",
       quiet(oneLine(explained(failure), 600)),
-      ...scopesOf(failure).map((scope) => h("p", {}, "Needs ", h("code", {}, visible(scope)))),
+      ...scopesOf(failure).map((scope) => h("p", "Needs ", h("code", visible(scope)))),
       button("Try again", () => void openDoc(path)),
     );
   }
   if (kind === "image") return h("div.picture", { tabindex: 0, role: "region", "aria-label": "Picture" }, h("img", { src: address, alt: name }));
-  if (kind === "audio") return h("div.state", {}, h("audio", { controls: true, src: address, "aria-label": name }));
+  if (kind === "audio") return h("div.state", h("audio", { controls: true, src: address, "aria-label": name }));
   if (kind === "binary") {
     return state(
       "special",
       `No text, but ${oneLine(shown.guess ?? "", 80)}`,
       quiet(`${facts?.bytes?.toLocaleString() ?? "?"} bytes`),
-      h("p.quiet", {}, "SHA-256 ", h("code", {}, visible(facts?.hash ?? "not known of files as large as this"))),
+      h("p.quiet", "SHA-256 ", h("code", visible(facts?.hash ?? "not known of files as large as this"))),
     );
   }
   if (shown.total === 0) return state("file", kind === "diff" ? "No line was changed" : "The file is empty");
@@ -61,7 +61,7 @@ function facts(shown: Doc): readonly HTMLElement[] {
     shown.modified !== undefined && `changed ${shown.modified.slice(0, 16).replace("T", " ")} UTC`,
     chosen && (chosen.from === chosen.to ? `line ${chosen.from} selected` : `lines ${chosen.from}–${chosen.to} selected`),
   ];
-  const words = told.filter((one) => typeof one === "string").map((text) => h("span", {}, oneLine(text, 60)));
+  const words = told.filter((one) => typeof one === "string").map((text) => h("span", oneLine(text, 60)));
   return sign === "" ? words : [h("span", { class: `right ${tone}`, title: meaning }, sign), ...words];
 }
 
@@ -91,15 +91,14 @@ export function fileView(): HTMLElement {
     return [
       h(
         "header",
-        {},
         signed("back", "Back to the files", () => onFile(false)),
-        h("div.about", {},
-          h("h2", { title: visible(open.path) }, h("bdi", {}, h("small", {}, visible(open.path.slice(0, cut))), visible(open.path.slice(cut)))),
-          h("p.facts", {}, () => facts(open)),
+        h("div.about",
+          h("h2", { title: visible(open.path) }, h("bdi", h("small", visible(open.path.slice(0, cut))), visible(open.path.slice(cut)))),
+          h("p.facts", () => facts(open)),
         ),
-        h("div.acts", {}, () => acts(open).filter((one) => one instanceof Node)),
+        h("div.acts", () => acts(open).filter((one) => one instanceof Node)),
       ),
-      h("div.told", {}, () => stale() && h("p", { class: "notice warn" }, "It changed on disk since it was opened. ", button("Read it again", () => void look()))),
+      h("div.told", () => stale() && h("p.notice warn", "It changed on disk since it was opened. ", button("Read it again", () => void look()))),
       content(open),
     ];
   }

@@ -38,16 +38,16 @@ function entryRow(at: Entry): readonly (HTMLElement | false)[] {
   };
   const counts = (): HTMLElement | false => {
     const change = changes()?.get(at.path);
-    if (change) return h("span", {}, h("ins", {}, `+${change.added}`), " ", h("del", {}, `−${change.removed}`));
+    if (change) return h("span", h("ins", `+${change.added}`), " ", h("del", `−${change.removed}`));
     const holds = at.folder && [...(changes()?.keys() ?? [])].some((path) => path.startsWith(`${at.path}/`));
     return holds === true && h("span.holds", { role: "img", "aria-label": "holds changes" });
   };
   return [
     h(`i.icon ${at.kind}`, { role: "img", "aria-label": at.kind }),
-    h("bdi.name", { title: shown }, shown.slice(cut), cut > 0 && h("small", {}, shown.slice(0, cut - 1))),
-    h("span.counts", {}, counts),
-    h("span", {}, mark),
-    mode() === "tree" && h("span.size", {}, at.bytes === undefined ? "" : size(at.bytes)),
+    h("bdi.name", { title: shown }, shown.slice(cut), cut > 0 && h("small", shown.slice(0, cut - 1))),
+    h("span.counts", counts),
+    h("span", mark),
+    mode() === "tree" && h("span.size", at.bytes === undefined ? "" : size(at.bytes)),
   ];
 }
 

@@ -34,6 +34,9 @@ const REVIEW = { version: 0, uri: "", tool: "", agent: "", intent: "", preview: 
 export type Change = typeof CHANGE;
 export type Review = typeof REVIEW;
 
+/** The most lines of a file that are laid out. */
+const MOST_LINES = 1_000_000;
+
 /** What of the value is like `like`; of the rest, `like` itself. */
 function fit<T>(like: T, value: unknown): T {
   if (Array.isArray(like)) {
@@ -48,6 +51,13 @@ function fit<T>(like: T, value: unknown): T {
 
 export function review(value: unknown): Review | undefined {
   const found = fit(REVIEW, value);
+  for (const change of found.changes) {
+    const { hunks, old_lines } = change;
+    if ([old_lines, ...hunks.flat()].some((count) => count > MOST_LINES)) change.old_lines = 0;
+    if (hunks.flatMap((hunk) => hunk.slice(4)).reduce((sum, run) => sum + Math.abs(run), 0) <= MOST_LINES) continue;
+    change.hunks = [];
+    change.large = true;
+  }
   return found.version === 1 ? found : undefined;
 }
 

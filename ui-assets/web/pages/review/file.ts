@@ -52,18 +52,26 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
 
   const keep = (values: unknown, from?: number): number => rows(values).map((row, at) => (from === undefined ? lines.set(row[1], row) : held.set(from + at, row))).length;
 
-  /** Has rows from a place or line on; what was asked for once is not asked for again. */
-  async function fetch([, old, , at]: Cell, rest: string): Promise<void> {
+  /** Has rows from a place or line on; what is here or on its way is not asked for again. */
+  async function fetch(cell: Cell, rest: string): Promise<void> {
+    const [, old, , at] = cell;
     const query = `${at === undefined ? `old=${old}` : `from=${at}`}&${rest}`;
     if (asking.has(query)) return;
     asking.add(query);
+    failed.hidden = true;
     try {
       const page = await load(query);
       if (!keep((page as { rows?: unknown } | null)?.rows, at)) throw new Error("they are no longer kept");
       busy = false;
       drawn?.redraw();
     } catch (error) {
-      say(failed, `More lines could not be had: ${message(error)}`);
+      asking.delete(query);
+      busy = false;
+      say(part(failed, "span"), `More lines could not be had: ${message(error)}`);
+      part(failed, "button").onclick = () => {
+        table.focus();
+        void fetch(cell, rest);
+      };
       failed.hidden = false;
     }
   }

@@ -18,6 +18,7 @@ export function host(heard: (method: string, params: Fields) => void): Host {
   const status = document.documentElement.dataset;
   const asked = new Map<unknown, (answer: Fields) => void>();
   let context: HostContext = {};
+  let last = 0;
   const send = (message: Fields): void => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
   const notify = (method: string, params: Fields = {}): void => send({ method, params });
 
@@ -27,13 +28,13 @@ export function host(heard: (method: string, params: Fields) => void): Host {
   };
   function ask(method: string, params: Fields): Promise<Fields> {
     return new Promise((resolve, reject) => {
-      const id = asked.size + 1;
-      const late = setTimeout(() => reject(new Error("the host does not answer")), 60_000);
+      const id = (last += 1);
       asked.set(id, ({ result, error }) => {
-        clearTimeout(late);
+        asked.delete(id);
         if (isFields(result)) resolve(result);
-        else reject(new Error(isFields(error) ? String(error.message) : "the host gave no answer"));
+        else reject(new Error(isFields(error) ? String(error.message) : "the host does not answer"));
       });
+      setTimeout(() => asked.get(id)?.({}), 60_000);
       send({ id, method, params });
     });
   }

@@ -1,5 +1,5 @@
 // Requests of the page in, the host's answers out. The token comes behind `#` of the address, and stays in this tab.
-import { at, text } from "./json.ts";
+import { at, string, text } from "./json.ts";
 
 const KEPT = "token";
 if (location.hash !== "") {
@@ -17,7 +17,7 @@ export async function ask(what: string, body: unknown): Promise<unknown> {
   });
   if (answer.status === 401) throw new Error("this address lacks its token; open the one that the host printed");
   const said: unknown = await answer.json();
-  if (!answer.ok) throw new Error(text(at(said, "message")) ?? `the host answered ${answer.status}`);
+  if (!answer.ok) throw new Error(text(said, "message") ?? `the host answered ${answer.status}`);
   return said;
 }
 
@@ -28,6 +28,6 @@ export const request = (method: string, params: unknown): Promise<unknown> => as
 export async function result(method: string, params: unknown): Promise<unknown> {
   const response = await request(method, params);
   const error = at(response, "error");
-  if (error !== undefined) throw new Error(`${String(at(error, "code"))}: ${text(at(error, "message")) ?? ""}`);
+  if (error !== undefined) throw new Error(`${String(at(error, "code"))}: ${string(error, "message")}`);
   return at(response, "result");
 }

@@ -15,7 +15,7 @@ const LOOKS: Readonly<Record<Check["outcome"], readonly [string, string]>> = {
 };
 
 const line = ({ check, outcome, detail }: Check): Node =>
-  h("li", {}, badge(...LOOKS[outcome]), code(check, 60), quiet(said(detail, 1_000)));
+  h("li", badge(...LOOKS[outcome]), code(check, 60), quiet(said(detail, 1_000)));
 
 export function checks(): Node {
   const shown = signal<Node | undefined>(undefined);
@@ -24,7 +24,7 @@ export function checks(): Node {
     status("busy");
     try {
       const made = list(await ask("checks", {})).map(checkOf);
-      shown(h("ul", { class: "plain checks" }, made.map(line)));
+      shown(h("ul.plain checks", made.map(line)));
       status(made.some((check) => check.outcome === "fail") ? "failed" : "passed");
     } catch (error) {
       shown(notice(reason(error), "bad"));
@@ -35,12 +35,12 @@ export function checks(): Node {
   return h(
     "article",
     { "data-status": status },
-    h("h2", {}, "Checks"),
+    h("h2", "Checks"),
     about(
       ...["What ", code("test_host check"), " tries: lists, schemas, refusals, previews. "],
       "Nothing is changed, if the server keeps its word.",
     ),
-    row(button(() => (busy() ? "Checking…" : "Run the checks"), { act: run, looks: "primary", disabled: busy })),
+    row(button(() => (busy() ? "Checking…" : "Run the checks"), run, "primary", { disabled: busy })),
     when(shown, (made) => made),
   );
 }

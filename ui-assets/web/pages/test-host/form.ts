@@ -79,12 +79,11 @@ const items: Draw = (asked, { schema }, ids) => {
   const inner = schema["items"];
   const told = oneLine(name, 60);
   return h(
-    "div",
-    { class: "items", role: "group", "aria-labelledby": ids["aria-labelledby"] },
+    "div.items",
+    { role: "group", "aria-labelledby": ids["aria-labelledby"] },
     each(rows, (one) =>
       h(
-        "div",
-        { class: "item" },
+        "div.item",
         drawn({
           schema: inner,
           root,
@@ -96,16 +95,10 @@ const items: Draw = (asked, { schema }, ids) => {
             tell();
           },
         }),
-        button(["Remove", h("span", { class: "seen-by-ear" }, ` one of ${told}`)], {
-          act: () => put(rows().filter((other) => other !== one)),
-          looks: "small",
-        }),
+        button(["Remove", h("span.seen-by-ear", ` one of ${told}`)], () => put(rows().filter((other) => other !== one)), "small"),
       ),
     ),
-    button(["Add", h("span", { class: "seen-by-ear" }, ` to ${told}`)], {
-      act: () => put([...rows(), { value: initial(inner, root) }]),
-      looks: "small",
-    }),
+    button(["Add", h("span.seen-by-ear", ` to ${told}`)], () => put([...rows(), { value: initial(inner, root) }]), "small"),
   );
 };
 
@@ -120,13 +113,13 @@ function drawn(asked: Asked): Node {
   const id = `field-${made}`;
   const limits = ["scope", "audience"].map((key) => at(schema, key)).filter((limit) => limit !== undefined && limit !== "any");
   const label: Child = [said(name, 80), required && quiet(" required"), limits.map((limit) => badge(String(limit)))];
-  const about = h("small", { class: "quiet about", id: `${id}-about` }, said(field.description));
+  const about = h("small.quiet about", { id: `${id}-about` }, said(field.description));
   if (field.kind === "object") {
-    return h("fieldset", { class: "field" }, h("legend", {}, label), about, fields(asked));
+    return h("fieldset.field", h("legend", label), about, fields(asked));
   }
   const ids = { id, "aria-describedby": `${id}-about`, "aria-labelledby": `${id}-name` };
   const tag = field.kind === "list" ? "div" : "label";
-  return h("div", { class: "field" }, h(tag, { id: `${id}-name`, for: id }, label), DRAWN[field.kind](asked, field, ids), about);
+  return h("div.field", h(tag, { id: `${id}-name`, for: id }, label), DRAWN[field.kind](asked, field, ids), about);
 }
 
 /** The fields of an object. */
@@ -168,16 +161,16 @@ export function editor(
   };
   const form = () =>
     h(
-      "form",
-      { class: "fields", onsubmit: (event: Event) => event.preventDefault() },
+      "form.fields",
+      { onsubmit: (event: Event) => event.preventDefault() },
       fields({ schema, root: schema, required: true, value: value(), change: (now) => value(now ?? {}) }),
     );
   const label = { "aria-label": `The ${name} as JSON` };
   const source = () => h("textarea", { ...label, class: "code", rows: 8, spellcheck: "false", value: pretty(value()), oninput });
   return [
     row(
-      button("Form", { act: () => raw(false), looks: "small", on: () => !raw(), disabled: () => fault() !== "" }),
-      button("JSON", { act: () => raw(true), looks: "small", on: raw }),
+      button("Form", () => raw(false), "small", { on: () => !raw(), disabled: () => fault() !== "" }),
+      button("JSON", () => raw(true), "small", { on: raw }),
     ),
     when(raw, source, form),
     when(fault, (why) => notice(why, "bad")),

@@ -1,5 +1,5 @@
 // What the host answers in, values of known shape out.
-import { at, list, members, text, texts } from "./json.ts";
+import { at, list, members, string, text, texts } from "./json.ts";
 import type { Members } from "./json.ts";
 
 export interface Tool {
@@ -61,21 +61,21 @@ export interface Check {
 
 function toolOf(facts: unknown): Tool {
   const raw = at(facts, "tool");
-  const name = text(at(facts, "name")) ?? "";
+  const name = string(facts, "name");
   const scopes = at(raw, "annotations", "scopes") ?? at(raw, "_meta", "scopes");
-  const visibility = texts(at(raw, "_meta", "ui", "visibility"));
+  const visibility = texts(raw, "_meta", "ui", "visibility");
   return {
     name,
-    title: text(at(raw, "title")) ?? text(at(raw, "annotations", "title")) ?? name,
-    description: text(at(raw, "description")) ?? "",
+    title: text(raw, "title") ?? text(raw, "annotations", "title") ?? name,
+    description: string(raw, "description"),
     inputSchema: at(raw, "inputSchema"),
-    annotations: members(at(raw, "annotations")),
+    annotations: members(raw, "annotations"),
     scopes: texts(scopes),
-    intent: text(at(facts, "intent")),
-    lints: texts(at(facts, "lints")),
+    intent: text(facts, "intent"),
+    lints: texts(facts, "lints"),
     preview: at(facts, "preview") === true,
     readOnly: at(facts, "readOnly") === true,
-    ui: text(at(facts, "ui")),
+    ui: text(facts, "ui"),
     visibility: visibility.length > 0 ? visibility : ["model", "app"],
     raw,
   };
@@ -85,11 +85,11 @@ function toolOf(facts: unknown): Tool {
 export const isApp = (resource: unknown): boolean => at(resource, "mimeType") === "text/html;profile=mcp-app";
 
 function appOf(resource: unknown): App {
-  const uri = text(at(resource, "uri")) ?? "";
+  const uri = string(resource, "uri");
   return {
     uri,
-    name: text(at(resource, "title")) ?? text(at(resource, "name")) ?? uri,
-    description: text(at(resource, "description")) ?? "",
+    name: text(resource, "title") ?? text(resource, "name") ?? uri,
+    description: string(resource, "description"),
   };
 }
 
@@ -100,23 +100,23 @@ export function stateOf(value: unknown): State {
   const greeting = at(facts, "greeting");
   const info = at(greeting, "serverInfo") ?? at(greeting, "_meta", "io.modelcontextprotocol/serverInfo");
   const status = STATUSES.find((known) => known === at(value, "status"));
-  const revision = text(at(value, "revision")) ?? "";
+  const revision = string(value, "revision");
   return {
     status: status ?? "offline",
-    reason: text(at(value, "reason")),
-    target: text(at(value, "target")) ?? "",
+    reason: text(value, "reason"),
+    target: string(value, "target"),
     revision,
     configuration: at(value, "configuration") ?? undefined,
-    name: text(at(info, "title")) ?? text(at(info, "name")) ?? "",
-    version: text(at(info, "version")) ?? "",
+    name: text(info, "title") ?? string(info, "name"),
+    version: string(info, "version"),
     greeting,
-    spoken: text(at(greeting, "protocolVersion")) ?? revision,
-    badges: list(at(facts, "badges")).map((badge) => ({
-      name: text(at(badge, "name")) ?? "",
+    spoken: text(greeting, "protocolVersion") ?? revision,
+    badges: list(facts, "badges").map((badge) => ({
+      name: string(badge, "name"),
       on: at(badge, "on") === true,
     })),
-    tools: list(at(facts, "tools")).map(toolOf),
-    apps: list(at(facts, "apps")).map(appOf),
+    tools: list(facts, "tools").map(toolOf),
+    apps: list(facts, "apps").map(appOf),
     configSchema: at(facts, "configSchema") ?? undefined,
     policy: at(facts, "policy") === true,
   };
@@ -132,7 +132,7 @@ export function entryOf(value: unknown): Entry {
     atMs: typeof atMs === "number" ? atMs : 0,
     side: SIDES.find((known) => known === at(value, "side")) ?? "state",
     message: at(value, "message"),
-    fault: text(at(value, "fault")),
+    fault: text(value, "fault"),
   };
 }
 
@@ -140,8 +140,8 @@ const OUTCOMES = ["pass", "warn", "fail", "skip"] as const;
 
 export function checkOf(value: unknown): Check {
   return {
-    check: text(at(value, "check")) ?? "",
+    check: string(value, "check"),
     outcome: OUTCOMES.find((known) => known === at(value, "outcome")) ?? "fail",
-    detail: text(at(value, "detail")) ?? "",
+    detail: string(value, "detail"),
   };
 }

@@ -1,25 +1,26 @@
 // Words and choices in, the small parts that the page is put together of out.
 import { h } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
+import { marks } from "../../lib/patch.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 
 const MOST_TEXT = 200_000;
 
 /** Text of a server or agent on one line, kept from turning what stands around it. */
-export const said = (text: string, most = 300): HTMLElement => h("bdi", {}, oneLine(text, most));
+export const said = (text: string, most = 300): HTMLElement => h("bdi", oneLine(text, most));
 
 export const code = (text: string, most = 300, looks = ""): HTMLElement => h("code", { class: looks }, said(text, most));
 
-export const notice = (text: string, kind = ""): HTMLElement => h("p", { class: `notice ${kind}` }, said(text, 1_000));
+export const notice = (text: string, kind = ""): HTMLElement => h(`p.notice ${kind}`, said(text, 1_000));
 
-export const badge = (text: string, kind = ""): HTMLElement => h("span", { class: `badge ${kind}` }, said(text, 80));
+export const badge = (text: string, kind = ""): HTMLElement => h(`span.badge ${kind}`, said(text, 80));
 
-export const row = (...children: Child[]): HTMLElement => h("div", { class: "row" }, ...children);
+export const row = (...children: Child[]): HTMLElement => h("div.row", ...children);
 
-export const quiet = (...children: Child[]): HTMLElement => h("span", { class: "quiet" }, ...children);
+export const quiet = (...children: Child[]): HTMLElement => h("span.quiet", ...children);
 
 /** What a part of the page is for. */
-export const about = (...children: Child[]): HTMLElement => h("p", { class: "said" }, ...children);
+export const about = (...children: Child[]): HTMLElement => h("p.said", ...children);
 
 /** What was typed or chosen. */
 export const typed = (event: Event): string => {
@@ -34,15 +35,13 @@ export const search = (label: string, placeholder: string, set: (words: string) 
 };
 
 interface Pressed {
-  readonly act: () => unknown;
-  readonly looks?: string;
   readonly disabled?: () => boolean;
   readonly title?: string;
   readonly on?: () => boolean;
 }
 
 /** A button that heeds presses of a person alone. */
-export const button = (label: Child, { act, looks = "", disabled, title, on }: Pressed): HTMLButtonElement =>
+export const button = (label: Child, act: () => unknown, looks = "", { disabled, title, on }: Pressed = {}): HTMLButtonElement =>
   h(
     "button",
     {
@@ -59,8 +58,7 @@ export const button = (label: Child, { act, looks = "", disabled, title, on }: P
 /** A choice of one among few. */
 export const choice = <T extends string>(label: string, of: readonly T[], now: () => T, set: (value: T) => void): HTMLElement =>
   h(
-    "label",
-    { class: "pick" },
+    "label.pick",
     quiet(label),
     h(
       "select",
@@ -74,16 +72,15 @@ export const choice = <T extends string>(label: string, of: readonly T[], now: (
     ),
   );
 
-const mark = (line: string) => (/^\+(?!\+\+ )/.test(line) ? "added" : /^-(?!-- )/.test(line) ? "removed" : "");
-
 /** Text as it stands, or as a diff. */
 export function words(text: string, diff = false): HTMLElement {
-  const cut = visible(text.slice(0, MOST_TEXT));
+  const lines = text.slice(0, MOST_TEXT).split("\n");
+  const looks = diff ? marks(lines) : [];
   const more = text.length - MOST_TEXT;
   return h(
-    "pre",
-    { class: "words", tabindex: 0 },
-    diff ? cut.split("\n").map((line) => h("span", { class: mark(line) }, `${line}\n`)) : cut,
+    "pre.words",
+    { tabindex: 0 },
+    diff ? lines.map((line, at) => h("span", { class: looks[at] }, `${visible(line)}\n`)) : visible(lines.join("\n")),
     more > 0 && `\n… ${more} characters more`,
   );
 }

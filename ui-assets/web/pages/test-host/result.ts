@@ -3,7 +3,8 @@ import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
 import { result } from "./api.ts";
-import { at, list, pretty, reason, text } from "./json.ts";
+import { at, list, pretty, reason, string, text } from "./json.ts";
+import { failed } from "./calls.ts";
 import { isApp } from "./model.ts";
 import type { Tool } from "./model.ts";
 import { badge, button, code, notice, quiet, row, said, words } from "./parts.ts";
@@ -24,33 +25,32 @@ interface Shown {
 }
 
 function media(block: unknown, kind: "img" | "audio"): Node {
-  const type = text(at(block, "mimeType")) ?? "";
-  const data = text(at(block, "data")) ?? "";
+  const type = string(block, "mimeType");
+  const data = string(block, "data");
   const fits = (kind === "img" ? IMAGE : SOUND).test(type) && BASE64.test(data);
   const src = `data:${type};base64,${data}`;
   return h(
     "figure",
-    {},
     fits ? h(kind, { src, controls: kind === "audio", alt: "what the tool answered" }) : notice("This cannot be shown.", "warn"),
-    h("figcaption", { class: "quiet" }, said(type, 80), `, ${Math.round((data.length * 3) / 4)} bytes`),
+    h("figcaption.quiet", said(type, 80), `, ${Math.round((data.length * 3) / 4)} bytes`),
   );
 }
 
-const first = async (uri: unknown): Promise<unknown> => list(at(await result("resources/read", { uri }), "contents"))[0];
+const first = async (uri: unknown): Promise<unknown> => list(await result("resources/read", { uri }), "contents")[0];
 
 function contents(read: unknown): Child {
-  const body = text(at(read, "text"));
-  return body === undefined ? quiet("Bytes, which are not shown.") : words(body, DIFF.test(text(at(read, "mimeType")) ?? ""));
+  const body = text(read, "text");
+  return body === undefined ? quiet("Bytes, which are not shown.") : words(body, DIFF.test(string(read, "mimeType")));
 }
 
 const embedded = (read: unknown): Child => [
-  h("p", { class: "quiet" }, code(text(at(read, "uri")) ?? ""), " ", said(text(at(read, "mimeType")) ?? "", 80)),
+  h("p.quiet", code(string(read, "uri")), " ", said(string(read, "mimeType"), 80)),
   contents(read),
 ];
 
 function link(block: unknown, { tool, input, response }: Shown): Node {
   const shown = signal<Child>(undefined);
-  const uri = text(at(block, "uri")) ?? "";
+  const uri = string(block, "uri");
   const open = async () => {
     try {
       const read = await first(uri);
@@ -59,18 +59,18 @@ function link(block: unknown, { tool, input, response }: Shown): Node {
       shown(notice(reason(error), "bad"));
     }
   };
-  const name = said(text(at(block, "name")) ?? "link", 80);
-  return h("li", {}, button(["Open ", name], { act: open, looks: "small" }), " ", code(uri, 300, "quiet"), shown);
+  const name = said(text(block, "name") ?? "link", 80);
+  return h("li", button(["Open ", name], open, "small"), " ", code(uri, 300, "quiet"), shown);
 }
 
 type Draw = (blocks: readonly unknown[], shown: Shown) => Child;
 
 const KINDS: Readonly<Record<string, readonly [string, Draw]>> = {
   view: ["View", (_, { tool, input, response }) => view({ uri: tool.ui ?? "", tool, input, result: at(response, "result") })],
-  text: ["Text", (blocks) => blocks.map((block) => words(text(at(block, "text")) ?? ""))],
+  text: ["Text", (blocks) => blocks.map((block) => words(string(block, "text")))],
   image: ["Image", (blocks) => blocks.map((block) => media(block, "img"))],
   audio: ["Audio", (blocks) => blocks.map((block) => media(block, "audio"))],
-  resource_link: ["Links", (blocks, shown) => h("ul", { class: "plain" }, blocks.map((block) => link(block, shown)))],
+  resource_link: ["Links", (blocks, shown) => h("ul.plain", blocks.map((block) => link(block, shown)))],
   resource: ["Embedded", (blocks) => blocks.map((block) => embedded(at(block, "resource")))],
   structured: ["Structured", (_, { response }) => words(pretty(at(response, "result", "structuredContent")))],
   other: ["Other", (blocks) => words(pretty(blocks))],
@@ -78,19 +78,15 @@ const KINDS: Readonly<Record<string, readonly [string, Draw]>> = {
 };
 
 const kindOf = (block: unknown): string => {
-  const kind = text(at(block, "type")) ?? "";
+  const kind = string(block, "type");
   return Object.hasOwn(KINDS, kind) ? kind : "other";
 };
-
-/** Whether a call came to nothing. */
-export const failed = (response: unknown): boolean =>
-  errorOf(response) !== undefined || at(response, "result", "isError") === true;
 
 /** A response with its kinds of content; `data-status` says how it ended. */
 export function results(shown: Shown): Node {
   const { title, response, tool } = shown;
   const came = at(response, "result");
-  const blocks = list(at(came, "content"));
+  const blocks = list(came, "content");
   const bad = failed(response);
   const kinds = [
     ...(tool.ui === undefined || came === undefined ? [] : ["view"]),
@@ -102,17 +98,23 @@ export function results(shown: Shown): Node {
   const of = (kind: string) => blocks.filter((block) => kindOf(block) === kind);
   const label = (kind: string) => `${KINDS[kind]?.[0] ?? ""}${of(kind).length > 1 ? ` ${of(kind).length}` : ""}`;
   return h(
-    "section",
-    { class: "result", "data-status": bad ? "failed" : "done", "aria-label": title },
-    row(h("h3", {}, title), badge(bad ? "failed" : "done", bad ? "bad" : "good")),
+    "section.result",
+    { "data-status": bad ? "failed" : "done", "aria-label": title },
+    row(h("h3", title), badge(bad ? "failed" : "done", bad ? "bad" : "good")),
     when(() => errorOf(response), (why) => notice(`Error ${why}`, "bad")),
-    row(...kinds.map((kind) => button(label(kind), { act: () => tab(kind), looks: "small", on: () => tab() === kind }))),
+    row(...kinds.map((kind) => button(label(kind), () => tab(kind), "small", { on: () => tab() === kind }))),
     when(tab, (kind) => KINDS[kind]?.[1](of(kind), shown)),
   );
 }
 
 /** The diffs that a preview left behind, for whoever has to decide about it. */
 export async function diffs(came: unknown): Promise<Child> {
-  const links = list(at(came, "content")).filter((block) => DIFF.test(text(at(block, "mimeType")) ?? ""));
-  return Promise.all(links.map(async (block) => contents(await first(at(block, "uri")))));
+  const links = list(came, "content").filter((block) => DIFF.test(string(block, "mimeType")));
+  return Promise.all(
+    links.map(async (block) => {
+      const read = await first(at(block, "uri"));
+      if (text(read, "text") === undefined) throw new Error("the diff is no text");
+      return contents(read);
+    }),
+  );
 }

@@ -1,5 +1,5 @@
 // JSON Schemas in, what a form needs to know of them out.
-import { at, isMembers, list, members, text } from "./json.ts";
+import { at, isMembers, list, members, string, text } from "./json.ts";
 import type { Members } from "./json.ts";
 
 export type Kind = "text" | "number" | "choice" | "list" | "object" | "json";
@@ -67,7 +67,7 @@ export function fieldOf(schema: unknown, root: unknown): Field {
   return {
     kind,
     schema: found,
-    description: text(found["description"]) ?? "",
+    description: string(found["description"]),
     choices: (flags ? [false, true] : list(found["enum"])).map((value, index) => ({
       value,
       label: text(names[index]) ?? (typeof value === "string" ? value : JSON.stringify(value)),

@@ -16,7 +16,7 @@ export function configuration(): Node {
   return h(
     "article",
     { "data-status": now.configuration === undefined ? "unset" : "sent" },
-    h("h2", {}, "Configuration"),
+    h("h2", "Configuration"),
     about("What is set here is sent as ", code("experimental.configuration"), " when the server is met again."),
     now.configSchema === undefined
       ? notice("The server publishes no schema of its configuration.")
@@ -24,8 +24,8 @@ export function configuration(): Node {
           editor("configuration", now.configSchema, value, held),
           now.revision !== "2025-11-25" && notice("This revision has no handshake, so nothing is configured in it.", "warn"),
           row(
-            button("Reconnect with it", { act: () => reconnect(now.revision, value()), looks: "primary", disabled: held }),
-            button("Reconnect without", { act: () => reconnect(now.revision, undefined) }),
+            button("Reconnect with it", () => reconnect(now.revision, value()), "primary", { disabled: held }),
+            button("Reconnect without", () => reconnect(now.revision, undefined)),
           ),
         ],
   );
@@ -39,7 +39,7 @@ interface Tried {
 
 /** What no policy may do: reach more, set what is set at the start alone, or say what nobody understands. */
 function widening(own: unknown): unknown[] {
-  const known = members(at(state().configSchema, "properties"));
+  const known = members(state().configSchema, "properties");
   const roots = "roots" in known ? [{ ...members(own), roots: [{ path: "/" }] }] : [];
   const fixed = Object.keys(known).filter((name) => at(known[name], "scope") === "configuration");
   const start = fixed.slice(0, 1).map((name) => ({ [name]: at(known[name], "default") ?? true }));
@@ -48,17 +48,17 @@ function widening(own: unknown): unknown[] {
 
 const tries = (all: readonly Tried[]): Node =>
   h(
-    "ul",
-    { class: "plain tried", "data-status": all.every((one) => one.refused) ? "refused" : "widened" },
+    "ul.plain tried",
+    { "data-status": all.every((one) => one.refused) ? "refused" : "widened" },
     all.map(({ policy: wide, refused, told }) =>
-      h("li", {}, row(refused ? badge("refused", "good") : badge("NOT REFUSED", "bad"), code(wide, 200)), quiet(said(told))),
+      h("li", row(refused ? badge("refused", "good") : badge("NOT REFUSED", "bad"), code(wide, 200)), quiet(said(told))),
     ),
   );
 
 /** Calls something that only reads under policies that would widen. */
 async function widened(own: unknown): Promise<Child> {
   const reads = state().tools.filter((tool) => tool.readOnly);
-  const tool = reads.find((one) => texts(at(one.inputSchema, "required")).length === 0) ?? reads[0];
+  const tool = reads.find((one) => texts(one.inputSchema, "required").length === 0) ?? reads[0];
   if (tool === undefined) return notice("No tool says that it only reads, so none is called.", "bad");
   const made = widening(own).map(async (wide): Promise<Tried> => {
     const response = await request("tools/call", { name: tool.name, arguments: {}, _meta: { policy: wide } });
@@ -77,8 +77,7 @@ export function policies(): Node {
   const must = () => widened(value()).then(tried, (error: unknown) => tried(notice(reason(error), "bad")));
   return h(
     "article",
-    {},
-    h("h2", {}, "Policy"),
+    h("h2", "Policy"),
     about(
       ...["It goes along with each call as ", code("_meta.policy"), " and can only take away. "],
       "What is set at the start alone is not offered.",
@@ -88,10 +87,10 @@ export function policies(): Node {
       : [
           editor("policy", policySchema(now.configSchema), value, held),
           row(
-            button("Use for calls", { act: () => policy(value()), looks: "primary", disabled: held }),
-            button("Stop using it", { act: () => policy(undefined), disabled: () => policy() === undefined }),
-            button("Try to widen: must fail", { act: must, disabled: held }),
-            h("span", { class: "quiet", "aria-live": "polite" }, used),
+            button("Use for calls", () => policy(value()), "primary", { disabled: held }),
+            button("Stop using it", () => policy(undefined), "", { disabled: () => policy() === undefined }),
+            button("Try to widen: must fail", must, "", { disabled: held }),
+            h("span.quiet", { "aria-live": "polite" }, used),
           ),
           when(tried, (all) => all),
         ],

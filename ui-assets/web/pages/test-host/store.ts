@@ -1,7 +1,7 @@
 // What the host tells in, signals that the page is drawn from out.
 import { memo, signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";
-import { at, list, reason, text } from "./json.ts";
+import { at, list, reason, string } from "./json.ts";
 import { entryOf, stateOf } from "./model.ts";
 import type { Entry, State } from "./model.ts";
 
@@ -18,26 +18,19 @@ export const theme = signal<Theme>("system");
 export const width = signal("full");
 export const locale = signal(navigator.language);
 
-/** What the server waits to be told by a person. */
-export interface Elicitation {
-  readonly id: unknown;
-  readonly params: unknown;
-}
-
 /** The questions of the server that were not answered, since the connection began. */
-export const elicitations = memo<readonly Elicitation[]>(() => {
-  const open = new Map<string, Elicitation>();
-  for (const { side, message } of entries()) {
+export const elicitations = memo<readonly Entry[]>(() => {
+  const open = new Map<unknown, Entry>();
+  for (const entry of entries()) {
+    const { side, message } = entry;
+    const method = at(message, "method");
     const id = at(message, "id");
-    const key = JSON.stringify(id ?? null);
     if (side === "state") open.clear();
-    else if (side === "received" && at(message, "method") === "elicitation/create") {
-      open.set(key, { id, params: at(message, "params") });
-    } else if (side === "sent" && at(message, "method") === undefined) open.delete(key);
+    else if (side === "sent" && method === undefined) open.delete(id);
+    else if (side !== "received") continue;
+    else if (method === "elicitation/create") open.set(id, entry);
     // A server may withdraw what it asked.
-    else if (side === "received" && at(message, "method") === "notifications/cancelled") {
-      open.delete(JSON.stringify(at(message, "params", "requestId") ?? null));
-    }
+    else if (method === "notifications/cancelled") open.delete(at(message, "params", "requestId"));
   }
   return [...open.values()];
 });
@@ -94,5 +87,5 @@ export async function reconnect(revision: string, configuration: unknown): Promi
 /** The words of an error response. */
 export const errorOf = (response: unknown): string | undefined => {
   const error = at(response, "error");
-  return error === undefined ? undefined : `${String(at(error, "code"))} ${text(at(error, "message")) ?? ""}`;
+  return error === undefined ? undefined : `${String(at(error, "code"))} ${string(error, "message")}`;
 };

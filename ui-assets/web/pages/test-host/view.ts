@@ -50,7 +50,7 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   const said = signal<readonly (readonly [string, unknown])[]>([]);
   const tools = signal<readonly string[]>([]);
   const say: Say = (title, what) => said([[title, what] as const, ...said()].slice(0, MOST_SAID));
-  const stage = h("div", { class: "stage", "data-width": width, "data-uri": uri });
+  const stage = h("div.stage", { "data-width": width, "data-uri": uri });
   const made = document.createElement("mcp-view");
   effect(() => {
     made.hostContext = { locale: locale(), ...(tool && { toolInfo: { tool: tool.raw as Listed & Members } }) };
@@ -72,7 +72,7 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   }
   stage.append(made);
   const lines = (): Child =>
-    said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(shownAs(what))));
+    said().map(([title, what]) => h("details", h("summary", `The view ${title}`), words(shownAs(what))));
   const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
   const use = async (name: string) => {
     const read = parsed(given.value);
@@ -83,7 +83,7 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
       say(`refuses ${name}`, reason(error));
     }
   };
-  const press = (name: string) => button(oneLine(name, 120), { act: () => use(name), looks: "small" });
+  const press = (name: string) => button(oneLine(name, 120), () => use(name), "small");
   const offered = (): Child => tools().length > 0 && [row(quiet("Tools of the view"), ...tools().map(press)), given];
-  return h("div", { class: "shown" }, stage, offered, lines);
+  return h("div.shown", stage, offered, lines);
 }

@@ -18,7 +18,7 @@ function titleOf(message: unknown): string {
   if (typeof message === "string") return message;
   const id = at(message, "id");
   const kind = at(message, "error") === undefined ? "result" : "error";
-  return `${text(at(message, "method")) ?? kind}${id === undefined ? "" : ` #${String(id)}`}`;
+  return `${text(message, "method") ?? kind}${id === undefined ? "" : ` #${String(id)}`}`;
 }
 
 function line({ seq, atMs, side, message, fault }: Entry): Node {
@@ -31,12 +31,11 @@ function line({ seq, atMs, side, message, fault }: Entry): Node {
       { ontoggle: (event: Event) => open(event.target instanceof HTMLDetailsElement && event.target.open) },
       h(
         "summary",
-        {},
-        h("span", { class: "quiet seq" }, seq),
-        h("span", { class: `side ${side}` }, SIDES[side]),
+        h("span.quiet seq", seq),
+        h(`span.side ${side}`, SIDES[side]),
         said(titleOf(message), 160),
         fault !== undefined && badge("not as MCP says", "bad"),
-        h("span", { class: "quiet time" }, `${(atMs / 1000).toFixed(3)} s`),
+        h("span.quiet time", `${(atMs / 1000).toFixed(3)} s`),
       ),
       when(open, () => [fault !== undefined && notice(fault, "bad"), words(shownAs(message))]),
     ),
@@ -67,7 +66,7 @@ export function wire(): Node {
     "article",
     { "data-entries": () => found().length },
     row(
-      h("h2", {}, "Wire"),
+      h("h2", "Wire"),
       search("Filter by text", "Filter", filter),
       h(
         "select",
@@ -75,11 +74,11 @@ export function wire(): Node {
         h("option", { value: "all" }, "everything"),
         Object.entries(SIDES).map(([key, label]) => h("option", { value: key }, label)),
       ),
-      h("label", {}, h("input", { type: "checkbox", onchange: () => faulty(!faulty()) }), " only what is not as MCP says"),
-      button("Copy as JSON lines", { act: copy, looks: "small" }),
-      h("span", { class: "quiet", "aria-live": "polite" }, copied),
+      h("label", h("input", { type: "checkbox", onchange: () => faulty(!faulty()) }), " only what is not as MCP says"),
+      button("Copy as JSON lines", copy, "small"),
+      h("span.quiet", { "aria-live": "polite" }, copied),
     ),
     when(() => found().length > MOST_SHOWN, () => quiet(`The last ${MOST_SHOWN} are shown.`)),
-    h("ol", { class: "plain log" }, each(newest, line, h("li", { class: "quiet" }, "Nothing fits."))),
+    h("ol.plain log", each(newest, line, h("li.quiet", "Nothing fits."))),
   );
 }
