@@ -14,9 +14,9 @@ export type Serve = (method: string, params: Fields, extra: Extra) => Promise<Fi
 
 /** The connection alone, for a page that has no room for a name for each method. */
 export interface Link extends Pick<View, "connect" | "close" | "context" | "host"> {
-  readonly declared: () => Capabilities;
-  /** Before `connect()` alone. */
-  readonly declare: (more: Capabilities) => void;
+  /** What the host is told at `connect()`. */
+  readonly declared: Capabilities;
+  readonly isNew: () => boolean;
   readonly notify: (method: string, params?: Fields) => void;
   /** Hears of a notification, or of the end of the page. */
   readonly on: <T>(method: string, cb: (value: T) => unknown) => () => void;
@@ -34,7 +34,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
   const listeners = new Map<string, Set<(value: never) => unknown>>();
   const came = new Map<string, unknown>();
   const ends: (() => void)[] = [];
-  let declared = capabilities;
+  const declared = { ...capabilities };
   let context: HostContext = {};
   let host: Fields = {};
   let state: "new" | "connecting" | "ready" | "closed" = "new";
@@ -116,11 +116,8 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
       }
     },
     close,
-    declared: () => declared,
-    declare(more) {
-      if (state !== "new") throw new Error("the host was told of no tools at `connect()`: register one before, or give the capability `tools`");
-      declared = { ...declared, ...more };
-    },
+    declared,
+    isNew: () => state === "new",
     notify: (method, params) => {
       if (state === "ready") notify(method, params);
     },

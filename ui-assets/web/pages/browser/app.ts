@@ -58,7 +58,7 @@ function toolbar(): HTMLElement {
         ? choice("Root", roots(), () => root().path, (path) => void enter(path))
         : h("p.root", { title: visible(root().path) }, icon("directory"), h("bdi", oneLine(root().path, 120))),
     h("span.search", icon("find"), box),
-    () => changes() !== undefined && toggle(),
+    () => changes() && toggle(),
     () =>
       workers().length > 1 &&
       h("label", h("span.quiet", "As "), choice("Show what this worker may do", workers(), worker, lookAs)),
@@ -98,7 +98,7 @@ export function app(): readonly [HTMLElement, Sight] {
   const width = signal(320);
   const [tree, sight] = treeView();
   const told = (): string => {
-    const count = rows().filter((row) => row.type === "entry").length;
+    const count = rows().filter((row) => row.kind).length;
     return `${count.toLocaleString()} ${mode() === "tree" ? (filter() === "" ? "shown" : "of what is loaded; Enter finds all") : mode()}`;
   };
   const side = h("section.side", { "aria-label": "Folders" }, tree, h("p.foot", told));
@@ -111,7 +111,7 @@ export function app(): readonly [HTMLElement, Sight] {
   const all = h("main.files",
     toolbar(),
     h("div", { class: () => (onFile() ? "panes on-file" : "panes"), style: () => `--side:${width()}px` }, side, splitter(width), file),
-    () => failure() !== "" && h("div.failure", { role: "alert" }, state("lock", oneLine(failure(), 600), button("Try again", () => void start()))),
+    () => failure() && h("div.failure", { role: "alert" }, state("lock", oneLine(failure(), 600), button("Try again", () => void start()))),
     h("p.said", { role: "status" }, said),
   );
   return [all, sight];

@@ -52,17 +52,17 @@ function content(shown: Doc): HTMLElement {
 function facts(shown: Doc): readonly HTMLElement[] {
   docVersion();
   const rights = rightsOf(shown.path);
-  const [sign = "", meaning = "", tone = ""] = rights === undefined ? [] : badge(rights);
+  const [sign = "", meaning = "", tone = ""] = rights ? badge(rights) : [];
   const chosen = selection();
   const told = [
     shown.facts?.bytes !== undefined && size(shown.facts.bytes),
     shown.kind === "text" && (shown.open ? "lines not counted" : `${shown.total.toLocaleString()} lines`),
     shown.crlf && "CRLF",
-    shown.modified !== undefined && `changed ${shown.modified.slice(0, 16).replace("T", " ")} UTC`,
+    shown.modified && `changed ${shown.modified.slice(0, 16).replace("T", " ")} UTC`,
     chosen && (chosen.from === chosen.to ? `line ${chosen.from} selected` : `lines ${chosen.from}–${chosen.to} selected`),
   ];
   const words = told.filter((one) => typeof one === "string").map((text) => h("span", oneLine(text, 60)));
-  return sign === "" ? words : [h("span", { class: `right ${tone}`, title: meaning }, sign), ...words];
+  return !sign ? words : [h("span", { class: `right ${tone}`, title: meaning }, sign), ...words];
 }
 
 async function look(): Promise<void> {
@@ -74,13 +74,13 @@ async function look(): Promise<void> {
 }
 
 export function fileView(): HTMLElement {
-  function acts(open: Doc): readonly (HTMLElement | false | undefined)[] {
+  function acts(open: Doc): readonly (HTMLElement | string | false | undefined)[] {
     const change = changes()?.get(open.path);
     if (open.kind === "diff") return [button("Show the file", () => void openDoc(open.path))];
     return [
-      change?.diff !== undefined && button("Show the change", () => void openDiff(change)),
+      change?.diff && button("Show the change", () => void openDiff(change)),
       // A host says by this that it shows a page of the server beside this one.
-      change?.review !== undefined &&
+      change?.review &&
         context()["dev.bailiwick/open-resource"] === true &&
         button("Review", () => notify("dev.bailiwick/notifications/open-resource", { uri: change.review })),
       signed("again", "Look whether it changed", () => void look()),
@@ -104,6 +104,6 @@ export function fileView(): HTMLElement {
   }
   return h("section.main", { "aria-label": "File", tabindex: -1 }, () => {
     const open = doc();
-    return open === undefined ? state("file", "Choose a file to see what it holds") : parts(open);
+    return open ? parts(open) : state("file", "Choose a file to see what it holds");
   });
 }

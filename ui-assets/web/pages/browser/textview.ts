@@ -74,7 +74,7 @@ export function textView(shown: Doc): HTMLElement {
           "aria-setsize": count,
           "aria-selected": () => {
             const now = selection();
-            return String(now !== undefined && number >= now.from && number <= now.to);
+            return String(!!now && number >= now.from && number <= now.to);
           },
           class: () => `line ${tones[number - 1] ?? ""} ${at() === number ? "here" : ""}`,
         },
@@ -94,7 +94,7 @@ export function textView(shown: Doc): HTMLElement {
   effect(() => {
     const now = selection();
     const here = untracked<number>(at);
-    if (now === undefined || (here >= now.from && here <= now.to)) return;
+    if (!now || (here >= now.from && here <= now.to)) return;
     at(now.from);
     // It is as tall as it will be once it is in the page.
     requestAnimationFrame(() => {

@@ -24,10 +24,16 @@ export async function ask(what: string, body: unknown): Promise<unknown> {
 /** Sends a request to the server; its whole response, an error too. */
 export const request = (method: string, params: unknown): Promise<unknown> => ask("request", { method, params });
 
+/** The words of an error response. */
+export function errorOf(response: unknown): string | undefined {
+  const error = at(response, "error");
+  return error === undefined ? undefined : `${String(at(error, "code"))}: ${string(error, "message")}`;
+}
+
 /** The result of a request; an error of the server is thrown. */
 export async function result(method: string, params: unknown): Promise<unknown> {
   const response = await request(method, params);
-  const error = at(response, "error");
-  if (error !== undefined) throw new Error(`${String(at(error, "code"))}: ${string(error, "message")}`);
+  const error = errorOf(response);
+  if (error) throw new Error(error);
   return at(response, "result");
 }

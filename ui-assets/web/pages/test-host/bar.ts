@@ -1,12 +1,12 @@
 // The state of the connection in, a bar with who the server is and how the page looks out.
 import { h, when } from "../../lib/h.ts";
 import { oneLine } from "../../lib/visible.ts";
-import type { State, Status } from "./model.ts";
+import type { State } from "./model.ts";
 import { badge, button, choice, said } from "./parts.ts";
 import { locale, reconnect, theme, width, state } from "./store.ts";
 
 const LOCALES = ["en-US", "de-DE", "ja-JP", "ar-EG"];
-const WORDS: Readonly<Record<Status, readonly [string, string]>> = {
+const WORDS: Readonly<Record<string, readonly [string, string]>> = {
   connecting: ["Connecting…", ""],
   ready: ["Connected", "good"],
   failed: ["Not connected", "bad"],
@@ -16,9 +16,9 @@ const WORDS: Readonly<Record<Status, readonly [string, string]>> = {
 
 const who = ({ name, version, status, spoken, badges }: State) => [
   h("h1", said(name || "MCP test host", 60)),
-  version !== "" && h("span.quiet", said(version, 40)),
-  h("span", { role: "status" }, badge(...WORDS[status])),
-  spoken !== "" && badge(`MCP ${spoken}`),
+  version && h("span.quiet", said(version, 40)),
+  h("span", { role: "status" }, badge(...(WORDS[status] ?? [status, "bad"]))),
+  spoken && badge(`MCP ${spoken}`),
   badges.map(({ name: told, on }) => badge(`${on ? "✓" : "– no"} ${told}`, on ? "on" : "off")),
 ];
 

@@ -8,9 +8,9 @@ import { asking } from "./asking.ts";
 import { approved, call as make, preview } from "./calls.ts";
 import type { Call, Compared, Outcome } from "./calls.ts";
 import { editor } from "./form.ts";
-import { members, reason, string, text } from "./json.ts";
+import { at, members, reason, string, text } from "./json.ts";
 import type { Tool } from "./model.ts";
-import { badge, button, code, notice, quiet, row, said } from "./parts.ts";
+import { badge, button, code, notice, quiet, row, said, told } from "./parts.ts";
 import { results } from "./result.ts";
 import { initial } from "./schema.ts";
 import { policy } from "./store.ts";
@@ -26,15 +26,15 @@ const NO_PREVIEW = "The tool does not say that it can be previewed; a server tha
 export const badges = ({ annotations, preview, ui, visibility, scopes }: Tool): Node =>
   h(
     "span.badges",
-    Object.entries(HINTS).map(([key, told]) => annotations[key] === true && badge(told, key)),
+    Object.entries(HINTS).map(([key, words]) => at(annotations, key) === true && badge(words, key)),
     preview && badge("preview"),
-    ui !== undefined && badge("view"),
-    !visibility.includes("model") && badge("for views only"),
+    ui && badge("view"),
+    visibility.length > 0 && !visibility.includes("model") && badge("for views only"),
     scopes.map((scope) => badge(scope, "scope")),
   );
 
 /** The sentence for the arguments as they are now; it goes to `told`, too. */
-function sentence(template: string, given: () => unknown, told: (now: string) => void): Node {
+function sentence(template: string, given: () => unknown, tell: (now: string) => void): Node {
   const now = signal<{ words: string; status: string }>({ words: "", status: "loading" });
   let newest = 0;
   effect(() => {
@@ -44,7 +44,7 @@ function sentence(template: string, given: () => unknown, told: (now: string) =>
     const settle = (answer: unknown) => {
       if (mine !== newest) return;
       const words = text(answer, "sentence");
-      told(words ?? "");
+      tell(words ?? "");
       now({ words: words ?? string(answer, "fault"), status: words === undefined ? "fault" : "ready" });
     };
     // The connection bar tells that the host is gone.
@@ -65,7 +65,7 @@ const compared = (all: readonly Compared[]): Node =>
     all.map(({ name, equal, detail }) =>
       h("li", badge(equal ? "equal" : "differs", equal ? "good" : "bad"), " ", said(name, 80), ": ", said(detail)),
     ),
-    all.length === 0 && h("li.quiet", "Neither left an artifact behind."),
+    all.length === 0 && told("no-artifact"),
   );
 
 /** The form of one tool. */
@@ -86,7 +86,7 @@ export function call(tool: Tool): Node {
       const came = await act({ tool, given: sent, intent });
       outcome({ ...came, ms: Math.round(performance.now() - began) });
     } catch (error) {
-      outcome({ note: reason(error) });
+      outcome({ fault: reason(error) });
     }
     busy(false);
   };
@@ -97,11 +97,12 @@ export function call(tool: Tool): Node {
     const ms = outcome()?.ms;
     return busy() ? "Waiting…" : ms !== undefined && `${ms} ms`;
   };
-  const shown = ({ note, call: made, compared: pairs, preview }: Outcome): Child => [
-    note !== undefined && notice(note, "warn"),
-    made !== undefined && results({ title: "Result", response: made, tool, input: sent }),
-    pairs !== undefined && compared(pairs),
-    preview !== undefined && results({ title: "Preview", response: preview, tool, input: sent }),
+  const shown = ({ note, fault, call: made, compared: pairs, preview }: Outcome): Child => [
+    note && told(note),
+    fault && notice(fault, "warn"),
+    made !== undefined && results("Result", made, tool, sent),
+    pairs && compared(pairs),
+    preview !== undefined && results("Preview", preview, tool, sent),
   ];
   return h(
     "article.call",
@@ -113,9 +114,9 @@ export function call(tool: Tool): Node {
       h("p.said", h("bdi", visible(tool.description.slice(0, 2_000)))),
       tool.lints.map((lint) => notice(`Intent template: ${lint}`, "warn")),
     ),
-    tool.intent !== undefined && sentence(tool.intent, given, (now) => (intent = now)),
+    tool.intent && sentence(tool.intent, given, (now) => (intent = now)),
     editor("arguments", schema, given, held),
-    when(() => policy() !== undefined, () => notice("Calls are made under the policy of the tab Policy.")),
+    when(policy, () => told("under-policy")),
     row(
       button("Call", () => run(make), "primary", { disabled: stuck }),
       previewing("Preview", preview),

@@ -1,6 +1,6 @@
 // A tool and arguments in, what a call of it came to out; whoever must be asked on the way is asked.
 import { memo, signal } from "../../lib/signals.ts";
-import { request, result } from "./api.ts";
+import { errorOf, request, result } from "./api.ts";
 import { at, list, members, reason, string, text, texts } from "./json.ts";
 import { isApp } from "./model.ts";
 import type { Entry, Tool } from "./model.ts";
@@ -43,7 +43,9 @@ export interface Outcome {
   readonly preview?: unknown;
   readonly call?: unknown;
   readonly compared?: readonly Compared[];
+  /** Which of the sentences in the page says what came of it. */
   readonly note?: string | undefined;
+  readonly fault?: string;
   readonly ms?: number;
 }
 
@@ -100,7 +102,7 @@ async function made(one: Call, meta: object, granted?: readonly string[]): Promi
   const scopes = requested(response);
   if (scopes.length === 0 || granted) return { response, granted };
   if (await permitted(one, scopes)) return made(one, meta, scopes);
-  return { response, note: "Not granted, so it was not made again." };
+  return { response, note: "denied" };
 }
 
 export async function call(one: Call): Promise<Outcome> {
@@ -108,12 +110,10 @@ export async function call(one: Call): Promise<Outcome> {
   return { call: response, note };
 }
 
-const UNSAID = "The server does not say that this is a preview: the call may have been made.";
-
 async function previewed(one: Call): Promise<Outcome & Made> {
   const { response, granted, note } = await made(one, { preview: true });
-  const told = at(response, "result", "_meta", "preview") === true || at(response, "error") !== undefined;
-  return { response, preview: response, granted, ...(note || !told ? { note: note ?? UNSAID } : {}) };
+  const told = at(response, "result", "_meta", "preview") === true || errorOf(response) !== undefined;
+  return { response, preview: response, granted, ...(note || !told ? { note: note ?? "unsaid" } : {}) };
 }
 export const preview: (one: Call) => Promise<Outcome> = previewed;
 
@@ -124,13 +124,13 @@ export async function approved(one: Call, show: (outcome: Outcome) => void): Pro
   if (note || failed(response)) return before;
   show(before);
   const shown = at(response, "result");
-  if (!(await permitted(one, granted ?? one.tool.scopes, shown))) return { ...before, note: "Denied: nothing was done." };
+  if (!(await permitted(one, granted ?? one.tool.scopes, shown))) return { ...before, note: "refused" };
   const came = await made(one, { preview_token: text(shown, "_meta", "preview_token") }, granted);
   return { preview: response, call: came.response, compared: await compared(shown, at(came.response, "result")) };
 }
 
 /** Whether a call came to nothing. */
-export const failed = (response: unknown): boolean => at(response, "error") !== undefined || at(response, "result", "isError") === true;
+export const failed = (response: unknown): boolean => errorOf(response) !== undefined || at(response, "result", "isError") === true;
 
 interface Artifact {
   readonly name: string;
@@ -156,7 +156,7 @@ async function compared(preview: unknown, call: unknown): Promise<Compared[]> {
   const pairs = artifacts(preview).map(async (one): Promise<Compared> => {
     const { name } = one;
     const other = after.find((found) => found.name === name);
-    if (other === undefined) return { name, equal: false, detail: "the call has none" };
+    if (!other) return { name, equal: false, detail: "the call has none" };
     try {
       const [shown, made] = await Promise.all([body(one), body(other)]);
       const equal = shown === made;

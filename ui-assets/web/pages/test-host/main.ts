@@ -7,7 +7,7 @@ import { badges, call } from "./call.ts";
 import { waiting } from "./calls.ts";
 import { checks } from "./checks.ts";
 import type { App, Tool } from "./model.ts";
-import { badge, button, code, notice, row, said, search } from "./parts.ts";
+import { badge, button, code, row, said, search, told } from "./parts.ts";
 import { configuration, policies } from "./settings.ts";
 import { follow, locale, meetings, reconnect, state, theme, width } from "./store.ts";
 import { view } from "./view.ts";
@@ -32,7 +32,7 @@ function tools(): Node {
       search("Search tools", `Search ${all.length} tools`, filter),
       h("ul.plain list", each(() => all.filter(fits), line, none)),
     ),
-    h("div.work", when(picked, call, () => notice("There is nothing to call."))),
+    h("div.work", when(picked, call, () => told("no-tool"))),
   );
 }
 
@@ -40,8 +40,8 @@ function applications(): Node {
   const { apps, tools: all } = state();
   const shows = (uri: string) => all.filter((tool) => tool.ui === uri).length;
   const picked = signal("");
-  const line = ({ uri, name, description }: App) => {
-    const open = button(said(name, 80), () => picked(uri), "", { on: () => picked() === uri });
+  const line = ({ uri, title, name, description }: App) => {
+    const open = button(said(title || name || uri, 80), () => picked(uri), "", { on: () => picked() === uri });
     const template = shows(uri) > 0 && badge(`shows what ${shows(uri)} tools answer`);
     return h("li", row(open, code(uri, 200, "quiet"), template), h("div.quiet", said(description)));
   };
@@ -52,8 +52,8 @@ function applications(): Node {
       "ul.plain",
       apps.toSorted((a, b) => shows(a.uri) - shows(b.uri)).map(line),
     ),
-    apps.length === 0 && notice("The server offers no page that can be opened by itself."),
-    when(picked, (uri) => view({ uri })),
+    apps.length === 0 && told("no-apps"),
+    when(picked, (uri) => view(uri)),
   );
 }
 
@@ -69,15 +69,15 @@ function app(): Node {
     document.title = `${state().name === "" ? "" : `${oneLine(state().name, 60)} – `}MCP test host`;
   });
   // What is typed into a part stays until the server is met anew.
-  const met = memo(() => (state().greeting === undefined ? undefined : meetings()));
-  const why = () => (state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
-  const refused = () => state().status === "failed" && state().configuration !== undefined;
+  const met = memo(() => (state().greeting ? meetings() : -1));
+  const why = () => told(state().status === "connecting" ? "meeting" : "no-server");
+  const refused = () => state().status === "failed" && Boolean(state().configuration);
   const act = () => reconnect(state().revision, undefined);
   const anew = when(refused, () => row(button("Connect without the configuration", act)));
   const part = () => {
     const now = tab();
     if (now === "Wire") return wire();
-    if (met() === undefined) return h("div.notice", why, anew);
+    if (met() < 0) return h("div", why, anew);
     return PARTS[now]();
   };
   return h(

@@ -19,15 +19,13 @@ export const row = (...children: Child[]): HTMLElement => h("div.row", ...childr
 
 export const quiet = (...children: Child[]): HTMLElement => h("span.quiet", ...children);
 
-/** What a part of the page is for. */
-export const about = (...children: Child[]): HTMLElement => h("p.said", ...children);
+const { content: SAYS } = document.querySelector("template") ?? document.createElement("template");
+
+/** One of the sentences that stand in the page. */
+export const told = (name: string): Node | undefined => SAYS.querySelector(`.${name}`)?.cloneNode(true);
 
 /** What was typed or chosen. */
-export const typed = (event: Event): string => {
-  const { target } = event;
-  const fields = [HTMLInputElement, HTMLTextAreaElement, HTMLSelectElement];
-  return fields.some((kind) => target instanceof kind) ? String(Reflect.get(target ?? {}, "value")) : "";
-};
+export const typed = ({ target }: Event): string => (target as HTMLInputElement).value;
 
 export const search = (label: string, placeholder: string, set: (words: string) => void): HTMLElement => {
   const oninput = (event: Event) => set(typed(event).toLowerCase());
@@ -47,9 +45,9 @@ export const button = (label: Child, act: () => unknown, looks = "", { disabled,
     {
       type: "button",
       class: looks,
-      disabled: disabled ?? false,
+      disabled,
       title,
-      "aria-pressed": on === undefined ? undefined : () => String(on()),
+      "aria-pressed": on && (() => String(on())),
       onclick: (event: Event) => event.isTrusted && void act(),
     },
     label,
@@ -65,7 +63,7 @@ export const choice = <T extends string>(label: string, of: readonly T[], now: (
       {
         onchange: (event: Event) => {
           const chosen = of.find((one) => one === typed(event));
-          if (chosen !== undefined) set(chosen);
+          if (chosen) set(chosen);
         },
       },
       () => of.map((one) => h("option", { value: one, selected: one === now() }, oneLine(one, 60))),

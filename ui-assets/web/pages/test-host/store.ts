@@ -1,8 +1,8 @@
 // What the host tells in, signals that the page is drawn from out.
 import { memo, signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";
-import { at, list, reason, string } from "./json.ts";
-import { entryOf, stateOf } from "./model.ts";
+import { at, reason } from "./json.ts";
+import { entriesOf, stateOf } from "./model.ts";
 import type { Entry, State } from "./model.ts";
 
 const MOST_ENTRIES = 2_000;
@@ -57,7 +57,7 @@ export async function follow(): Promise<void> {
   for (;;) {
     try {
       if (begun && state().status === "offline") await refresh();
-      const fresh = list(await ask("events", { after })).map(entryOf);
+      const fresh = entriesOf(await ask("events", { after }));
       after = fresh.at(-1)?.seq ?? after;
       if (fresh.length > 0) entries([...entries(), ...fresh].slice(-MOST_ENTRIES));
       const states = fresh.filter((entry) => entry.side === "state");
@@ -74,18 +74,11 @@ export async function follow(): Promise<void> {
 
 /** Ends the connection and begins another. */
 export async function reconnect(revision: string, configuration: unknown): Promise<void> {
-  state({ ...state(), status: "connecting", reason: undefined });
+  state({ ...state(), status: "connecting", reason: "" });
   policy(undefined);
   try {
-    const wanted = configuration === undefined ? { revision } : { revision, configuration };
-    became(stateOf(await ask("connect", wanted)));
+    became(stateOf(await ask("connect", { revision, configuration })));
   } catch (error) {
     offline(error);
   }
 }
-
-/** The words of an error response. */
-export const errorOf = (response: unknown): string | undefined => {
-  const error = at(response, "error");
-  return error === undefined ? undefined : `${String(at(error, "code"))} ${string(error, "message")}`;
-};

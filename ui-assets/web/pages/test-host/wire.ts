@@ -7,7 +7,7 @@ import { badge, button, notice, quiet, row, said, search, typed, words } from ".
 import { entries } from "./store.ts";
 
 const MOST_SHOWN = 200;
-const SIDES: Readonly<Record<Entry["side"], string>> = {
+const SIDES: Readonly<Record<string, string>> = {
   sent: "→ sent",
   received: "← received",
   said: "stderr",
@@ -21,23 +21,23 @@ function titleOf(message: unknown): string {
   return `${text(message, "method") ?? kind}${id === undefined ? "" : ` #${String(id)}`}`;
 }
 
-function line({ seq, atMs, side, message, fault }: Entry): Node {
+function line({ seq, at_ms, side, message, fault }: Entry): Node {
   const open = signal(false);
   return h(
     "li",
-    { class: fault === undefined ? "entry" : "entry faulty" },
+    { class: fault ? "entry faulty" : "entry" },
     h(
       "details",
-      { ontoggle: (event: Event) => open(event.target instanceof HTMLDetailsElement && event.target.open) },
+      { ontoggle: (event: Event) => open((event.target as HTMLDetailsElement).open) },
       h(
         "summary",
         h("span.quiet seq", seq),
         h(`span.side ${side}`, SIDES[side]),
         said(titleOf(message), 160),
-        fault !== undefined && badge("not as MCP says", "bad"),
-        h("span.quiet time", `${(atMs / 1000).toFixed(3)} s`),
+        fault && badge("not as MCP says", "bad"),
+        h("span.quiet time", `${(at_ms / 1000).toFixed(3)} s`),
       ),
-      when(open, () => [fault !== undefined && notice(fault, "bad"), words(shownAs(message))]),
+      when(open, () => [fault && notice(fault, "bad"), words(shownAs(message))]),
     ),
   );
 }
@@ -49,7 +49,7 @@ export function wire(): Node {
   const copied = signal("");
   const fits = (entry: Entry) =>
     (side() === "all" || entry.side === side()) &&
-    (!faulty() || entry.fault !== undefined) &&
+    (!faulty() || entry.fault) &&
     (filter() === "" || JSON.stringify(entry.message).toLowerCase().includes(filter()));
   const found = memo(() => entries().filter(fits));
   const newest = () => found().slice(-MOST_SHOWN).reverse();
