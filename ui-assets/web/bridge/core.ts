@@ -1,7 +1,7 @@
 // A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
 import { METHOD_NOT_FOUND, isFields, parsed, peer, rpcError } from "../lib/rpc.ts";
 import type { Extra, Fields, Peer, RequestOptions } from "../lib/rpc.ts";
-import { look, watchSize } from "./look.ts";
+import { look, root, watchSize } from "./look.ts";
 import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, ResourceContent, ToolResult, View } from "./types.ts";
 
 const PROTOCOL = "2026-01-26";
@@ -104,7 +104,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     async connect() {
       if (state !== "new") throw new Error("`connect()` was called before");
       state = "connecting";
-      const status = document.documentElement.dataset;
+      const status = root.dataset;
       status.appStatus = state;
       try {
         await greet();

@@ -12,13 +12,13 @@ function nodes(child: Child): ChildNode[] {
   if (typeof child === "function") return nodes(child());
   if (child instanceof Node) return [child as ChildNode];
   if (typeof child === "object") return child.flatMap(nodes);
-  return child === undefined || typeof child === "boolean" ? [] : [document.createTextNode(String(child))];
+  return child === undefined || typeof child === "boolean" ? [] : [new Text(String(child))];
 }
 
 function insert(parent: Element, child: Child): void {
   if (Array.isArray(child)) for (const one of child) insert(parent, one);
   else if (typeof child === "function") {
-    const end = document.createTextNode("");
+    const end = new Text();
     parent.append(end);
     let shown: ChildNode[] = [];
     effect(() => {
@@ -37,7 +37,7 @@ function insert(parent: Element, child: Child): void {
 /** Sets an attribute; `undefined` and `false` take it away. */
 export function set(node: HTMLElement, name: string, value: Plain): void {
   // A page's policy forbids the attribute `style`, not the property.
-  if (/^(value|checked|selected|style)$/.test(name)) Reflect.set(node, name, value);
+  if (/^(value|checked|selected|style)$/.test(name)) (node as unknown as Record<string, Plain>)[name] = value;
   else if (value === undefined || value === false) node.removeAttribute(name);
   else node.setAttribute(name, value === true ? "" : String(value));
 }

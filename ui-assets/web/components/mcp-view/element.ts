@@ -97,7 +97,7 @@ export class McpView extends HTMLElement implements Shower {
   }
   set tools(tools: readonly Tool[]) {
     this.#tools = tools;
-    if (this.status === "ready") this.#session?.notify("notifications/tools/list_changed", {});
+    this.#notify("notifications/tools/list_changed", {});
   }
   get status(): Status {
     return (this.dataset.status ?? "idle") as Status;
@@ -213,7 +213,12 @@ export class McpView extends HTMLElement implements Shower {
 
   #tell(name: string, params: Fields): void {
     this.#told[name] = params;
-    if (this.status === "ready") this.#session?.notify(`ui/notifications/tool-${name}`, params);
+    this.#notify(`ui/notifications/tool-${name}`, params);
+  }
+
+  /** A page that is not ready is told later, or knows. */
+  #notify(method: string, params: Fields): void {
+    if (this.status === "ready") this.#session?.notify(method, params);
   }
 
   #event(name: string, detail?: unknown): void {

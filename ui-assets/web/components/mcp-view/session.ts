@@ -18,7 +18,6 @@ export interface Shower extends Hooks {
 }
 
 export interface Session {
-  readonly stage: Stage;
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
   notify(method: string, params: Fields): void;
@@ -37,7 +36,6 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
   let told: Record<string, string | undefined> = {};
   let stage: Stage = "shown";
   let app: Session["app"] = {};
-  let second = 0;
   let heard = 0;
 
   function news(): Fields {
@@ -75,9 +73,7 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
 
   /** So many notifications in a second, and no more. */
   function flooded(): boolean {
-    const now = Math.floor(performance.now() / 1000);
-    heard = now === second ? heard + 1 : 1;
-    second = now;
+    if (++heard === 1) setTimeout(() => (heard = 0), 1000);
     return heard > LIMITS.notifications;
   }
 
@@ -90,9 +86,6 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     noticed,
   );
   return {
-    get stage() {
-      return stage;
-    },
     get app() {
       return app;
     },

@@ -41,7 +41,6 @@ function toolbar(): HTMLElement {
     h(
       "button",
       {
-        type: "button",
         "aria-pressed": () => String(changed()),
         onclick() {
           box.value = "";
@@ -52,7 +51,7 @@ function toolbar(): HTMLElement {
       h("span.badge", () => String(changes()?.size ?? 0)),
     );
   return h("header.bar",
-    h("h1.seen-by-ear", {}, "Files"),
+    h("h1.seen-by-ear", "Files"),
     () =>
       roots().length > 1
         ? choice("Root", roots(), () => root().path, (path) => void enter(path))

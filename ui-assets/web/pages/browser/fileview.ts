@@ -10,10 +10,10 @@ import { textView } from "./textview.ts";
 import { size } from "./tree.ts";
 import { explained, isLocked, scopesOf } from "./wire.ts";
 
-export const button = (text: string, onclick: () => void): HTMLElement => h("button", { type: "button", onclick }, text);
+export const button = (text: string, onclick: () => void): HTMLElement => h("button", { onclick }, text);
 /** A button with a sign in place of a text. */
 export const signed = (name: "again" | "back", title: string, onclick: () => void): HTMLElement =>
-  h("button", { type: "button", class: `sign ${name}`, title, onclick }, icon(name));
+  h(`button.sign ${name}`, { title, onclick }, icon(name));
 
 /** A message in the middle of a pane. */
 export function state(sign: "lock" | "file" | "special", head: string, ...more: (Node | string | false | undefined)[]): HTMLElement {

@@ -20,7 +20,6 @@ export function textView(shown: Doc): HTMLElement {
   const count = memo(() => (docVersion(), Math.min(MOST_LINES, shown.total + Number(shown.open))));
   const digits = memo(() => String(count()).length);
   const tones = shown.kind === "diff" ? marks([...shown.lines.values()]) : [];
-  const longest = memo(() => (docVersion(), shown.longest));
 
   const open = (line: number): void => whole(new Set([...whole(), line]));
 
@@ -63,7 +62,7 @@ export function textView(shown: Doc): HTMLElement {
     height: HEIGHT,
     count,
     at: (n) => n + 1,
-    width: () => Math.min(longest(), whole().size > 0 ? Infinity : LINE + 30) + digits() + 4,
+    width: () => Math.min((docVersion(), shown.longest), whole().size > 0 ? Infinity : LINE + 30) + digits() + 4,
     row: (number) =>
       h(
         "div",

@@ -120,24 +120,20 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
 
   keep(change.rows, 0);
   keep(change.around);
-  const [badge, title, to, hash] = [".badge", "bdi", ".to", ".hashes"].map((one) => part(node, one));
+  const badge = part(node, ".badge");
+  const to = part(node, ".to");
+  const hashes = part(node, ".hashes");
   const says = note(change);
-  if (badge && title && to && hash) {
-    badge.classList.add(change.op);
-    say(badge, SAYS[change.op] ?? change.op);
-    say(title, change.path);
-    if (change.to) say(part(to, "bdi"), change.to);
-    else to.remove();
-    const { before, after } = change;
-    const [old, now] = [before, after].map((entry) => entry.hash.slice(0, 12) || "nothing");
-    hash.title = `${before.hash} → ${after.hash}`;
-    const [first, second] = hash.querySelectorAll("code");
-    if (first && second && old && now) {
-      say(first, old);
-      say(second, now);
-    }
-    if (change.hidden || old === now) hash.remove();
-  }
+  badge.classList.add(change.op);
+  say(badge, SAYS[change.op] ?? change.op);
+  say(part(node, "bdi"), change.path);
+  if (change.to) say(part(to, "bdi"), change.to);
+  else to.remove();
+  const both = [change.before.hash, change.after.hash];
+  const short = both.map((hash) => hash.slice(0, 12) || "nothing");
+  hashes.title = both.join(" → ");
+  hashes.querySelectorAll("code").forEach((code, at) => say(code, short[at] ?? ""));
+  if (change.hidden || short[0] === short[1]) hashes.remove();
   counts(node, change);
   table.ariaLabel = visible(`Lines of ${change.path}`);
   if (says) {

@@ -1,5 +1,5 @@
 // The host that embeds this page in, what it tells of a call and what it answers out: MCP Apps by the few messages that are needed here.
-import { look, watchSize } from "../../bridge/look.ts";
+import { look, root, watchSize } from "../../bridge/look.ts";
 import type { HostContext } from "../../bridge/types.ts";
 import { isFields } from "../../lib/rpc.ts";
 import type { Fields } from "../../lib/rpc.ts";
@@ -15,7 +15,7 @@ export interface Host {
 /** Speaks to the host; `heard` gets what it tells, in order. */
 export function host(heard: (method: string, params: Fields) => void): Host {
   const parent = window.parent;
-  const status = document.documentElement.dataset;
+  const status = root.dataset;
   const asked = new Map<unknown, (answer: Fields) => void>();
   let context: HostContext = {};
   let last = 0;
@@ -89,6 +89,8 @@ export function host(heard: (method: string, params: Fields) => void): Host {
   };
 }
 
-/** The text of a tool's answer. */
-export const said = (content: unknown): string =>
-  (Array.isArray(content) ? content : []).map((block) => (isFields(block) && typeof block.text === "string" ? block.text : "")).join(" ").trim();
+/** The blocks of a tool's answer. */
+export const blocks = (content: unknown): readonly Fields[] => (Array.isArray(content) ? content.filter(isFields) : []);
+
+/** Their text. */
+export const said = (content: unknown): string => blocks(content).map(({ text }) => (typeof text === "string" ? text : "")).join(" ").trim();

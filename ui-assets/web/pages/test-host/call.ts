@@ -10,7 +10,7 @@ import type { Call, Compared, Outcome } from "./calls.ts";
 import { editor } from "./form.ts";
 import { at, members, reason, string, text } from "./json.ts";
 import type { Tool } from "./model.ts";
-import { badge, button, code, notice, quiet, row, said, told } from "./parts.ts";
+import { badge, button, code, live, notice, quiet, row, said, told } from "./parts.ts";
 import { results } from "./result.ts";
 import { initial } from "./schema.ts";
 import { policy } from "./store.ts";
@@ -61,9 +61,9 @@ function sentence(template: string, given: () => unknown, tell: (now: string) =>
 const compared = (all: readonly Compared[]): Node =>
   h(
     "ul.plain compared",
-    { "data-status": all.every((one) => one.equal) ? "equal" : "differs" },
-    all.map(({ name, equal, detail }) =>
-      h("li", badge(equal ? "equal" : "differs", equal ? "good" : "bad"), " ", said(name, 80), ": ", said(detail)),
+    { "data-status": all.every((one) => !one.differs) ? "equal" : "differs" },
+    all.map(({ name, differs }) =>
+      h("li", differs ? badge("differs", "bad") : badge("equal", "good"), " ", said(name, 80), ": ", said(differs || "the same in preview and call")),
     ),
     all.length === 0 && told("no-artifact"),
   );
@@ -121,7 +121,7 @@ export function call(tool: Tool): Node {
       button("Call", () => run(make), "primary", { disabled: stuck }),
       previewing("Preview", preview),
       previewing("Preview, ask, call", (one) => approved(one, outcome)),
-      h("span.quiet", { "aria-live": "polite" }, took),
+      live(took),
     ),
     asking(),
     when(outcome, shown),

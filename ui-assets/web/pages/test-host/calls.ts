@@ -35,8 +35,8 @@ export const waiting = memo((): readonly (Permission | Asked | Entry)[] => [...q
 /** How one artifact of a preview stands to the same of the call. */
 export interface Compared {
   readonly name: string;
-  readonly equal: boolean;
-  readonly detail: string;
+  /** How it differs; empty if it does not. */
+  readonly differs: string;
 }
 
 export interface Outcome {
@@ -156,13 +156,12 @@ async function compared(preview: unknown, call: unknown): Promise<Compared[]> {
   const pairs = artifacts(preview).map(async (one): Promise<Compared> => {
     const { name } = one;
     const other = after.find((found) => found.name === name);
-    if (!other) return { name, equal: false, detail: "the call has none" };
+    if (!other) return { name, differs: "the call has none" };
     try {
       const [shown, made] = await Promise.all([body(one), body(other)]);
-      const equal = shown === made;
-      return { name, equal, detail: equal ? "the same in preview and call" : difference(shown, made) };
+      return { name, differs: shown === made ? "" : difference(shown, made) };
     } catch (error) {
-      return { name, equal: false, detail: reason(error) };
+      return { name, differs: reason(error) };
     }
   });
   return Promise.all(pairs);

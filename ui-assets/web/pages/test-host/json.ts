@@ -36,12 +36,12 @@ export const pretty = (value: unknown): string => JSON.stringify(value, null, 2)
 /** A text as it is, anything else as JSON. */
 export const shownAs = (value: unknown): string => (typeof value === "string" ? value : pretty(value));
 
-/** The value of a JSON text, or why it is none. */
-export function parsed(source: string): { value: unknown } | { fault: string } {
+/** The value of a JSON text, and why it has none. */
+export function parsed(source: string): readonly [value: unknown, fault: string] {
   try {
-    return { value: JSON.parse(source) };
+    return [JSON.parse(source), ""];
   } catch (error) {
-    return { fault: error instanceof Error ? error.message : "it is no JSON" };
+    return [undefined, reason(error)];
   }
 }
 

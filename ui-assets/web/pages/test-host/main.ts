@@ -57,11 +57,11 @@ function applications(): Node {
   );
 }
 
-const PARTS = { Tools: tools, Applications: applications, Configuration: configuration, Policy: policies, Checks: checks };
-const TABS = [...(["Tools", "Applications", "Configuration", "Policy", "Checks"] as const), "Wire"] as const;
+const PARTS = { Tools: tools, Applications: applications, Configuration: configuration, Policy: policies, Checks: checks, Wire: wire };
+type Part = keyof typeof PARTS;
 
 function app(): Node {
-  const tab = signal<(typeof TABS)[number]>("Tools");
+  const tab = signal<Part>("Tools");
   effect(() => {
     const root = document.documentElement;
     root.dataset["theme"] = theme();
@@ -76,8 +76,7 @@ function app(): Node {
   const anew = when(refused, () => row(button("Connect without the configuration", act)));
   const part = () => {
     const now = tab();
-    if (now === "Wire") return wire();
-    if (met() < 0) return h("div", why, anew);
+    if (now !== "Wire" && met() < 0) return h("div", why, anew);
     return PARTS[now]();
   };
   return h(
@@ -87,7 +86,7 @@ function app(): Node {
     h(
       "nav.tabs main",
       { "aria-label": "Parts" },
-      TABS.map((one) => {
+      (Object.keys(PARTS) as Part[]).map((one) => {
         const open = () => one === "Tools" && tab() !== "Tools" && waiting().length > 0;
         const made = button([one, when(open, () => [" ", badge("to answer", "warn")])], () => tab(one));
         effect(() => made.setAttribute("aria-current", tab() === one ? "page" : "false"));

@@ -21,14 +21,20 @@ export const quiet = (...children: Child[]): HTMLElement => h("span.quiet", ...c
 
 const { content: SAYS } = document.querySelector("template") ?? document.createElement("template");
 
+/** What changes is read out, too. */
+export const live = (what: () => Child): HTMLElement => h("span.quiet", { "aria-live": "polite" }, what);
+
 /** One of the sentences that stand in the page. */
 export const told = (name: string): Node | undefined => SAYS.querySelector(`.${name}`)?.cloneNode(true);
 
-/** What was typed or chosen. */
-export const typed = ({ target }: Event): string => (target as HTMLInputElement).value;
+/** Hears what is typed or chosen. */
+export const typing =
+  (act: (now: string) => void) =>
+  ({ target }: Event): void =>
+    act((target as HTMLInputElement).value);
 
 export const search = (label: string, placeholder: string, set: (words: string) => void): HTMLElement => {
-  const oninput = (event: Event) => set(typed(event).toLowerCase());
+  const oninput = typing((now) => set(now.toLowerCase()));
   return h("input", { type: "search", "aria-label": label, placeholder, oninput });
 };
 
@@ -61,10 +67,10 @@ export const choice = <T extends string>(label: string, of: readonly T[], now: (
     h(
       "select",
       {
-        onchange: (event: Event) => {
-          const chosen = of.find((one) => one === typed(event));
+        onchange: typing((now) => {
+          const chosen = of.find((one) => one === now);
           if (chosen) set(chosen);
-        },
+        }),
       },
       () => of.map((one) => h("option", { value: one, selected: one === now() }, oneLine(one, 60))),
     ),

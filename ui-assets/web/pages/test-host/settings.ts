@@ -5,7 +5,7 @@ import { signal } from "../../lib/signals.ts";
 import { errorOf, request } from "./api.ts";
 import { editor } from "./form.ts";
 import { at, members, reason, texts } from "./json.ts";
-import { badge, button, code, notice, quiet, row, said, told } from "./parts.ts";
+import { badge, button, code, live, notice, quiet, row, said, told } from "./parts.ts";
 import { policySchema } from "./schema.ts";
 import { policy, reconnect, state } from "./store.ts";
 
@@ -85,7 +85,7 @@ export function policies(): Node {
             button("Use for calls", () => policy(value()), "primary", { disabled: held }),
             button("Stop using it", () => policy(undefined), "", { disabled: () => !policy() }),
             button("Try to widen: must fail", must, "", { disabled: held }),
-            h("span.quiet", { "aria-live": "polite" }, used),
+            live(used),
           ),
           when(tried, (all) => all),
         ],

@@ -27,14 +27,14 @@ function hooked(view: McpView, say: Say): void {
     return members(await result("tools/call", { ...params, _meta: policy() && { policy: policy() } }));
   };
   view.tools = state().tools.map((tool) => tool.tool as Listed);
-  view.onopenlink = (url) => window.confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
+  view.onopenlink = (url) => confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
   view.onmessage = (content) => {
     say("says", content);
     return true;
   };
   view.onmodelcontext = (context) => say("tells the model", context);
   view.onconfirmtool = ({ name }, input) =>
-    window.confirm(`Call ${oneLine(name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
+    confirm(`Call ${oneLine(name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
   view.onlog = (entry) => say("logs", entry);
 }
 
@@ -66,10 +66,10 @@ export function view(uri: string, tool?: Tool, input?: unknown, came?: unknown):
     said().map(([title, what]) => h("details", h("summary", `The view ${title}`), words(what)));
   const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
   const use = async (name: string) => {
-    const read = parsed(given.value);
-    if (!("value" in read) || !isMembers(read.value)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
+    const [input] = parsed(given.value);
+    if (!isMembers(input)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
     try {
-      say(`answers ${name}`, await made.sendCallTool({ name, arguments: read.value }));
+      say(`answers ${name}`, await made.sendCallTool({ name, arguments: input }));
     } catch (error) {
       say(`refuses ${name}`, reason(error));
     }

@@ -3,7 +3,7 @@ import { each, h, when } from "../../lib/h.ts";
 import { memo, signal } from "../../lib/signals.ts";
 import { at, shownAs, text } from "./json.ts";
 import type { Entry } from "./model.ts";
-import { badge, button, notice, quiet, row, said, search, typed, words } from "./parts.ts";
+import { badge, button, live, notice, quiet, row, said, search, typing, words } from "./parts.ts";
 import { entries } from "./store.ts";
 
 const MOST_SHOWN = 200;
@@ -70,13 +70,13 @@ export function wire(): Node {
       search("Filter by text", "Filter", filter),
       h(
         "select",
-        { "aria-label": "Which side", onchange: (event: Event) => side(typed(event)) },
+        { "aria-label": "Which side", onchange: typing(side) },
         h("option", { value: "all" }, "everything"),
         Object.entries(SIDES).map(([key, label]) => h("option", { value: key }, label)),
       ),
       h("label", h("input", { type: "checkbox", onchange: () => faulty(!faulty()) }), " only what is not as MCP says"),
       button("Copy as JSON lines", copy, "small"),
-      h("span.quiet", { "aria-live": "polite" }, copied),
+      live(copied),
     ),
     when(() => found().length > MOST_SHOWN, () => quiet(`The last ${MOST_SHOWN} are shown.`)),
     h("ol.plain log", each(newest, line, h("li.quiet", "Nothing fits."))),
