@@ -8,12 +8,12 @@ type Tag = keyof HTMLElementTagNameMap;
 type Made<N> = N extends `${infer T extends Tag}.${string}` ? HTMLElementTagNameMap[T] : N extends Tag ? HTMLElementTagNameMap[N] : never;
 
 /** The nodes that a child comes to now. */
-function nodes(child: Child): ChildNode[] {
+const nodes = (child: Child): ChildNode[] => {
   if (typeof child === "function") return nodes(child());
   if (child instanceof Node) return [child as ChildNode];
   if (typeof child === "object") return child.flatMap(nodes);
   return child === undefined || typeof child === "boolean" ? [] : [new Text(String(child))];
-}
+};
 
 function insert(parent: Element, child: Child): void {
   if (Array.isArray(child)) for (const one of child) insert(parent, one);

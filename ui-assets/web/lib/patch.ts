@@ -8,14 +8,15 @@ export function marks(lines: readonly string[]): Mark[] {
   let now = 0;
   return lines.map((line) => {
     const [first] = line;
-    const within = old > 0 || now > 0;
-    const [, gone = "1", come = "1"] = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(within ? "" : line) ?? [];
-    if (!within && /^(@@|--- |\+\+\+ |diff )/.test(line)) {
+    if (old < 1 && now < 1 && /^(@@|--- |\+\+\+ |diff )/.test(line)) {
+      const [, gone = 1, come = 1] = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line) ?? [];
       if (first === "@") [old, now] = [Number(gone), Number(come)];
       return "head";
     }
-    if (first !== "+" && first !== "\\") old -= 1;
-    if (first !== "-" && first !== "\\") now -= 1;
+    if (first !== "\\") {
+      if (first !== "+") old -= 1;
+      if (first !== "-") now -= 1;
+    }
     return first === "+" ? "added" : first === "-" ? "removed" : "";
   });
 }

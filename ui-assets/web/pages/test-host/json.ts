@@ -11,23 +11,23 @@ export const at = (value: unknown, ...way: string[]): unknown =>
 
 // What stands there, if it is of that kind.
 
-export function members(value: unknown, ...way: string[]): Members {
+export const members = (value: unknown, ...way: string[]): Members => {
   const found = at(value, ...way);
   return isMembers(found) ? found : {};
-}
+};
 
-export function text(value: unknown, ...way: string[]): string | undefined {
+export const text = (value: unknown, ...way: string[]): string | undefined => {
   const found = at(value, ...way);
   return typeof found === "string" ? found : undefined;
-}
+};
 
 /** A text, empty if there is none. */
 export const string = (value: unknown, ...way: string[]): string => text(value, ...way) ?? "";
 
-export function list(value: unknown, ...way: string[]): readonly unknown[] {
+export const list = (value: unknown, ...way: string[]): readonly unknown[] => {
   const found = at(value, ...way);
   return Array.isArray(found) ? found : [];
-}
+};
 
 export const texts = (value: unknown, ...way: string[]): string[] => list(value, ...way).filter((item) => typeof item === "string");
 
