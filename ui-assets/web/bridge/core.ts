@@ -1,7 +1,7 @@
 // A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
 import { METHOD_NOT_FOUND, isFields, parsed, peer, rpcError } from "../lib/rpc.ts";
 import type { Extra, Fields, Peer, RequestOptions } from "../lib/rpc.ts";
-import { look, watchSize } from "./look.ts";
+import { look, root, watchSize } from "./look.ts";
 import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, ResourceContent, ToolResult, View } from "./types.ts";
 
 const PROTOCOL = "2026-01-26";
@@ -14,9 +14,9 @@ export type Serve = (method: string, params: Fields, extra: Extra) => Promise<Fi
 
 /** The connection alone, for a page that has no room for a name for each method. */
 export interface Link extends Pick<View, "connect" | "close" | "context" | "host"> {
-  readonly declared: () => Capabilities;
-  /** Before `connect()` alone. */
-  readonly declare: (more: Capabilities) => void;
+  /** What the host is told at `connect()`. */
+  readonly declared: Capabilities;
+  readonly isNew: () => boolean;
   readonly notify: (method: string, params?: Fields) => void;
   /** Hears of a notification, or of the end of the page. */
   readonly on: <T>(method: string, cb: (value: T) => unknown) => () => void;
@@ -34,7 +34,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
   const listeners = new Map<string, Set<(value: never) => unknown>>();
   const came = new Map<string, unknown>();
   const ends: (() => void)[] = [];
-  let declared = capabilities;
+  const declared = { ...capabilities };
   let context: HostContext = {};
   let host: Fields = {};
   let state: "new" | "connecting" | "ready" | "closed" = "new";
@@ -104,7 +104,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     async connect() {
       if (state !== "new") throw new Error("`connect()` was called before");
       state = "connecting";
-      const status = document.documentElement.dataset;
+      const status = root.dataset;
       status.appStatus = state;
       try {
         await greet();
@@ -116,11 +116,8 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
       }
     },
     close,
-    declared: () => declared,
-    declare(more) {
-      if (state !== "new") throw new Error("the host was told of no tools at `connect()`: register one before, or give the capability `tools`");
-      declared = { ...declared, ...more };
-    },
+    declared,
+    isNew: () => state === "new",
     notify: (method, params) => {
       if (state === "ready") notify(method, params);
     },

@@ -11,18 +11,21 @@ export function bridge(info: AppInfo): Bridge {
   let list: Parameters<Bridge["onListTools"]>[0] = () => registry.list();
   let call: Parameters<Bridge["onCallTool"]>[0] = (params, extra) => registry.call(params, extra);
   const view = core(info, (method: string, params: Fields, extra: Extra) => {
-    if (view.declared().tools === undefined) return undefined;
+    if (view.declared.tools === undefined) return undefined;
     if (method === "tools/list") return list(params) as Promise<Fields>;
     return method === "tools/call" ? (call(params, extra) as Promise<Fields>) : undefined;
   });
   const changed = (): void => {
-    if (view.declared().tools?.listChanged === true) view.notify("notifications/tools/list_changed");
+    if (view.declared.tools?.listChanged === true) view.notify("notifications/tools/list_changed");
   };
   const registry = tools(changed);
   return {
     ...view,
     registerTool(name, config, cb) {
-      if (view.declared().tools === undefined) view.declare({ tools: { listChanged: true } });
+      if (view.declared.tools === undefined) {
+        if (!view.isNew()) throw new Error("the host was told of no tools at `connect()`: register one before, or give the capability `tools`");
+        Object.assign(view.declared, { tools: { listChanged: true } });
+      }
       return registry.register(name, config, cb);
     },
     onListTools(cb) {

@@ -1,19 +1,21 @@
 // The host's context in, the look of this document out; and the size of the document in, reports to the host out.
 import type { HostContext } from "./types.ts";
 
-let set: readonly string[] = [];
+/** The root of this document. */
+export const root = document.documentElement;
+let set: string[] = [];
 let css: string | undefined;
 const fonts = new CSSStyleSheet();
 
 /** Puts theme, style variables, fonts and region on the root. What the policy of a page says of styles does not stop it. */
 export function look({ theme, styles, locale, ...rest }: HostContext): void {
-  const root = document.documentElement;
   if (theme === "light" || theme === "dark") root.style.colorScheme = root.dataset.theme = theme;
-  const variables = Object.entries({ ...styles?.variables, ...(rest["dev.bailiwick/variables"] ?? {}) });
   for (const name of set) root.style.removeProperty(name);
-  set = variables.map(([name]) => name).filter((name) => name.startsWith("--"));
-  for (const [name, value] of variables) {
-    if (set.includes(name) && typeof value === "string") root.style.setProperty(name, value);
+  set = [];
+  for (const [name, value] of Object.entries({ ...styles?.variables, ...Object(rest["dev.bailiwick/variables"]) })) {
+    if (!name.startsWith("--") || typeof value !== "string") continue;
+    root.style.setProperty(name, value);
+    set.push(name);
   }
   if (typeof styles?.css?.fonts === "string" && styles.css.fonts !== css) {
     fonts.replaceSync((css = styles.css.fonts));
@@ -29,7 +31,6 @@ export function watchSize(report: (size: { width: number; height: number }) => v
   let waiting = false;
   const measure = (): void => {
     waiting = false;
-    const root = document.documentElement;
     const before = root.style.height;
     // The height that the content wants, not that of the frame.
     root.style.height = "max-content";
@@ -44,7 +45,7 @@ export function watchSize(report: (size: { width: number; height: number }) => v
     if (!waiting) requestAnimationFrame(measure);
     waiting = true;
   });
-  observer.observe(document.documentElement);
+  observer.observe(root);
   observer.observe(document.body);
   return () => observer.disconnect();
 }

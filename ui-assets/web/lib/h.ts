@@ -8,17 +8,17 @@ type Tag = keyof HTMLElementTagNameMap;
 type Made<N> = N extends `${infer T extends Tag}.${string}` ? HTMLElementTagNameMap[T] : N extends Tag ? HTMLElementTagNameMap[N] : never;
 
 /** The nodes that a child comes to now. */
-function nodes(child: Child): ChildNode[] {
+const nodes = (child: Child): ChildNode[] => {
   if (typeof child === "function") return nodes(child());
   if (child instanceof Node) return [child as ChildNode];
   if (typeof child === "object") return child.flatMap(nodes);
-  return child === undefined || typeof child === "boolean" ? [] : [document.createTextNode(String(child))];
-}
+  return child === undefined || typeof child === "boolean" ? [] : [new Text(String(child))];
+};
 
 function insert(parent: Element, child: Child): void {
   if (Array.isArray(child)) for (const one of child) insert(parent, one);
   else if (typeof child === "function") {
-    const end = document.createTextNode("");
+    const end = new Text();
     parent.append(end);
     let shown: ChildNode[] = [];
     effect(() => {
@@ -37,27 +37,29 @@ function insert(parent: Element, child: Child): void {
 /** Sets an attribute; `undefined` and `false` take it away. */
 export function set(node: HTMLElement, name: string, value: Plain): void {
   // A page's policy forbids the attribute `style`, not the property.
-  if (/^(value|checked|selected|style)$/.test(name)) Reflect.set(node, name, value);
+  if (/^(value|checked|selected|style)$/.test(name)) (node as unknown as Record<string, Plain>)[name] = value;
   else if (value === undefined || value === false) node.removeAttribute(name);
   else node.setAttribute(name, value === true ? "" : String(value));
 }
 
+type Properties = Readonly<Record<string, Property>>;
+
 /** Makes an element, as `name` or `name.class`. A property that begins with `on` is a listener; any other that is a function is followed. */
-export function h<N extends Tag | `${Tag}.${string}`>(
-  name: N,
-  properties: Readonly<Record<string, Property>> = {},
-  ...children: Child[]
-): Made<N> {
+export function h<N extends Tag | `${Tag}.${string}`>(name: N, properties: Properties, ...children: Child[]): Made<N>;
+export function h<N extends Tag | `${Tag}.${string}`>(name: N, ...children: Child[]): Made<N>;
+export function h(name: string, ...children: (Child | Properties)[]): HTMLElement {
   const [tag = "", style] = name.split(".");
   const node = document.createElement(tag);
   set(node, "class", style);
-  insert(node, children);
+  const [first] = children;
+  const properties = first?.constructor === Object ? (children.shift() as Properties) : {};
+  insert(node, children as Child[]);
   for (const [key, value] of Object.entries(properties)) {
     if (typeof value !== "function") set(node, key, value);
     else if (key.startsWith("on")) node.addEventListener(key.slice(2), value as EventListener);
     else effect(() => set(node, key, (value as () => Plain)()));
   }
-  return node as Made<N>;
+  return node;
 }
 
 /** Shows `then` of a value while there is one, made anew for each other value. */

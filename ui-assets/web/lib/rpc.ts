@@ -16,6 +16,11 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL = -32603;
 
+/** The most requests of another window that are under way at once, and of this one. */
+const SERVED = 32;
+const ASKED = 1000;
+const tooMany = (): Error => new Error("too many requests at once");
+
 export const rpcError = (code: number, message: string, data?: unknown): RpcError =>
   Object.assign(new Error(message), { code, data });
 
@@ -69,10 +74,13 @@ export function peer(
   };
 
   async function answer(id: Id, method: string, params: Fields): Promise<void> {
+    // Two of one name could not be told apart.
+    if (serving.has(id)) return;
     const abort = new AbortController();
-    serving.set(id, abort);
     let message: Fields;
     try {
+      if (serving.size >= SERVED) throw tooMany();
+      serving.set(id, abort);
       message = { id, result: await serve(method, params, abort) };
     } catch (error) {
       const { code = INTERNAL, message: says = String(error), data } = Object(error);
@@ -86,7 +94,7 @@ export function peer(
     notify: (method, params) => send({ method, params }),
     request: (method, params, timeout) =>
       new Promise((resolve, reject) => {
-        if (ended) return reject(ended);
+        if (ended || asked.size >= ASKED) return reject(ended ?? tooMany());
         const id = ++last;
         const timer = setTimeout(() => {
           const reason = `no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`;

@@ -21,22 +21,22 @@ let watching: Job | undefined;
 let ends: (() => void)[] = [];
 const queue: (() => void)[] = [];
 
-function track(source: Source): void {
+const track = (source: Source): void => {
   if (!watching || watching.sources.has(source)) return;
   source.jobs.add(watching);
   watching.sources.set(source, source.now());
-}
+};
 
-function forget(job: Job): void {
+const forget = (job: Job): void => {
   for (const { jobs } of job.sources.keys()) jobs.delete(job);
   job.sources.clear();
-}
+};
 
 const changed = (job: Job): boolean => [...job.sources].some(([source, before]) => !Object.is(source.now(), before));
 
-function tell({ jobs }: Source): void {
+const tell = ({ jobs }: Source): void => {
   for (const job of [...jobs]) job.notify();
-}
+};
 
 /** Runs `act` so that what it reads is read by `job`. */
 function watch<T>(job: Job | undefined, act: () => T): T {
@@ -124,19 +124,19 @@ export function effect(act: () => void): void {
       if (queue.push(again) === 1) queueMicrotask(flush);
     },
   };
-  function run(): void {
+  const stop = (): void => {
     end();
     forget(me);
+  };
+  const run = (): void => {
+    stop();
     [, end] = owned(() => watch(me, act));
-  }
-  function again(): void {
+  };
+  const again = (): void => {
     waits = false;
     if (changed(me)) run();
-  }
-  onEnd(() => {
-    end();
-    forget(me);
-  });
+  };
+  onEnd(stop);
   run();
 }
 

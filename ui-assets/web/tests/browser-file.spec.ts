@@ -34,13 +34,20 @@ test("lines are selected by mouse and keys", async ({ page, site }) => {
 });
 
 test("hidden characters and long lines are shown for what they are", async ({ page, site }) => {
-  const { frame } = await host(page, site, given({ "/repo/a.txt": { text: `a\u202eb\u0000\u200bc\r\n${"x".repeat(5000)}\r\n` } }));
+  const { frame } = await host(page, site, given({ "/repo/a.txt": { text: `a\u202eb\u0000\u200bc\r\n${"x".repeat(5000)}\r\n` }, "/repo/b.txt": { text: "y".repeat(3000) } }));
   await frame.getByRole("treeitem", { name: "a.txt" }).click();
   await expect(frame.locator("#line-1 bdi")).toHaveText("a\\u{202e}b\\u{0}\\u{200b}c");
   await expect(frame.getByText("CRLF")).toBeVisible();
   expect((await frame.locator("#line-2 bdi").textContent())?.length).toBeLessThan(2100);
   await frame.getByText("3,000 more characters").click();
   await expect(frame.locator("#line-2 bdi")).toHaveText("x".repeat(5000));
+  // The same by keys.
+  await frame.getByRole("treeitem", { name: "b.txt" }).click();
+  await frame.getByRole("listbox").focus();
+  await page.keyboard.press("ArrowDown");
+  await expect(frame.getByText("1,000 more characters")).toBeVisible();
+  await page.keyboard.press("Enter");
+  await expect(frame.locator("#line-1 bdi")).toHaveText("y".repeat(3000));
 });
 
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC";

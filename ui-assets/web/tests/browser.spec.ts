@@ -136,7 +136,7 @@ test("names are filtered as they are typed, and found in every folder on Enter",
 
 test("what calls changed is listed, with the change of each", async ({ page, site }) => {
   const changed_files = (): unknown => done({ changes: [{ path: "/repo/src/lib.rs", op: "modify", added: 2, removed: 1, calls: 1, review: "ui://edit_file/1", diff: "ui://edit_file/1.diff" }] });
-  const resources = (uri: string): string | undefined => (uri === "ui://edit_file/1.diff" ? "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1,1 +1,2 @@\n-<b>old</b>\n+new\n" : undefined);
+  const resources = (uri: string): string | undefined => (uri === "ui://edit_file/1.diff" ? "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1,2 +1,2 @@\n-<b>old</b>\n--- sql\n+new\n+++ i\n" : undefined);
   const context = { "dev.bailiwick/open-resource": true };
   const { frame, sent } = await host(page, site, { tools: served(TREE, { changed_files }), resources, context });
   await expect(frame.getByRole("treeitem", { name: "src" }).getByLabel("holds changes")).toBeVisible();
@@ -145,6 +145,9 @@ test("what calls changed is listed, with the change of each", async ({ page, sit
   await expect(frame.getByRole("treeitem")).toHaveCount(1);
   await frame.getByRole("treeitem").click();
   await expect(frame.getByRole("option", { name: "-<b>old</b>" })).toHaveClass(/removed/);
+  await expect(frame.getByRole("option", { name: "--- sql" })).toHaveClass(/removed/);
+  await expect(frame.getByRole("option", { name: "+++ i" })).toHaveClass(/added/);
+  await expect(frame.getByRole("option", { name: "+++ b/src/lib.rs" })).toHaveClass(/head/);
   await frame.getByRole("button", { name: "Show the file" }).click();
   await expect(frame.getByRole("option").first()).toContainText("pub mod a;");
   await frame.getByRole("button", { name: "Review" }).click();

@@ -21,6 +21,14 @@ test("a page with too many tools has fifty, each name once and plain", async ({ 
   expect(await tried(page, (view) => view.sendCallTool({ name: "t50" }))).toContain("no tool `t50`");
 });
 
+test("a tool that says too much is none", async ({ page, sites }) => {
+  await open(page, sites, "");
+  await innermost(page).evaluate(() => window.serve({
+    "tools/list": () => ({ tools: [{ name: "long", description: "x".repeat(70_000) }, { name: "short", description: "x".repeat(60_000) }] }),
+  }));
+  expect(await page.evaluate(async () => (await window.view.sendListTools()).tools.map(({ name }) => name))).toEqual(["short"]);
+});
+
 test("a tool that takes too long, gives too much or something else is an error", async ({ page, sites }) => {
   await page.clock.install();
   await open(page, sites, "view.onconfirmtool = () => true;");

@@ -73,7 +73,19 @@ test("the height follows the page as far as the host lets it", async ({ page, si
   await expect(view).toHaveCSS("height", "321px");
   await grow(99_999);
   await expect(view).toHaveCSS("height", "500px");
+  await view.evaluate((one) => {
+    const heights: string[] = [];
+    Object.assign(window, { heights });
+    new MutationObserver(() => heights.push((one as HTMLElement).style.height)).observe(one, { attributeFilter: ["style"] });
+  });
   await innermost(page).evaluate(() => parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/size-changed", params: { height: "1px; position: fixed" } }, "*"));
+  // A size is a number, and nothing that can be taken for one.
+  for (const height of ["7", [7], true, null, {}, -1]) {
+    await innermost(page).evaluate((one) => parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/size-changed", params: { height: one } }, "*"), height);
+  }
+  await innermost(page).evaluate(() => parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/size-changed", params: { height: 444 } }, "*"));
+  await expect(view).toHaveCSS("height", "444px");
+  expect(await view.evaluate(() => (window as unknown as { heights: string[] }).heights)).toEqual(["444px"]);
   await grow(50);
   await expect(view).toHaveCSS("height", "50px");
 });

@@ -47,6 +47,18 @@ const allow = (more: object = {}): object => ({
   ...more,
 });
 
+test("sub-agents are let do nothing by an answer for once, whatever was ticked before", async ({ page, site }) => {
+  await asked(page, site, question(1));
+  await page.getByLabel("For this session").check();
+  await page.getByLabel("Its sub-agents may, too").check();
+  await page.getByLabel("once", { exact: true }).check();
+  await expect(page.getByLabel("Its sub-agents may, too")).not.toBeChecked();
+  await expect(yes(page)).toHaveText("Allow this once");
+  await calm(page);
+  await yes(page).click();
+  expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
+});
+
 test("the narrowest answer, once, is what one press gives", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);

@@ -2,7 +2,9 @@
 import { readFile } from "node:fs/promises";
 
 import { allowed, policyOf } from "../lib/csp.ts";
-import { parsed } from "../lib/rpc.ts";
+import { marks } from "../lib/patch.ts";
+import { parsed, peer } from "../lib/rpc.ts";
+import type { Fields } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import { visible } from "../lib/visible.ts";
 import { expect, test } from "./fixtures.ts";
@@ -67,6 +69,29 @@ test("a policy names what is declared, and nothing that is no origin", () => {
 test("permissions are those of MCP Apps", () => {
   expect(allowed({ camera: {}, clipboardWrite: {}, fullscreen: {}, "geolocation *": {} })).toBe("camera;clipboard-write");
   expect(allowed(undefined)).toBe("");
+});
+
+test("a line of a diff is what its hunk says it is, whatever it looks like", () => {
+  const of = (text: string) => marks(text.split("\n"));
+  expect(of("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n--- x\n+++ x\n+@@ -1 +1 @@\n kept\n\\ No newline at end of file\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b")).toEqual(
+    ["head", "head", "head", "head", "removed", "added", "added", "", "", "head", "head", "head", "removed", "added"],
+  );
+  // Where the counts are wrong, what is added and removed is still told.
+  expect(of("@@ -1 +1 @@\n-a\n+b\n+more\n-less\n@@ nonsense\n+c")).toEqual(["head", "removed", "added", "added", "removed", "head", "added"]);
+});
+
+test("a window is served so much at once, and asked so much", async () => {
+  const sent: Fields[] = [];
+  const wire = peer((message) => sent.push(message), () => new Promise<Fields>(() => undefined), () => undefined);
+  for (let id = 0; id < 40; id += 1) wire.receive({ id, method: "m", params: {} });
+  // One more of a name that is under way is none.
+  wire.receive({ id: 1, method: "m", params: {} });
+  expect(sent.map(({ id }) => id)).toEqual([32, 33, 34, 35, 36, 37, 38, 39]);
+  expect(sent[0]).toMatchObject({ error: { code: -32603, message: "too many requests at once" } });
+  const asked = Array.from({ length: 1001 }, () => wire.request("m", {}, 60_000).catch(String));
+  expect(await asked.at(-1)).toContain("too many requests");
+  wire.close("the end");
+  expect(await asked[0]).toContain("the end");
 });
 
 test("a message is one of four kinds, or none", () => {

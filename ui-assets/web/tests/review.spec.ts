@@ -160,6 +160,41 @@ test("lines that come later, and lines that were cut, are asked of the runtime a
   expect(queries).toContain("from=400&count=500");
 });
 
+test("lines that could not be had are tried again", async ({ page, site }) => {
+  let there = false;
+  const { review, page: paged } = large(10_000);
+  const { frame } = await hosted(page, site, await embedded(review), (_method, { uri = "" }) => {
+    if (uri.endsWith(".state")) return contents({ changes: ["same"] });
+    return there ? contents(paged(new URLSearchParams(uri.split("?")[1]))) : contents({ rows: [] });
+  });
+  await expect(rows(frame).first()).toBeVisible();
+  await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight / 2));
+  const alert = frame.getByRole("alert");
+  await expect(alert).toContainText("More lines could not be had");
+  there = true;
+  await alert.getByRole("button", { name: "Try again" }).click();
+  await expect(alert).toBeHidden();
+  await expect(frame.getByRole("table")).toBeFocused();
+  // By itself, too, as soon as other lines are wanted.
+  there = false;
+  await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await expect(alert).toBeVisible();
+  there = true;
+  await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight * 0.8));
+  await expect(alert).toBeHidden();
+});
+
+test("counts that no file has lay out nothing", async ({ page, site }) => {
+  const [change] = samples.edit.changes;
+  for (const hunks of [[[1, 1, 1, 1, 0, 1e12, 1e12]], [[1, 1e12, 1, 1, 0, 1, 1]], [[1, 1, 1, 1, 0, 1, 1]]]) {
+    site.put("/", await embedded({ ...samples.edit, changes: [{ ...change, hunks, rows: [["-", 1, 0, "old"], ["+", 0, 1, "new"]], around: [], old_lines: 1e12 }] }));
+    await page.goto(site.origin);
+    await expect(page.locator("html")).toHaveAttribute("data-review", "ready");
+    await expect(page.getByRole("button", { name: "Show all" })).toHaveCount(0);
+  }
+  await expect(page.getByRole("table")).toContainText("new");
+});
+
 test("a line that is cut is shown whole, and what cannot be had is said", async ({ page, site }) => {
   const { frame } = await hosted(page, site, await embedded(samples.batch), (_method, { uri = "" }) => {
     if (uri.endsWith("change=2&from=1&whole=1")) return contents({ change: 2, rows: [["+", 0, 1, "the whole line"]] });

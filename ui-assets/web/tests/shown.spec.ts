@@ -41,17 +41,31 @@ test("a host may let a page have less than its server declares", async ({ page, 
 });
 
 for (const form of FORMS) {
-  test(`a page has the permissions that its server asks for, and no other: ${form}`, async ({ page, sites }) => {
-    const site = await hostPage(sites, form, { "ui://a": GREETED }, "view.meta = { permissions: { geolocation: {}, clipboardWrite: {}, usb: {} } }; view.src = 'ui://a';");
-    await page.goto(site.origin);
-    await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
-    const has = await innermost(page).evaluate(() => {
-      const { featurePolicy } = document as unknown as { featurePolicy: { allowsFeature(name: string): boolean } };
-      return ["geolocation", "clipboard-write", "camera", "microphone", "usb"].map((name) => featurePolicy.allowsFeature(name));
-    });
-    expect(has).toEqual([true, true, false, false, false]);
+  test(`a page has the permissions that its host grants, of those that its server asks for: ${form}`, async ({ page, sites }) => {
+    const asks = "view.meta = { permissions: { geolocation: {}, clipboardWrite: {}, camera: {}, usb: {} } }; view.src = 'ui://a';";
+    const has = async (grants: string) => {
+      const site = await hostPage(sites, form, { "ui://a": GREETED }, grants + asks);
+      await page.goto(site.origin);
+      await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
+      return innermost(page).evaluate(() => {
+        const { featurePolicy } = document as unknown as { featurePolicy: { allowsFeature(name: string): boolean } };
+        return ["geolocation", "clipboard-write", "camera", "microphone", "usb"].filter((name) => featurePolicy.allowsFeature(name));
+      });
+    };
+    expect(await has("")).toEqual([]);
+    expect(await has("view.onpagemeta = ({ permissions: { camera, ...permissions } }) => ({ permissions });")).toEqual(["geolocation", "clipboard-write"]);
   });
 }
+
+test("a host in a frame of its own origin gives its sandbox page no origin", async ({ page, sites }) => {
+  const site = await hostPage(sites, "same port", { "ui://a": GREETED }, "view.src = 'ui://a';");
+  const host = await (await fetch(site.origin)).text();
+  site.put("/outer", `<!doctype html><html lang="en"><title>outer</title><iframe srcdoc="${host.replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe></html>`);
+  await page.goto(`${site.origin}/outer`);
+  const view = page.frameLocator("iframe").locator("#view");
+  await expect(view).toHaveAttribute("data-status", "ready");
+  expect(await view.evaluate((one) => one.shadowRoot?.querySelector("iframe")?.getAttribute("sandbox"))).toBe("allow-scripts allow-forms");
+});
 
 test("a page makes no code of text", async ({ page, sites }) => {
   await open(page, sites, "", `${GREETED}<script>setTimeout(() => { try { new Function("1")(); document.title = "made" } catch (e) { document.title = e.name } })</script>`);

@@ -190,22 +190,104 @@ test("what a call lacks is asked for once, and sent once with what was allowed",
   await part(page, "Call").click();
   await expect(page.locator(".asks .preview code")).toHaveText("write:file:/outside/a");
   await press(page, "Deny once");
-  await expect(page.getByText("Not granted, so the call was not made again.")).toBeVisible();
+  await expect(page.getByText("Not granted, so it was not made again.")).toBeVisible();
   expect(calls()).toEqual([undefined]);
   await part(page, "Call").click();
   await press(page, "Allow this once");
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
   expect(calls()).toEqual([undefined, undefined, scopes]);
-  // Exactly this is remembered if a person says so, and asked for no more.
+  // Nothing is kept here, so nothing is offered that would need it.
   await part(page, "Call").click();
-  await page.getByLabel("Remember this choice").check();
-  await page.getByLabel("This is more than a folder, or for good. I mean it.").check();
-  await expect(async () => {
-    await page.locator(".asks button.primary").click({ timeout: 1_000 });
-    await expect(page.locator(".asks")).toBeHidden({ timeout: 200 });
-  }).toPass();
+  await expect(part(page, "Allow this once")).toBeVisible();
+  await expect(page.getByText(/remember|until/i)).toBeHidden();
+  await press(page, "Deny once");
+  expect(calls().slice(3)).toEqual([undefined]);
+});
+
+test("nothing can be allowed before what it would do is there to look at", async ({ page, site }) => {
+  let there = false;
+  const link = { type: "resource_link", name: "diff", uri: "ui://x/1.diff", mimeType: "text/x-diff" };
+  const text = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n kept\n";
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write", { preview: true, annotations: { scopes: ["write:file"] } })] }),
+    request: ({ method }) => {
+      if (method === "tools/call") return { result: { content: [link], _meta: { preview: true } } };
+      return there ? { result: { contents: [{ uri: link.uri, mimeType: link.mimeType, text }] } } : { error: { code: -32002, message: "not yet" } };
+    },
+  });
+  await part(page, "Preview, ask, call").click();
+  await expect(page.locator(".asks .bad")).toContainText("cannot be shown: -32002: not yet");
+  await expect(part(page, "Allow this once")).toBeDisabled();
+  there = true;
+  await part(page, "Try again").click();
+  await expect(part(page, "Allow this once")).toBeEnabled();
+  await expect(page.locator(".asks")).toBeFocused();
+  // What is added or removed is no head of a file because it looks like one.
+  await expect(page.locator(".asks .removed")).toHaveText("--- old\n");
+  await expect(page.locator(".asks .added")).toHaveText("+++ new\n");
+  await press(page, "Allow this once");
+});
+
+for (const [scopes, readOnly, words] of [
+  [["read:file"], true, "Wants to read"],
+  [["read:file"], false, "Wants to read and change"],
+  [["readwrite:file"], true, "Wants to change or run"],
+  [["read:file", "run:x"], false, "Wants to read and change"],
+] as const) {
+  test(`a call that needs ${scopes.join(" and ")} of a tool that ${readOnly ? "reads" : "may change"}: ${words.toLowerCase()}`, async ({ page, site }) => {
+    await open(page, site, {
+      state: () => ready({ tools: [tool("any", { readOnly })] }),
+      request: () => ({ result: { content: [], isError: true, _meta: { requested_scopes: scopes } } }),
+    });
+    await part(page, "Call").click();
+    await expect(page.locator("permission-prompt .badge").first()).toHaveText(words);
+  });
+}
+
+test("questions are put one after the other, and what is typed stays", async ({ page, site }) => {
+  const asks = (seq: number, id: unknown): Members => ({
+    ...{ seq, at_ms: seq, side: "received" },
+    message: { id, method: "elicitation/create", params: { message: `Question ${String(id)}`, requestedSchema: { properties: { name: { type: "string" } } } } },
+  });
+  const logs = [[asks(2, 0), asks(3, "b")], [{ seq: 4, at_ms: 4, side: "said", message: "log" }]];
+  const tell = (...more: Members[]) => logs.push(more);
+  let poll = (): void => undefined;
+  const told: unknown[] = [];
+  await open(page, site, { state: () => ready(), request: () => ({ result: { content: [], _meta: { requested_scopes: ["write:x"] } } }) });
+  await page.unroute("**/api/*");
+  await page.route("**/api/*", async (route) => {
+    const what = new URL(route.request().url()).pathname;
+    if (what === "/api/state") return route.fulfill({ json: ready() });
+    if (what === "/api/request") return route.fulfill({ json: { result: { content: [], _meta: { requested_scopes: ["write:x"] } } } });
+    if (what === "/api/reply") {
+      const { id } = route.request().postDataJSON() as Members;
+      told.push(id);
+      tell({ seq: 4 + told.length, at_ms: 9, side: "sent", message: { id, result: {} } });
+      poll();
+      return route.fulfill({ json: {} });
+    }
+    if (logs.length === 0) await new Promise<void>((done) => (poll = done));
+    return route.fulfill({ json: logs.shift() ?? [] });
+  });
+  await page.reload();
+  const form = page.getByRole("region", { name: "The server asks" });
+  await expect(form).toHaveCount(1);
+  await expect(form).toContainText("Question 0");
+  await expect(page.getByText("1 of 2 questions")).toBeVisible();
+  await form.getByLabel("name").fill("kept");
   await part(page, "Call").click();
-  await expect.poll(() => calls().slice(3)).toEqual([undefined, scopes, undefined, scopes]);
+  await expect(page.getByText("1 of 3 questions")).toBeVisible();
+  await expect(form.getByLabel("name")).toHaveValue("kept");
+  await part(page, "Answer").click();
+  await expect.poll(() => told).toEqual([0]);
+  // What came first is asked first; a call of a person waits no longer than it must.
+  await expect(page.getByText("1 of 2 questions")).toBeVisible();
+  await press(page, "Deny once");
+  await expect(form).toContainText("Question b");
+  await expect(page.getByText(/of \d questions/)).toBeHidden();
+  await part(page, "Decline").click();
+  await expect.poll(() => told).toEqual([0, "b"]);
+  await expect(form).toHaveCount(0);
 });
 
 test("a preview that is not said to be one is told", async ({ page, site }) => {

@@ -52,6 +52,7 @@ test("every message has the official form", async ({ page, sites }) => {
     b.connect();`, "<p>words</p>");
   const site = await hostPage(sites, "same port", { "ui://a": app }, `
     view.resolver = (uri) => ({ uri, mimeType: "text/html;profile=mcp-app", text: pages[uri], _meta: { ui: { csp: { connectDomains: ["https://example.com"] }, permissions: { camera: {} } } } });
+    view.onpagemeta = (meta) => meta;
     view.src = "ui://a";
     view.style.setProperty("--color-text-primary", "red");
     view.style.setProperty("--mcp-color-bg", "blue");

@@ -41,7 +41,7 @@ export class McpView extends HTMLElement implements Shower {
   declare onnotification: Hooks["onnotification"];
   declare onconfirmtool: Hooks["onconfirmtool"];
   declare onmessagelog: Hooks["onmessagelog"];
-  /** Lets the page have less than its server asks for. */
+  /** Lets the page have more or less than its server asks for: without it, what it declares to reach and no permissions. */
   declare onpagemeta: ((meta: PageMeta) => PageMeta) | undefined;
   /** What `resources/list` says of the page, where the resource itself says nothing. */
   meta: PageMeta = {};
@@ -97,7 +97,7 @@ export class McpView extends HTMLElement implements Shower {
   }
   set tools(tools: readonly Tool[]) {
     this.#tools = tools;
-    if (this.status === "ready") this.#session?.notify("notifications/tools/list_changed", {});
+    this.#notify("notifications/tools/list_changed", {});
   }
   get status(): Status {
     return (this.dataset.status ?? "idle") as Status;
@@ -144,7 +144,8 @@ export class McpView extends HTMLElement implements Shower {
       const html = await inlined(textOf(page), read);
       signal.throwIfAborted();
       const given: PageMeta = page._meta?.ui ?? this.meta;
-      const { csp = {}, permissions = {} } = this.onpagemeta?.(given) ?? given;
+      // What a page declares it may reach; what is a device's needs a word of the host.
+      const { csp = {}, permissions = {} }: PageMeta = this.onpagemeta?.(given) ?? { ...given, permissions: {} };
       // A page of MCP Apps asks for its look itself.
       const bare = page.mimeType?.includes("mcp-app") === true;
       const frame = document.createElement("iframe");
@@ -202,8 +203,8 @@ export class McpView extends HTMLElement implements Shower {
   #most(): number {
     return Number(this.getAttribute("max-height")) || 10_000;
   }
-  resized(height: number): void {
-    if (height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
+  resized(height: unknown): void {
+    if (typeof height === "number" && height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
   }
 
   toolsChanged(): void {
@@ -212,7 +213,12 @@ export class McpView extends HTMLElement implements Shower {
 
   #tell(name: string, params: Fields): void {
     this.#told[name] = params;
-    if (this.status === "ready") this.#session?.notify(`ui/notifications/tool-${name}`, params);
+    this.#notify(`ui/notifications/tool-${name}`, params);
+  }
+
+  /** A page that is not ready is told later, or knows. */
+  #notify(method: string, params: Fields): void {
+    if (this.status === "ready") this.#session?.notify(method, params);
   }
 
   #event(name: string, detail?: unknown): void {

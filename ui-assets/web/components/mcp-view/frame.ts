@@ -26,7 +26,7 @@ export function framed(
   return new Promise((resolve, reject) => {
     const url = sandbox === null ? undefined : new URL(sandbox, document.baseURI);
     // A page of this origin must not get the origin; one of another may need its own.
-    element.setAttribute("sandbox", SANDBOX + (url && url.origin !== location.origin ? " allow-same-origin" : ""));
+    element.setAttribute("sandbox", SANDBOX + (url && url.origin !== self.origin ? " allow-same-origin" : ""));
     // To whatever origin the sandbox page has: its header takes the one away that it is from.
     element.allow = allowed(page.permissions).replace(/[\w-]+/g, "$& *");
     if (url) element.src = String(url);

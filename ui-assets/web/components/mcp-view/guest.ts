@@ -22,8 +22,9 @@ export async function listTools(ask: Ask): Promise<readonly Tool[]> {
     const before = found.size;
     const { tools, nextCursor }: Fields = await ask("tools/list", more);
     for (const tool of Array.isArray(tools) ? tools : []) {
+      const name: unknown = tool?.name;
       // First come: a second tool of a name, and the fifty-first, are no tools.
-      if (typeof tool?.name === "string" && /^[\w.-]{1,64}$/.test(tool.name) && !found.has(tool.name) && found.size < LIMITS.tools) found.set(tool.name, tool);
+      if (typeof name === "string" && /^[\w.-]{1,64}$/.test(name) && !found.has(name) && found.size < LIMITS.tools && JSON.stringify(tool).length <= LIMITS.tool) found.set(name, tool);
     }
     // A part of the list that brings nothing is the last.
     more = nextCursor && found.size > before ? { cursor: nextCursor } : undefined;

@@ -8,8 +8,8 @@ export const LIMITS = {
   call: 30_000,
   /** Characters of a message, as JSON. */
   message: 10 * 1024 * 1024,
-  /** Requests of a page under way. */
-  requests: 32,
+  /** Characters of a tool that a page offers, as JSON. */
+  tool: 64 * 1024,
   /** Notifications of a page in a second; the others are not heard. */
   notifications: 100,
   /** Milliseconds between two looks at a changed list of tools. */

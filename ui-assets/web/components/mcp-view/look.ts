@@ -1,25 +1,23 @@
 // An element in, the look that a page inside it should have out: the theme, and the variables that plain CSS sets on the element.
 
-const tones = "primary secondary tertiary inverse ghost info danger success warning disabled";
-const sizes = "xs sm md lg xl 2xl 3xl";
-const some = sizes.slice(0, 11);
+/** Every text that the pattern stands for: `a{b,c}` is `ab` and `ac`. */
+function spelled(pattern: string): string[] {
+  const [all, some = ""] = /\{(.*?)\}/.exec(pattern) ?? [];
+  return all ? some.split(",").flatMap((one) => spelled(pattern.replace(all, one))) : [pattern];
+}
 
 /** The 76 variables of MCP Apps. */
-export const VARIABLES = Object.entries({
-  "color-background-*": tones,
-  "color-text-*": tones,
-  "color-border-*": tones,
-  "color-ring-*": tones.replace(/ (tertiary|ghost|disabled)/g, ""),
-  "font-*": "sans mono",
-  "font-weight-*": "normal medium semibold bold",
-  "font-text-*-size": some,
-  "font-text-*-line-height": some,
-  "font-heading-*-size": sizes,
-  "font-heading-*-line-height": sizes,
-  "border-radius-*": `${some} xl full`,
-  "border-width-*": "regular",
-  "shadow-*": "hairline sm md lg",
-}).flatMap(([name, all]) => all.split(" ").map((one) => `--${name.replace("*", one)}`));
+export const VARIABLES = [
+  "color-{background,text,border}-{primary,secondary,tertiary,inverse,ghost,info,danger,success,warning,disabled}",
+  "color-ring-{primary,secondary,inverse,info,danger,success,warning}",
+  "font-{sans,mono}",
+  "font-weight-{normal,medium,semibold,bold}",
+  "font-text-{xs,sm,md,lg}-{size,line-height}",
+  "font-heading-{xs,sm,md,lg,xl,2xl,3xl}-{size,line-height}",
+  "border-radius-{xs,sm,md,lg,xl,full}",
+  "border-width-regular",
+  "shadow-{hairline,sm,md,lg}",
+].flatMap((pattern) => spelled(`--${pattern}`));
 
 export interface Look {
   readonly theme: "light" | "dark";

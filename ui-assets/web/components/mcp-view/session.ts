@@ -13,12 +13,11 @@ export interface Shower extends Hooks {
   context(): HostContext;
   /** The page has come to a stage. */
   reached(stage: Stage): void;
-  resized(height: number): void;
+  resized(height: unknown): void;
   toolsChanged(): void;
 }
 
 export interface Session {
-  readonly stage: Stage;
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
   notify(method: string, params: Fields): void;
@@ -37,8 +36,6 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
   let told: Record<string, string | undefined> = {};
   let stage: Stage = "shown";
   let app: Session["app"] = {};
-  let busy = 0;
-  let second = 0;
   let heard = 0;
 
   function news(): Fields {
@@ -61,19 +58,13 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     const act = acts[method];
     if (!act) throw rpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
     if (stage === "shown") throw new Error(`\`${method}\` before \`ui/initialize\``);
-    if (busy >= LIMITS.requests) throw new Error("too many requests at once");
-    busy++;
-    try {
-      return await act(params, signal);
-    } finally {
-      busy--;
-    }
+    return act(params, signal);
   }
 
   function noticed(method: string, params: Fields): void {
     if (method === "ui/notifications/initialized" && stage === "greeted") view.reached((stage = "ready"));
     else if (stage !== "ready") return;
-    else if (method === "ui/notifications/size-changed") view.resized(Number(params.height));
+    else if (method === "ui/notifications/size-changed") view.resized(params.height);
     else if (method === "ui/notifications/request-teardown") view.onrequestteardown?.();
     else if (method === "notifications/message") view.onlog?.(params);
     else if (method !== "notifications/tools/list_changed") view.onnotification?.(method, params);
@@ -82,9 +73,7 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
 
   /** So many notifications in a second, and no more. */
   function flooded(): boolean {
-    const now = Math.floor(performance.now() / 1000);
-    heard = now === second ? heard + 1 : 1;
-    second = now;
+    if (++heard === 1) setTimeout(() => (heard = 0), 1000);
     return heard > LIMITS.notifications;
   }
 
@@ -97,9 +86,6 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     noticed,
   );
   return {
-    get stage() {
-      return stage;
-    },
     get app() {
       return app;
     },

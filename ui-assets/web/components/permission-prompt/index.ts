@@ -112,7 +112,7 @@ export class PermissionPrompt extends HTMLElement {
 
   #choose(change: Partial<Choice> | undefined): void {
     // The tick is for what was shown when it was made.
-    if (change) this.#choice = { ...this.#choice, sure: false, ...change };
+    if (change) this.#choice = { ...this.#choice, sure: false, ...(change.time === "once" && { descendants: false }), ...change };
     this.#update();
   }
 

@@ -41,7 +41,6 @@ function toolbar(): HTMLElement {
     h(
       "button",
       {
-        type: "button",
         "aria-pressed": () => String(changed()),
         onclick() {
           box.value = "";
@@ -49,19 +48,19 @@ function toolbar(): HTMLElement {
         },
       },
       "Changed ",
-      h("span.badge", {}, () => String(changes()?.size ?? 0)),
+      h("span.badge", () => String(changes()?.size ?? 0)),
     );
-  return h("header.bar", {},
-    h("h1.seen-by-ear", {}, "Files"),
+  return h("header.bar",
+    h("h1.seen-by-ear", "Files"),
     () =>
       roots().length > 1
         ? choice("Root", roots(), () => root().path, (path) => void enter(path))
-        : h("p.root", { title: visible(root().path) }, icon("directory"), h("bdi", {}, oneLine(root().path, 120))),
-    h("span.search", {}, icon("find"), box),
-    () => changes() !== undefined && toggle(),
+        : h("p.root", { title: visible(root().path) }, icon("directory"), h("bdi", oneLine(root().path, 120))),
+    h("span.search", icon("find"), box),
+    () => changes() && toggle(),
     () =>
       workers().length > 1 &&
-      h("label", {}, h("span.quiet", {}, "As "), choice("Show what this worker may do", workers(), worker, lookAs)),
+      h("label", h("span.quiet", "As "), choice("Show what this worker may do", workers(), worker, lookAs)),
     signed("again", "List again", () => void reload()),
   );
 }
@@ -98,20 +97,20 @@ export function app(): readonly [HTMLElement, Sight] {
   const width = signal(320);
   const [tree, sight] = treeView();
   const told = (): string => {
-    const count = rows().filter((row) => row.type === "entry").length;
+    const count = rows().filter((row) => row.kind).length;
     return `${count.toLocaleString()} ${mode() === "tree" ? (filter() === "" ? "shown" : "of what is loaded; Enter finds all") : mode()}`;
   };
-  const side = h("section.side", { "aria-label": "Folders" }, tree, h("p.foot", {}, told));
+  const side = h("section.side", { "aria-label": "Folders" }, tree, h("p.foot", told));
   const file = fileView();
   // Where one pane takes the other's place, the keys go with it.
   effect(() => {
     const [to, other] = onFile() ? [file, tree] : [tree, file];
     requestAnimationFrame(() => other.offsetParent === null && to.focus());
   });
-  const all = h("main.files", {},
+  const all = h("main.files",
     toolbar(),
     h("div", { class: () => (onFile() ? "panes on-file" : "panes"), style: () => `--side:${width()}px` }, side, splitter(width), file),
-    () => failure() !== "" && h("div.failure", { role: "alert" }, state("lock", oneLine(failure(), 600), button("Try again", () => void start()))),
+    () => failure() && h("div.failure", { role: "alert" }, state("lock", oneLine(failure(), 600), button("Try again", () => void start()))),
     h("p.said", { role: "status" }, said),
   );
   return [all, sight];

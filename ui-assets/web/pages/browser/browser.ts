@@ -30,12 +30,12 @@ export const rows = memo<readonly Row[]>(() => {
   version();
   const { folder } = results() ?? root();
   if (!folder) return [];
-  return results() === undefined && filter() !== "" ? filtered(folder, filter().toLowerCase()) : flatten(folder);
+  return !results() && filter() ? filtered(folder, filter().toLowerCase()) : flatten(folder);
 });
 // The row that keys act on is always one that is shown.
 effect(() => {
   const now = active();
-  if (now === undefined || !rows().includes(now)) active(rows()[0]);
+  if (!now || !rows().includes(now)) active(rows()[0]);
 });
 
 function flat(at: Entry, folder: Folder, paths: readonly string[]): void {
@@ -91,7 +91,7 @@ export function enter(path: string): Promise<void> {
 }
 
 export async function openFile(path: string, line?: number): Promise<void> {
-  selection(line === undefined ? undefined : { from: line, to: line });
+  selection(line ? { from: line, to: line } : undefined);
   onFile(true);
   wantRights([path]);
   await openDoc(path, line);
@@ -109,25 +109,25 @@ export async function reveal(path: string): Promise<Entry | undefined> {
     if (!at || !folder) return undefined;
     await setOpen(at, true);
     const named = (one: Entry): boolean => one.name === name && !one.odd;
-    while (!folder.entries.some(named) && folder.state === "ready" && folder.next !== undefined) await load(at);
+    while (!folder.entries.some(named) && folder.state === "ready" && folder.next) await load(at);
     at = folder.entries.find(named);
   }
-  if (at !== undefined && at !== root()) active(at);
-  if (at !== undefined) await setOpen(at, true);
+  if (at && at !== root()) active(at);
+  if (at) await setOpen(at, true);
   return at;
 }
 
 /** Shows what stands at `path`, whatever it is. */
 export async function openPath(path: string, line?: number): Promise<Entry | undefined> {
   const at = await reveal(path);
-  if (at?.folder === undefined) await openFile(path, line);
+  if (!at?.folder) await openFile(path, line);
   return at;
 }
 
 export async function open(at: Entry): Promise<void> {
   const change = mode() === "changed" ? changes()?.get(at.path) : undefined;
   if (change) return openDiff(change);
-  if (at.folder !== undefined) return setOpen(at, !at.folder.open);
+  if (at.folder) return setOpen(at, !at.folder.open);
   if (at.odd) return said("No tool can open it by this name");
   if (at.kind === "link") {
     const led = await stat(at.path).catch(() => undefined);
@@ -154,7 +154,7 @@ export async function showChanged(): Promise<void> {
   await look();
   const at = top(root().path);
   const paths = [...(changes()?.keys() ?? [])];
-  if (at.folder !== undefined) {
+  if (at.folder) {
     flat(at, at.folder, paths);
     filled(at.folder, paths.length);
   }
@@ -167,7 +167,7 @@ export async function start(): Promise<void> {
   try {
     const { roots: all, first = all[0] } = await rootsGiven();
     roots(all);
-    if (first === undefined) return failure("No whole directory is open to this session.");
+    if (!first) return failure("No whole directory is open to this session.");
     await Promise.all([enter(first), look()]);
   } catch (why) {
     failure(explained(why));

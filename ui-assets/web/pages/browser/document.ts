@@ -118,8 +118,8 @@ export async function need(first: number, last: number): Promise<void> {
 export async function check(): Promise<boolean> {
   const of = doc();
   const known_hash = of?.facts?.hash;
-  if (of === undefined) return true;
-  if (known_hash !== undefined && !stale() && (await read({ path: of.path, known_hash, limit: 1 })).facts.unchanged) return true;
+  if (!of) return true;
+  if (known_hash && !stale() && (await read({ path: of.path, known_hash, limit: 1 })).facts.unchanged) return true;
   await openDoc(of.path);
   return false;
 }

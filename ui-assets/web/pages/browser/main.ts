@@ -11,7 +11,7 @@ document.body.append(page);
 connect().then(
   async () => {
     await start();
-    on("ui/notifications/tool-input", ({ path }: Fields) => path !== undefined && void openPath(textOf(path)));
+    on("ui/notifications/tool-input", ({ path }: Fields) => path && void openPath(textOf(path)));
   },
   (why: unknown) => failure(explained(why)),
 );

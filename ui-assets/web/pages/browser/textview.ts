@@ -1,5 +1,6 @@
 // An open text in, its lines with numbers out; lines come as they are scrolled to, and can be selected.
 import { h, set } from "../../lib/h.ts";
+import { marks } from "../../lib/patch.ts";
 import { effect, memo, signal, untracked } from "../../lib/signals.ts";
 import { visible } from "../../lib/visible.ts";
 import { selection } from "./browser.ts";
@@ -13,17 +14,14 @@ const LINE = 2000;
 // Taller boxes than this are not drawn by every browser.
 const MOST_LINES = 1_500_000;
 
-function tone(line: string): string {
-  if (/^(---|\+\+\+|diff |@@)/.test(line)) return "head";
-  return line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
-}
-
 export function textView(shown: Doc): HTMLElement {
   const at = signal(0);
   const whole = signal<ReadonlySet<number>>(new Set());
   const count = memo(() => (docVersion(), Math.min(MOST_LINES, shown.total + Number(shown.open))));
   const digits = memo(() => String(count()).length);
-  const longest = memo(() => (docVersion(), shown.longest));
+  const tones = shown.kind === "diff" ? marks([...shown.lines.values()]) : [];
+
+  const open = (line: number): void => whole(new Set([...whole(), line]));
 
   function choose(line: number, extend: boolean): void {
     const now = selection();
@@ -39,6 +37,7 @@ export function textView(shown: Doc): HTMLElement {
       choose(next + 1, event.shiftKey);
       sight.reveal(next);
     } else if (event.key === "Escape") selection(undefined);
+    else if (event.key === "Enter") open(at());
     else return;
     event.preventDefault();
   }
@@ -49,22 +48,21 @@ export function textView(shown: Doc): HTMLElement {
     if (line === undefined) return ["…"];
     const rest = whole().has(number) ? 0 : line.length - LINE;
     if (rest <= 0) return [visible(line)];
-    const more = (): void => whole(new Set([...whole(), number]));
-    return [visible(line.slice(0, LINE)), h("span.rest", { onclick: more }, `… ${rest.toLocaleString()} more characters`)];
+    return [visible(line.slice(0, LINE)), h("span.rest", { onclick: () => open(number) }, `… ${rest.toLocaleString()} more characters`)];
   }
 
   const list = h("div.text", {
     role: "listbox",
     "aria-multiselectable": "true",
     tabindex: 0,
-    "aria-label": "Lines; arrows move, Shift selects more",
+    "aria-label": "Lines; arrows move, Shift selects more, Enter shows all of a line",
     onkeydown: key,
   });
   const sight = windowed<number>(list, {
     height: HEIGHT,
     count,
     at: (n) => n + 1,
-    width: () => Math.min(longest(), whole().size > 0 ? Infinity : LINE + 30) + digits() + 4,
+    width: () => Math.min((docVersion(), shown.longest), whole().size > 0 ? Infinity : LINE + 30) + digits() + 4,
     row: (number) =>
       h(
         "div",
@@ -75,14 +73,14 @@ export function textView(shown: Doc): HTMLElement {
           "aria-setsize": count,
           "aria-selected": () => {
             const now = selection();
-            return String(now !== undefined && number >= now.from && number <= now.to);
+            return String(!!now && number >= now.from && number <= now.to);
           },
-          class: () => `line ${shown.kind === "diff" ? tone(shown.lines.get(number) ?? "") : ""} ${at() === number ? "here" : ""}`,
+          class: () => `line ${tones[number - 1] ?? ""} ${at() === number ? "here" : ""}`,
         },
         h("span.number", { style: () => `width:${digits() + 2}ch`, onclick: (event: MouseEvent) => choose(number, event.shiftKey) },
           String(number),
         ),
-        h("bdi", {}, () => content(number)),
+        h("bdi", () => content(number)),
       ),
   });
   effect(() => set(list, "aria-activedescendant", at() > sight.first() && at() <= sight.last() ? `line-${at()}` : undefined));
@@ -95,7 +93,7 @@ export function textView(shown: Doc): HTMLElement {
   effect(() => {
     const now = selection();
     const here = untracked<number>(at);
-    if (now === undefined || (here >= now.from && here <= now.to)) return;
+    if (!now || (here >= now.from && here <= now.to)) return;
     at(now.from);
     // It is as tall as it will be once it is in the page.
     requestAnimationFrame(() => {

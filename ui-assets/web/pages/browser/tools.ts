@@ -7,12 +7,7 @@ import { grep } from "./server.ts";
 import type { Sight } from "./window.ts";
 import { explained, fieldsOf, maybeCount, textOf } from "./wire.ts";
 
-interface Tool {
-  readonly description: string;
-  readonly input: Fields;
-  readonly output: Fields;
-  readonly act: (input: Fields) => Promise<Fields> | Fields;
-}
+type Tool = readonly [description: string, input: Fields, output: Fields, act: (input: Fields) => Promise<Fields> | Fields];
 
 const object = (properties: Fields, required: readonly string[] = []): Fields => ({ type: "object", properties, required });
 const list = (properties: Fields): Fields => ({ type: "array", items: object(properties) });
@@ -36,30 +31,28 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
   }
 
   const all: Readonly<Record<string, Tool>> = {
-    "get-current-view": {
-      description: "Tells which folder, file and lines the person sees.",
-      input: object({}),
-      output: object({ root: text, showing: text, filter: text, worker: text, active: text, file }, ["root", "showing", "file"]),
-      act() {
-        return { root: root().path, showing: mode(), filter: filter(), worker: worker(), active: active()?.path, file: opened() };
-      },
-    },
-    "open-path": {
-      description: "Shows the person a folder or file, at a line if one is given.",
-      input: object({ path: text, line }, ["path"]),
-      output: file,
-      async act({ path, line }) {
+    "get-current-view": [
+      "Tells which folder, file and lines the person sees.",
+      object({}),
+      object({ root: text, showing: text, filter: text, worker: text, active: text, file }, ["root", "showing", "file"]),
+      () => ({ root: root().path, showing: mode(), filter: filter(), worker: worker(), active: active()?.path, file: opened() }),
+    ],
+    "open-path": [
+      "Shows the person a folder or file, at a line if one is given.",
+      object({ path: text, line }, ["path"]),
+      file,
+      async ({ path, line }) => {
         const at = await openPath(textOf(path), maybeCount(line));
         const failure = at?.folder ? at.folder.failure : doc()?.failure;
-        if (failure !== undefined) throw failure;
+        if (failure) throw failure;
         return at?.folder ? { path: at.path, kind: at.kind } : opened();
       },
-    },
-    "select-lines": {
-      description: "Selects lines of the open text, and shows them.",
-      input: object({ from: line, to: line }, ["from"]),
-      output: file,
-      act(input) {
+    ],
+    "select-lines": [
+      "Selects lines of the open text, and shows them.",
+      object({ from: line, to: line }, ["from"]),
+      file,
+      (input) => {
         const open = doc();
         const from = maybeCount(input["from"]) ?? 0;
         const to = Math.max(from, maybeCount(input["to"]) ?? 0);
@@ -67,38 +60,38 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
         selection({ from, to });
         return opened();
       },
-    },
-    "search-text": {
-      description: "Searches files for text, in the folder that is shown or in `path`.",
-      input: object({ query: text, path: text }, ["query"]),
-      output: object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
-      async act({ query, path = root().path }) {
+    ],
+    "search-text": [
+      "Searches files for text, in the folder that is shown or in `path`.",
+      object({ query: text, path: text }, ["query"]),
+      object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
+      async ({ query, path = root().path }) => {
         const { files, text, more } = await grep(textOf(query), textOf(path), MATCHES);
         return { files, lines: text.slice(0, MOST_TEXT), more: more || text.length > MOST_TEXT };
       },
-    },
-    "get-visible-nodes": {
-      description: "Tells the rows that the person sees, and what the worker may do to each.",
-      input: object({}),
-      output: object({ total: count, nodes: list({ ...entry, level: count, open: flag, active: flag, read: text, write: text }) }),
-      act: () => ({
+    ],
+    "get-visible-nodes": [
+      "Tells the rows that the person sees, and what the worker may do to each.",
+      object({}),
+      object({ total: count, nodes: list({ ...entry, level: count, open: flag, active: flag, read: text, write: text }) }),
+      () => ({
         total: rows().length,
         nodes: rows()
           .slice(sight.first(), sight.last())
-          .filter((row) => row.type === "entry")
+          .filter((row) => row.kind !== undefined)
           .map((row) => ({ path: row.path, kind: row.kind, level: row.level, open: row.folder?.open, active: row === active(), ...rightsOf(row.path) })),
       }),
-    },
+    ],
   };
 
   const said = (text: string): Fields => ({ content: [{ type: "text", text }] });
 
   async function call({ name, arguments: input }: Fields): Promise<Fields> {
     try {
-      const tool = all[textOf(name)];
-      if (!tool) throw new Error("There is no such tool.");
+      const [, , , act] = all[textOf(name)] ?? [];
+      if (!act) throw new Error("There is no such tool.");
       // What is not known is left out, as JSON does.
-      const made = JSON.stringify(await tool.act(fieldsOf(input)));
+      const made = JSON.stringify(await act(fieldsOf(input)));
       return { ...said(made), structuredContent: JSON.parse(made) as unknown };
     } catch (why) {
       return { ...said(explained(why)), isError: true };
@@ -108,7 +101,6 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
   return (method, params) => {
     if (method === "tools/call") return call(params);
     if (method !== "tools/list") return undefined;
-    const told = Object.entries(all).map(([name, { description, input, output }]) => ({ name, description, inputSchema: input, outputSchema: output, annotations }));
-    return { tools: told };
+    return { tools: Object.entries(all).map(([name, [description, inputSchema, outputSchema]]) => ({ name, description, inputSchema, outputSchema, annotations })) };
   };
 }

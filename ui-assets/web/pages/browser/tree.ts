@@ -3,7 +3,6 @@ import type { Kind, Listed, Page } from "./server.ts";
 
 /** Something that a listing names. */
 export interface Entry {
-  readonly type: "entry";
   readonly id: string;
   readonly path: string;
   readonly name: string;
@@ -14,7 +13,7 @@ export interface Entry {
   readonly level: number;
   readonly parent: Entry | undefined;
   readonly position: number;
-  folder: Folder | undefined;
+  folder?: Folder;
 }
 
 /** What is known of what a directory holds. */
@@ -23,17 +22,17 @@ export interface Folder {
   state: "fresh" | "loading" | "ready" | "failed";
   readonly entries: Entry[];
   total: number;
-  next: string | undefined;
-  failure: unknown;
+  next?: string | undefined;
+  failure?: unknown;
   /** Ends with the page that is being read. */
-  coming: Promise<void> | undefined;
+  coming?: Promise<void>;
   readonly note: Note;
 }
 
 /** A row that speaks of a folder: that it is empty, goes on, or cannot be listed. */
 export interface Note {
-  readonly type: "note";
   readonly id: string;
+  readonly kind?: undefined;
   readonly path?: undefined;
   readonly parent: Entry;
   readonly level: number;
@@ -45,12 +44,12 @@ let made = 0;
 
 export function entry({ name, kind, bytes, odd = false }: Listed, path: string, parent?: Entry): Entry {
   made += 1;
-  const level = parent === undefined ? 0 : parent.level + 1;
+  const level = parent ? parent.level + 1 : 0;
   const position = (parent?.folder?.entries.length ?? 0) + 1;
-  const at: Entry = { type: "entry", id: `row-${made}`, path, name, kind, bytes, odd, level, parent, position, folder: undefined };
+  const at: Entry = { id: `row-${made}`, path, name, kind, bytes, odd, level, parent, position };
   if (kind === "directory" && !odd) {
-    const note: Note = { type: "note", id: `note-${made}`, parent: at, level: level + 1 };
-    at.folder = { open: level === 0, state: "fresh", entries: [], total: 0, next: undefined, failure: undefined, coming: undefined, note };
+    const note: Note = { id: `note-${made}`, parent: at, level: level + 1 };
+    at.folder = { open: level === 0, state: "fresh", entries: [], total: 0, note };
   }
   return at;
 }
@@ -59,12 +58,12 @@ const byName = new Intl.Collator(undefined, { numeric: true });
 
 /** Puts a page into the folder; what fits one page is sorted for people, folders first. */
 export function take(at: Entry, folder: Folder, { items, total, next }: Page<Listed>): void {
-  const whole = folder.entries.length === 0 && next === undefined;
+  const whole = folder.entries.length === 0 && !next;
   const rank = (one: Listed): number => Number(one.kind !== "directory");
   const sorted = whole ? [...items].sort((a, b) => rank(a) - rank(b) || byName.compare(a.name, b.name)) : items;
   for (const one of sorted) {
     // Two odd names can look the same; no path holds a NUL.
-    const end = one.odd === true ? `\0${folder.entries.length}` : "";
+    const end = one.odd ? `\0${folder.entries.length}` : "";
     folder.entries.push(entry(one, `${at.path === "/" ? "" : at.path}/${one.name}${end}`, at));
   }
   filled(folder, total, next);
@@ -85,7 +84,7 @@ export function flatten(folder: Folder, rows: Row[] = []): Row[] {
     if (one.folder?.open) flatten(one.folder, rows);
   }
   const { state, entries, next, note } = folder;
-  if (state !== "ready" || entries.length === 0 || next !== undefined) rows.push(note);
+  if (state !== "ready" || entries.length === 0 || next) rows.push(note);
   return rows;
 }
 
@@ -93,7 +92,7 @@ export function flatten(folder: Folder, rows: Row[] = []): Row[] {
 export function filtered(folder: Folder, text: string, rows: Row[] = []): Row[] {
   for (const one of folder.entries) {
     const at = rows.push(one);
-    if (one.folder !== undefined) filtered(one.folder, text, rows);
+    if (one.folder) filtered(one.folder, text, rows);
     if (rows.length === at && !one.name.toLowerCase().includes(text)) rows.pop();
   }
   return rows;
@@ -119,7 +118,7 @@ export function stepped(key: string, index: number, count: number, page: number)
 /** The next row whose name begins with what was typed, from `index` on and round. */
 export function typed(rows: readonly Row[], index: number, text: string): number {
   const from = Math.max(0, text.length > 1 ? index : index + 1);
-  const begins = (row: Row): boolean => row.type === "entry" && row.name.toLowerCase().startsWith(text.toLowerCase());
+  const begins = (row: Row): boolean => row.kind !== undefined && row.name.toLowerCase().startsWith(text.toLowerCase());
   const after = rows.slice(from).findIndex(begins);
   return after < 0 ? rows.findIndex(begins) : from + after;
 }

@@ -22,7 +22,7 @@ function noteRow({ parent }: Note): readonly Node[] {
     return say(`${oneLine(explained(folder.failure))} Try again`, icon("again"));
   }
   // It came into sight, so what follows is wanted.
-  if (folder.state === "ready" && folder.next !== undefined) untracked(() => void load(parent));
+  if (folder.state === "ready" && folder.next) untracked(() => void load(parent));
   return say(folder.state !== "ready" ? "Loading…" : mode() === "tree" ? "Empty folder" : "Nothing");
 }
 
@@ -32,22 +32,22 @@ function entryRow(at: Entry): readonly (HTMLElement | false)[] {
   const rights = memo(() => rightsOf(at.path));
   const mark = (): HTMLElement | false => {
     const known = rights();
-    if (known === undefined) return false;
+    if (!known) return false;
     const [sign, words, tone] = badge(known);
     return h("span", { class: `right ${tone}`, role: "img", "aria-label": words, title: words }, sign);
   };
   const counts = (): HTMLElement | false => {
     const change = changes()?.get(at.path);
-    if (change) return h("span", {}, h("ins", {}, `+${change.added}`), " ", h("del", {}, `−${change.removed}`));
+    if (change) return h("span", h("ins", `+${change.added}`), " ", h("del", `−${change.removed}`));
     const holds = at.folder && [...(changes()?.keys() ?? [])].some((path) => path.startsWith(`${at.path}/`));
     return holds === true && h("span.holds", { role: "img", "aria-label": "holds changes" });
   };
   return [
     h(`i.icon ${at.kind}`, { role: "img", "aria-label": at.kind }),
-    h("bdi.name", { title: shown }, shown.slice(cut), cut > 0 && h("small", {}, shown.slice(0, cut - 1))),
-    h("span.counts", {}, counts),
-    h("span", {}, mark),
-    mode() === "tree" && h("span.size", {}, at.bytes === undefined ? "" : size(at.bytes)),
+    h("bdi.name", { title: shown }, shown.slice(cut), cut > 0 && h("small", shown.slice(0, cut - 1))),
+    h("span.counts", counts),
+    h("span", mark),
+    mode() === "tree" && h("span.size", at.bytes === undefined ? "" : size(at.bytes)),
   ];
 }
 
@@ -65,15 +65,15 @@ export function treeView(): readonly [HTMLElement, Sight] {
 
   function act(row: Row): void {
     active(row);
-    if (row.type === "entry") void open(row);
+    if (row.kind) void open(row);
     else void load(row.parent);
   }
 
   function sideways(row: Row, isRight: boolean): void {
-    const folder = row.type === "entry" ? row.folder : undefined;
+    const folder = row.kind ? row.folder : undefined;
     if (!isRight && folder?.open !== true) goTo(rows().indexOf(row.parent as Row));
-    else if (row.type === "entry" && folder?.open !== isRight) void setOpen(row, isRight);
-    else if (folder !== undefined && rows()[index() + 1]?.parent === row) goTo(index() + 1);
+    else if (row.kind && folder?.open !== isRight) void setOpen(row, isRight);
+    else if (folder && rows()[index() + 1]?.parent === row) goTo(index() + 1);
   }
 
   function key(event: KeyboardEvent): void {
@@ -112,16 +112,16 @@ export function treeView(): readonly [HTMLElement, Sight] {
         {
           role: "treeitem",
           id: row.id,
-          class: () => (row.type === "entry" && (row.odd || rightsOf(row.path)?.read === "deny") ? "row locked" : "row"),
+          class: () => (row.kind && (row.odd || rightsOf(row.path)?.read === "deny") ? "row locked" : "row"),
           style: `--in:${Math.min(row.level - 1, 14)}`,
           "aria-level": row.level,
-          "aria-posinset": () => (version(), row.type === "entry" ? row.position : (row.parent.folder?.entries.length ?? 0) + 1),
+          "aria-posinset": () => (version(), row.kind ? row.position : (row.parent.folder?.entries.length ?? 0) + 1),
           "aria-setsize": () => (version(), Math.max(1, row.parent?.folder?.total ?? 1)),
-          "aria-expanded": () => (version(), row.type === "entry" && row.folder ? String(row.folder.open) : undefined),
+          "aria-expanded": () => (version(), row.kind && row.folder ? String(row.folder.open) : undefined),
           "aria-selected": () => String(active() === row),
           onclick: () => act(row),
         },
-        ...(row.type === "entry" ? entryRow(row) : [() => noteRow(row)]),
+        ...(row.kind ? entryRow(row) : [() => noteRow(row)]),
       ),
   });
   effect(() => set(tree, "aria-activedescendant", index() >= sight.first() && index() < sight.last() ? active()?.id : undefined));
@@ -129,7 +129,7 @@ export function treeView(): readonly [HTMLElement, Sight] {
     // Each sees with its own rights.
     worker();
     const seen = rows().slice(sight.first(), sight.last());
-    wantRights(seen.flatMap((row) => (row.type === "entry" && !row.odd ? [row.path] : [])));
+    wantRights(seen.flatMap((row) => (row.kind && !row.odd ? [row.path] : [])));
   });
   return [tree, sight];
 }

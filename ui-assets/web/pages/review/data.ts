@@ -1,5 +1,5 @@
 // JSON of a review in, its data as the page uses it out; or nothing, if it is none.
-import { isFields } from "../../lib/rpc.ts";
+import { fit } from "../../lib/fit.ts";
 
 export type Kind = " " | "-" | "+";
 /**
@@ -34,20 +34,18 @@ const REVIEW = { version: 0, uri: "", tool: "", agent: "", intent: "", preview: 
 export type Change = typeof CHANGE;
 export type Review = typeof REVIEW;
 
-/** What of the value is like `like`; of the rest, `like` itself. */
-function fit<T>(like: T, value: unknown): T {
-  if (Array.isArray(like)) {
-    const [one] = like as unknown[];
-    const items: unknown[] = Array.isArray(value) ? value : [];
-    return (one === undefined ? items : items.map((item) => fit(one, item))) as T;
-  }
-  if (!isFields(like)) return typeof value === typeof like ? (value as T) : like;
-  const of = isFields(value) ? value : {};
-  return Object.fromEntries(Object.entries(like).map(([key, one]) => [key, fit(one, of[key])])) as T;
-}
+/** The most lines of a file that are laid out. */
+const MOST_LINES = 1_000_000;
 
 export function review(value: unknown): Review | undefined {
   const found = fit(REVIEW, value);
+  for (const change of found.changes) {
+    const { hunks, old_lines } = change;
+    if ([old_lines, ...hunks.flat()].some((count) => count > MOST_LINES)) change.old_lines = 0;
+    if (hunks.flatMap((hunk) => hunk.slice(4)).reduce((sum, run) => sum + Math.abs(run), 0) <= MOST_LINES) continue;
+    change.hunks = [];
+    change.large = true;
+  }
   return found.version === 1 ? found : undefined;
 }
 

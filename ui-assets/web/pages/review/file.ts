@@ -52,18 +52,26 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
 
   const keep = (values: unknown, from?: number): number => rows(values).map((row, at) => (from === undefined ? lines.set(row[1], row) : held.set(from + at, row))).length;
 
-  /** Has rows from a place or line on; what was asked for once is not asked for again. */
-  async function fetch([, old, , at]: Cell, rest: string): Promise<void> {
+  /** Has rows from a place or line on; what is here or on its way is not asked for again. */
+  async function fetch(cell: Cell, rest: string): Promise<void> {
+    const [, old, , at] = cell;
     const query = `${at === undefined ? `old=${old}` : `from=${at}`}&${rest}`;
     if (asking.has(query)) return;
     asking.add(query);
+    failed.hidden = true;
     try {
       const page = await load(query);
       if (!keep((page as { rows?: unknown } | null)?.rows, at)) throw new Error("they are no longer kept");
       busy = false;
       drawn?.redraw();
     } catch (error) {
-      say(failed, `More lines could not be had: ${message(error)}`);
+      asking.delete(query);
+      busy = false;
+      say(part(failed, "span"), `More lines could not be had: ${message(error)}`);
+      part(failed, "button").onclick = () => {
+        table.focus();
+        void fetch(cell, rest);
+      };
       failed.hidden = false;
     }
   }
@@ -112,24 +120,20 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
 
   keep(change.rows, 0);
   keep(change.around);
-  const [badge, title, to, hash] = [".badge", "bdi", ".to", ".hashes"].map((one) => part(node, one));
+  const badge = part(node, ".badge");
+  const to = part(node, ".to");
+  const hashes = part(node, ".hashes");
   const says = note(change);
-  if (badge && title && to && hash) {
-    badge.classList.add(change.op);
-    say(badge, SAYS[change.op] ?? change.op);
-    say(title, change.path);
-    if (change.to) say(part(to, "bdi"), change.to);
-    else to.remove();
-    const { before, after } = change;
-    const [old, now] = [before, after].map((entry) => entry.hash.slice(0, 12) || "nothing");
-    hash.title = `${before.hash} → ${after.hash}`;
-    const [first, second] = hash.querySelectorAll("code");
-    if (first && second && old && now) {
-      say(first, old);
-      say(second, now);
-    }
-    if (change.hidden || old === now) hash.remove();
-  }
+  badge.classList.add(change.op);
+  say(badge, SAYS[change.op] ?? change.op);
+  say(part(node, "bdi"), change.path);
+  if (change.to) say(part(to, "bdi"), change.to);
+  else to.remove();
+  const both = [change.before.hash, change.after.hash];
+  const short = both.map((hash) => hash.slice(0, 12) || "nothing");
+  hashes.title = both.join(" → ");
+  hashes.querySelectorAll("code").forEach((code, at) => say(code, short[at] ?? ""));
+  if (change.hidden || short[0] === short[1]) hashes.remove();
   counts(node, change);
   table.ariaLabel = visible(`Lines of ${change.path}`);
   if (says) {

@@ -1,5 +1,5 @@
 // The host that embeds this page in, what it tells of a call and what it answers out: MCP Apps by the few messages that are needed here.
-import { look, watchSize } from "../../bridge/look.ts";
+import { look, root, watchSize } from "../../bridge/look.ts";
 import type { HostContext } from "../../bridge/types.ts";
 import { isFields } from "../../lib/rpc.ts";
 import type { Fields } from "../../lib/rpc.ts";
@@ -15,9 +15,10 @@ export interface Host {
 /** Speaks to the host; `heard` gets what it tells, in order. */
 export function host(heard: (method: string, params: Fields) => void): Host {
   const parent = window.parent;
-  const status = document.documentElement.dataset;
+  const status = root.dataset;
   const asked = new Map<unknown, (answer: Fields) => void>();
   let context: HostContext = {};
+  let last = 0;
   const send = (message: Fields): void => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
   const notify = (method: string, params: Fields = {}): void => send({ method, params });
 
@@ -27,13 +28,13 @@ export function host(heard: (method: string, params: Fields) => void): Host {
   };
   function ask(method: string, params: Fields): Promise<Fields> {
     return new Promise((resolve, reject) => {
-      const id = asked.size + 1;
-      const late = setTimeout(() => reject(new Error("the host does not answer")), 60_000);
+      const id = (last += 1);
       asked.set(id, ({ result, error }) => {
-        clearTimeout(late);
+        asked.delete(id);
         if (isFields(result)) resolve(result);
-        else reject(new Error(isFields(error) ? String(error.message) : "the host gave no answer"));
+        else reject(new Error(isFields(error) ? String(error.message) : "the host does not answer"));
       });
+      setTimeout(() => asked.get(id)?.({}), 60_000);
       send({ id, method, params });
     });
   }
@@ -88,6 +89,8 @@ export function host(heard: (method: string, params: Fields) => void): Host {
   };
 }
 
-/** The text of a tool's answer. */
-export const said = (content: unknown): string =>
-  (Array.isArray(content) ? content : []).map((block) => (isFields(block) && typeof block.text === "string" ? block.text : "")).join(" ").trim();
+/** The blocks of a tool's answer. */
+export const blocks = (content: unknown): readonly Fields[] => (Array.isArray(content) ? content.filter(isFields) : []);
+
+/** Their text. */
+export const said = (content: unknown): string => blocks(content).map(({ text }) => (typeof text === "string" ? text : "")).join(" ").trim();

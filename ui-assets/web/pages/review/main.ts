@@ -1,15 +1,15 @@
 // The data of a call in, what it would change or changed as a page out.
+import { root } from "../../bridge/look.ts";
 import { isFields } from "../../lib/rpc.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { review } from "./data.ts";
 import type { Review } from "./data.ts";
 import { file } from "./file.ts";
 import type { File } from "./file.ts";
-import { host, said } from "./host.ts";
+import { blocks, host, said } from "./host.ts";
 import { by, copy, counts, message, part, say } from "./part.ts";
 import { stand } from "./virtual.ts";
 
-const root = document.documentElement;
 const sections = by("sections");
 let shown: Review | undefined;
 let files: readonly File[] = [];
@@ -22,10 +22,8 @@ let turn = 0;
 
 const pressed = (id: string, on: boolean): void => by(id).setAttribute("aria-pressed", String(on));
 
-function setWrap(on: boolean): void {
-  root.classList.toggle("wrap", on);
-  pressed("wrap", on);
-}
+/** Wraps long lines, or not; as it was not, unless it is said. */
+const wrap = (on?: boolean): void => pressed("wrap", root.classList.toggle("wrap", on));
 
 function view(beSplit: boolean): void {
   split = beSplit;
@@ -147,10 +145,9 @@ function heard(method: string, params: Record<string, unknown>): void {
     void follow(page.call("preview_call", { tool, arguments: input }).then((made) => made.review), "This call changes nothing.");
   } else if (method.endsWith("/tool-result")) {
     const { content, isError } = params;
-    const blocks: unknown[] = Array.isArray(content) ? content : [];
-    const link = blocks.find((block) => isFields(block) && block.type === "resource_link" && block.name === "review");
+    const link = blocks(content).find(({ type, name }) => type === "resource_link" && name === "review");
     if (isError) void follow(Promise.reject(new Error(said(content) || "The call failed.")), "");
-    else void follow(isFields(link) ? link.uri : undefined, "This call changed nothing.");
+    else void follow(link?.uri, "This call changed nothing.");
   } else if (method.endsWith("/tool-cancelled")) void follow(undefined, "The call was cancelled.");
 }
 
@@ -166,16 +163,16 @@ const embedded = review(data());
 const page = host(heard);
 by("unified").onclick = () => view(false);
 by("beside").onclick = () => view(true);
-by("wrap").onclick = () => setWrap(!root.classList.contains("wrap"));
+by("wrap").onclick = () => wrap();
 by("next").onclick = () => go(1);
 by("previous").onclick = () => go(-1);
 addEventListener("keydown", ({ key, ctrlKey, metaKey, altKey }) => {
   if (ctrlKey || metaKey || altKey) return;
   if (key === "n") go(1);
   else if (key === "p") go(-1);
-  else if (key === "w" && !split) setWrap(!root.classList.contains("wrap"));
+  else if (key === "w" && !split) wrap();
 });
 addEventListener("focus", recheck);
-setWrap(true);
+wrap(true);
 if (embedded) show(embedded);
 else none(window.parent === window ? "Nothing to review." : "Waiting for the call…");

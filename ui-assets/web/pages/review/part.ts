@@ -1,24 +1,18 @@
 // The name of a template or element in, the element out; and text in, the same as people may see it.
 import { visible } from "../../lib/visible.ts";
 
-/** The element of that id. */
-export function by<T extends HTMLElement>(id: string): T {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page has no \`${id}\``);
-  return found as T;
-}
-
-/** A copy of what the template of that id holds. */
-export function copy(id: string): DocumentFragment {
-  return by<HTMLTemplateElement>(id).content.cloneNode(true) as DocumentFragment;
-}
-
 /** The first element in it that the selector names. */
 export function part<T extends HTMLElement>(of: ParentNode, selector: string): T {
   const found = of.querySelector<T>(selector);
   if (!found) throw new Error(`no \`${selector}\``);
   return found;
 }
+
+/** The element of that id. */
+export const by = <T extends HTMLElement>(id: string): T => part<T>(document, `#${id}`);
+
+/** A copy of what the template of that id holds. */
+export const copy = (id: string): DocumentFragment => by<HTMLTemplateElement>(id).content.cloneNode(true) as DocumentFragment;
 
 export function say(node: Element, text: string | number): void {
   node.textContent = visible(String(text));

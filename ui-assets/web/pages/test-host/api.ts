@@ -1,5 +1,5 @@
 // Requests of the page in, the host's answers out. The token comes behind `#` of the address, and stays in this tab.
-import { at, text } from "./json.ts";
+import { at, string, text } from "./json.ts";
 
 const KEPT = "token";
 if (location.hash !== "") {
@@ -17,17 +17,23 @@ export async function ask(what: string, body: unknown): Promise<unknown> {
   });
   if (answer.status === 401) throw new Error("this address lacks its token; open the one that the host printed");
   const said: unknown = await answer.json();
-  if (!answer.ok) throw new Error(text(at(said, "message")) ?? `the host answered ${answer.status}`);
+  if (!answer.ok) throw new Error(text(said, "message") ?? `the host answered ${answer.status}`);
   return said;
 }
 
 /** Sends a request to the server; its whole response, an error too. */
 export const request = (method: string, params: unknown): Promise<unknown> => ask("request", { method, params });
 
+/** The words of an error response. */
+export function errorOf(response: unknown): string | undefined {
+  const error = at(response, "error");
+  return error === undefined ? undefined : `${String(at(error, "code"))}: ${string(error, "message")}`;
+}
+
 /** The result of a request; an error of the server is thrown. */
 export async function result(method: string, params: unknown): Promise<unknown> {
   const response = await request(method, params);
-  const error = at(response, "error");
-  if (error !== undefined) throw new Error(`${String(at(error, "code"))}: ${text(at(error, "message")) ?? ""}`);
+  const error = errorOf(response);
+  if (error) throw new Error(error);
   return at(response, "result");
 }

@@ -1,32 +1,32 @@
-// A question in, a form for the person out; nothing is granted but by a press of a person.
-import { each, h, when } from "../../lib/h.ts";
+// Questions in, a form for the person out, one at a time; nothing is granted but by a press of a person.
+import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
+import { memo, signal } from "../../lib/signals.ts";
 import { visible } from "../../lib/visible.ts";
 import { ask } from "./api.ts";
-import { question } from "./calls.ts";
-import type { Question } from "./calls.ts";
+import { waiting } from "./calls.ts";
+import type { Permission } from "./calls.ts";
 import { fields } from "./form.ts";
-import { at, members, pretty, reason, text } from "./json.ts";
-import { button, code, notice, row } from "./parts.ts";
+import { at, members, pretty, reason, string } from "./json.ts";
+import { button, code, notice, quiet, row } from "./parts.ts";
 import { diffs } from "./result.ts";
 import { initial } from "./schema.ts";
-import { elicitations, state } from "./store.ts";
-
-type Permission = Extract<Question, { kind: "permission" }>;
+import { state } from "./store.ts";
 
 const MOST_WORDS = 4_000;
+/** How long a form stands still before anything counts: a second press on the one before is no answer. */
+const CALM = 700;
 
-/** What the call needs and would do, to look at before anything can be allowed. */
-async function view({ scopes, shown }: Permission): Promise<Node> {
-  const needs = h("ul", { class: "plain" }, scopes.map((scope) => h("li", {}, "needs ", code(scope, 500))));
-  const made: Child = shown === undefined ? [] : await diffs(shown).catch((error: unknown) => notice(reason(error), "bad"));
-  return h("div", {}, needs, made);
+/** What a call with these scopes does at most: a scope says so by its verb, and a call that may do more than read by its tool. */
+function kindOf({ scopes, tool }: Permission): string {
+  const reads = scopes.filter((scope) => scope.split(":")[0] === "read").length;
+  if (reads === scopes.length && tool.readOnly) return "read";
+  return reads > 0 || scopes.length === 0 ? "all" : "write";
 }
 
 function permission(asked: Permission): Node {
-  const { tool, intent, scopes, arguments: given, answer } = asked;
-  const slot = h("section", { class: "asks", "data-status": "permission", "aria-label": "Permission" });
-  const verbs = new Set(scopes.map((scope) => (scope.startsWith("read") ? "read" : "write")));
+  const { tool, intent, scopes, given, shown, answer } = asked;
+  const slot = h("section.asks", { "data-status": "permission", "aria-label": "Permission", tabindex: -1 });
   const put = async () => {
     await customElements.whenDefined("permission-prompt");
     const prompt = document.createElement("permission-prompt");
@@ -42,46 +42,66 @@ function permission(asked: Permission): Node {
         server_icons: "",
         server_description: state().target,
       },
-      extra: { permissionType: verbs.size === 1 ? [...verbs][0] : "all" },
+      extra: { permissionType: kindOf(asked) },
     };
-    prompt.addEventListener("permission-granted", (event) => {
-      const { detail } = event as CustomEvent<unknown>;
-      answer(at(detail, "remember") === true ? "kept" : "once");
-    });
-    prompt.addEventListener("permission-denied", () => answer("denied"));
-    prompt.settled = false;
+    prompt.addEventListener("permission-granted", () => answer(true));
+    prompt.addEventListener("permission-denied", () => answer(false));
+    // What the call needs and would do; nothing can be allowed before that is there to look at.
+    const look = async () => {
+      prompt.settled = false;
+      const view = (...found: Child[]) => h("div", h("ul.plain", scopes.map((scope) => h("li", "needs ", code(scope, 500)))), found);
+      try {
+        prompt.view = view(shown === undefined ? [] : await diffs(shown));
+        prompt.settled = true;
+      } catch (error) {
+        const again = () => {
+          slot.focus();
+          void look();
+        };
+        prompt.view = view(notice(`What it would do cannot be shown: ${reason(error)}`, "bad"), button("Try again", again));
+      }
+    };
     slot.append(prompt);
     slot.scrollIntoView({ block: "nearest" });
-    prompt.view = await view(asked);
-    prompt.settled = true;
+    await look();
   };
   void put();
   return slot;
 }
 
 function form(params: unknown, answer: (result: unknown) => void): Node {
-  const schema = { type: "object", ...members(at(params, "requestedSchema")) };
+  const schema = { type: "object", ...members(params, "requestedSchema") };
   const value = initial(schema, schema);
   let content = value;
+  const calm = signal(true);
+  setTimeout(() => calm(false), CALM);
+  const act = (label: string, action: string, looks = "") =>
+    button(label, () => answer(action === "accept" ? { action, content } : { action }), looks, { disabled: calm });
   return h(
-    "section",
-    { class: "asking", "data-status": "elicitation", "aria-label": "The server asks" },
-    h("h2", {}, "The server asks"),
-    h("p", { class: "said" }, h("bdi", {}, visible((text(at(params, "message")) ?? "").slice(0, MOST_WORDS)))),
+    "section.asking",
+    { "data-status": "elicitation", "aria-label": "The server asks" },
+    h("h2", "The server asks"),
+    h("p.said", h("bdi", visible(string(params, "message").slice(0, MOST_WORDS)))),
     fields({ schema, root: schema, required: true, value, change: (now) => (content = now) }),
-    row(
-      button("Cancel", { act: () => answer({ action: "cancel" }) }),
-      button("Decline", { act: () => answer({ action: "decline" }) }),
-      button("Answer", { act: () => answer({ action: "accept", content }), looks: "primary" }),
-    ),
+    row(act("Cancel", "cancel"), act("Decline", "decline"), act("Answer", "accept", "primary")),
   );
 }
 
 /** Whatever waits for a person. */
-export const asking = (): Child =>
-  h(
+export function asking(): Child {
+  let last: ReturnType<typeof waiting>[number] | undefined;
+  // What is looked at stays until it is answered.
+  const first = memo(() => (last = waiting().find((one) => one === last) ?? waiting()[0]));
+  const more = () => waiting().length > 1 && h("p", quiet(`1 of ${waiting().length} questions`));
+  return h(
     "div",
     { "aria-live": "polite" },
-    when(question, (asked) => (asked.kind === "permission" ? permission(asked) : form(asked.params, asked.answer))),
-    each(elicitations, ({ id, params }) => form(params, (result) => ask("reply", { id, result }))),
+    more,
+    when(first, (one) => {
+      if ("scopes" in one) return permission(one);
+      if ("params" in one) return form(one.params, one.answer);
+      const { message } = one;
+      return form(at(message, "params"), (result) => void ask("reply", { id: at(message, "id"), result }));
+    }),
   );
+}

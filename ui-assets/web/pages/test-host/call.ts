@@ -5,12 +5,12 @@ import { effect, signal } from "../../lib/signals.ts";
 import { visible } from "../../lib/visible.ts";
 import { ask } from "./api.ts";
 import { asking } from "./asking.ts";
-import { Attempt } from "./calls.ts";
-import type { Compared, Outcome } from "./calls.ts";
+import { approved, call as make, preview } from "./calls.ts";
+import type { Call, Compared, Outcome } from "./calls.ts";
 import { editor } from "./form.ts";
-import { at, members, reason, text } from "./json.ts";
+import { at, members, reason, string, text } from "./json.ts";
 import type { Tool } from "./model.ts";
-import { badge, button, code, notice, quiet, row, said } from "./parts.ts";
+import { badge, button, code, live, notice, quiet, row, said, told } from "./parts.ts";
 import { results } from "./result.ts";
 import { initial } from "./schema.ts";
 import { policy } from "./store.ts";
@@ -25,17 +25,16 @@ const NO_PREVIEW = "The tool does not say that it can be previewed; a server tha
 
 export const badges = ({ annotations, preview, ui, visibility, scopes }: Tool): Node =>
   h(
-    "span",
-    { class: "badges" },
-    Object.entries(HINTS).map(([key, told]) => annotations[key] === true && badge(told, key)),
+    "span.badges",
+    Object.entries(HINTS).map(([key, words]) => at(annotations, key) === true && badge(words, key)),
     preview && badge("preview"),
-    ui !== undefined && badge("view"),
-    !visibility.includes("model") && badge("for views only"),
+    ui && badge("view"),
+    visibility.length > 0 && !visibility.includes("model") && badge("for views only"),
     scopes.map((scope) => badge(scope, "scope")),
   );
 
 /** The sentence for the arguments as they are now; it goes to `told`, too. */
-function sentence(template: string, given: () => unknown, told: (now: string) => void): Node {
+function sentence(template: string, given: () => unknown, tell: (now: string) => void): Node {
   const now = signal<{ words: string; status: string }>({ words: "", status: "loading" });
   let newest = 0;
   effect(() => {
@@ -44,29 +43,29 @@ function sentence(template: string, given: () => unknown, told: (now: string) =>
     const mine = newest;
     const settle = (answer: unknown) => {
       if (mine !== newest) return;
-      const words = text(at(answer, "sentence"));
-      told(words ?? "");
-      now({ words: words ?? text(at(answer, "fault")) ?? "", status: words === undefined ? "fault" : "ready" });
+      const words = text(answer, "sentence");
+      tell(words ?? "");
+      now({ words: words ?? string(answer, "fault"), status: words === undefined ? "fault" : "ready" });
     };
     // The connection bar tells that the host is gone.
     asked.then(settle, () => undefined);
   });
   return h(
-    "p",
-    { class: "intent", "aria-live": "polite", "data-status": () => now().status },
+    "p.intent",
+    { "aria-live": "polite", "data-status": () => now().status },
     quiet("Intent"),
-    h("bdi", {}, () => visible(now().words)),
+    h("bdi", () => visible(now().words)),
   );
 }
 
 const compared = (all: readonly Compared[]): Node =>
   h(
-    "ul",
-    { class: "plain compared", "data-status": all.every((one) => one.equal) ? "equal" : "differs" },
-    all.map(({ name, equal, detail }) =>
-      h("li", {}, badge(equal ? "equal" : "differs", equal ? "good" : "bad"), " ", said(name, 80), ": ", said(detail)),
+    "ul.plain compared",
+    { "data-status": all.every((one) => !one.differs) ? "equal" : "differs" },
+    all.map(({ name, differs }) =>
+      h("li", differs ? badge("differs", "bad") : badge("equal", "good"), " ", said(name, 80), ": ", said(differs || "the same in preview and call")),
     ),
-    all.length === 0 && h("li", { class: "quiet" }, "Neither left an artifact behind."),
+    all.length === 0 && told("no-artifact"),
   );
 
 /** The form of one tool. */
@@ -78,51 +77,51 @@ export function call(tool: Tool): Node {
   const outcome = signal<Outcome | undefined>(undefined);
   let intent = "";
   let sent: unknown;
-  const run = async (act: (attempt: Attempt) => Promise<Outcome>) => {
+  const run = async (act: (one: Call) => Promise<Outcome>) => {
     busy(true);
     outcome(undefined);
     sent = given();
     const began = performance.now();
     try {
-      const came = await act(new Attempt(tool, sent, intent));
+      const came = await act({ tool, given: sent, intent });
       outcome({ ...came, ms: Math.round(performance.now() - began) });
     } catch (error) {
-      outcome({ note: reason(error) });
+      outcome({ fault: reason(error) });
     }
     busy(false);
   };
   const stuck = () => busy() || held();
-  const previewing = (label: string, act: (attempt: Attempt) => Promise<Outcome>) =>
-    button(label, { act: () => run(act), disabled: () => stuck() || !tool.preview, title: tool.preview ? "" : NO_PREVIEW });
+  const previewing = (label: string, act: (one: Call) => Promise<Outcome>) =>
+    button(label, () => run(act), "", { disabled: () => stuck() || !tool.preview, title: tool.preview ? "" : NO_PREVIEW });
   const took = () => {
     const ms = outcome()?.ms;
     return busy() ? "Waiting…" : ms !== undefined && `${ms} ms`;
   };
-  const shown = ({ note, call: made, compared: pairs, preview }: Outcome): Child => [
-    note !== undefined && notice(note, "warn"),
-    made !== undefined && results({ title: "Result", response: made, tool, input: sent }),
-    pairs !== undefined && compared(pairs),
-    preview !== undefined && results({ title: "Preview", response: preview, tool, input: sent }),
+  const shown = ({ note, fault, call: made, compared: pairs, preview }: Outcome): Child => [
+    note && told(note),
+    fault && notice(fault, "warn"),
+    made !== undefined && results("Result", made, tool, sent),
+    pairs && compared(pairs),
+    preview !== undefined && results("Preview", preview, tool, sent),
   ];
   return h(
-    "article",
-    { class: "call", "data-status": () => (busy() ? "busy" : outcome() ? "settled" : "idle"), "data-tool": tool.name },
+    "article.call",
+    { "data-status": () => (busy() ? "busy" : outcome() ? "settled" : "idle"), "data-tool": tool.name },
     h(
       "header",
-      {},
-      h("h2", {}, said(tool.title, 120), " ", code(tool.name, 128, "quiet")),
+      h("h2", said(tool.title, 120), " ", code(tool.name, 128, "quiet")),
       badges(tool),
-      h("p", { class: "said" }, h("bdi", {}, visible(tool.description.slice(0, 2_000)))),
+      h("p.said", h("bdi", visible(tool.description.slice(0, 2_000)))),
       tool.lints.map((lint) => notice(`Intent template: ${lint}`, "warn")),
     ),
-    tool.intent !== undefined && sentence(tool.intent, given, (now) => (intent = now)),
+    tool.intent && sentence(tool.intent, given, (now) => (intent = now)),
     editor("arguments", schema, given, held),
-    when(() => policy() !== undefined, () => notice("Calls are made under the policy of the tab Policy.")),
+    when(policy, () => told("under-policy")),
     row(
-      button("Call", { act: () => run((attempt) => attempt.call()), looks: "primary", disabled: stuck }),
-      previewing("Preview", (attempt) => attempt.preview()),
-      previewing("Preview, ask, call", (attempt) => attempt.approved(outcome)),
-      h("span", { class: "quiet", "aria-live": "polite" }, took),
+      button("Call", () => run(make), "primary", { disabled: stuck }),
+      previewing("Preview", preview),
+      previewing("Preview, ask, call", (one) => approved(one, outcome)),
+      live(took),
     ),
     asking(),
     when(outcome, shown),

@@ -1,156 +1,136 @@
 // A tool and arguments in, what a call of it came to out; whoever must be asked on the way is asked.
-import { signal } from "../../lib/signals.ts";
-import { request, result } from "./api.ts";
-import { at, list, members, reason, text, texts } from "./json.ts";
+import { memo, signal } from "../../lib/signals.ts";
+import { errorOf, request, result } from "./api.ts";
+import { at, list, members, reason, string, text, texts } from "./json.ts";
 import { isApp } from "./model.ts";
-import type { Tool } from "./model.ts";
-import { policy } from "./store.ts";
+import type { Entry, Tool } from "./model.ts";
+import { elicitations, policy } from "./store.ts";
 
-/** What a person says to a question; `kept` is for as long as this page is open. */
-export type Word = "denied" | "once" | "kept";
+/** A call as a person wants it. */
+export interface Call {
+  readonly tool: Tool;
+  readonly given: unknown;
+  readonly intent: string;
+}
 
-/** What waits for a person. */
-export type Question =
-  | {
-      readonly kind: "permission";
-      readonly tool: Tool;
-      readonly intent: string;
-      readonly arguments: unknown;
-      readonly scopes: readonly string[];
-      /** What the call would do, if that is known. */
-      readonly shown: unknown;
-      readonly answer: (word: Word) => void;
-    }
-  | { readonly kind: "form"; readonly params: unknown; readonly answer: (result: unknown) => void };
+/** Whether a call may be made with these scopes. */
+export interface Permission extends Call {
+  readonly scopes: readonly string[];
+  /** What the call would do, if that is known. */
+  readonly shown: unknown;
+  readonly answer: (allows: boolean) => void;
+}
 
-export const question = signal<Question | undefined>(undefined);
+/** What a form asks for on the way of a call. */
+export interface Asked {
+  readonly params: unknown;
+  readonly answer: (result: unknown) => void;
+}
+
+const questions = signal<readonly (Permission | Asked)[]>([]);
+
+/** What waits for a person; one is looked at after the other. */
+export const waiting = memo((): readonly (Permission | Asked | Entry)[] => [...questions(), ...elicitations()]);
 
 /** How one artifact of a preview stands to the same of the call. */
 export interface Compared {
   readonly name: string;
-  readonly equal: boolean;
-  readonly detail: string;
+  /** How it differs; empty if it does not. */
+  readonly differs: string;
 }
 
 export interface Outcome {
   readonly preview?: unknown;
   readonly call?: unknown;
   readonly compared?: readonly Compared[];
-  readonly note?: string;
+  /** Which of the sentences in the page says what came of it. */
+  readonly note?: string | undefined;
+  readonly fault?: string;
   readonly ms?: number;
 }
 
 const MOST_ROUNDS = 10;
-/** Tools and exactly what was granted to them for as long as this page is open. */
-const kept = new Set<string>();
 
-function asked<T>(make: (answer: (given: T) => void) => Question): Promise<T> {
+function asked<T>(make: (answer: (given: T) => void) => Permission | Asked): Promise<T> {
   return new Promise((settle) => {
-    question(
-      make((given) => {
-        question(undefined);
-        settle(given);
-      }),
-    );
+    const made = make((given) => {
+      questions(questions().filter((one) => one !== made));
+      settle(given);
+    });
+    questions([...questions(), made]);
   });
 }
 
 /** Sends the call, and sends it again with what the server asks for on the way. */
-async function exchanged(params: Record<string, unknown>): Promise<unknown> {
-  let more: Record<string, unknown> = {};
+async function exchanged(params: unknown): Promise<unknown> {
+  let more: unknown;
   for (let round = 0; round < MOST_ROUNDS; round += 1) {
-    const response = await request("tools/call", { ...params, ...more });
+    const response = await request("tools/call", { ...members(params), ...members(more) });
     const came = at(response, "result");
     if (at(came, "resultType") !== "input_required") return response;
     const inputResponses: Record<string, unknown> = {};
-    for (const [key, wanted] of Object.entries(members(at(came, "inputRequests")))) {
-      inputResponses[key] =
+    for (const [name, wanted] of Object.entries(members(came, "inputRequests"))) {
+      inputResponses[name] =
         at(wanted, "method") === "elicitation/create"
-          ? await asked<unknown>((answer) => ({ kind: "form", params: at(wanted, "params"), answer }))
+          ? await asked<unknown>((answer) => ({ params: at(wanted, "params"), answer }))
           : { action: "cancel" };
     }
-    const requestState = at(came, "requestState");
-    more = requestState === undefined ? { inputResponses } : { inputResponses, requestState };
+    more = { inputResponses, requestState: at(came, "requestState") };
   }
   throw new Error(`the server asks for more than ${MOST_ROUNDS} rounds of input`);
 }
 
-const requested = (response: unknown): string[] => {
+function requested(response: unknown): string[] {
   const meta = at(response, "result", "_meta") ?? at(response, "error", "data");
   return texts(at(meta, "requested_scopes") ?? at(meta, "dev.bailiwick/requested_scopes"));
-};
-
-/** One attempt to call a tool. */
-export class Attempt {
-  private granted: readonly string[] = [];
-  private readonly tool: Tool;
-  private readonly given: unknown;
-  private readonly intent: string;
-
-  constructor(tool: Tool, given: unknown, intent: string) {
-    this.tool = tool;
-    this.given = given;
-    this.intent = intent;
-  }
-
-  /** Calls; what the call lacks is asked for once, and the call is sent once more with what was granted. */
-  private async made(meta: Record<string, unknown>): Promise<{ response: unknown; denied: boolean }> {
-    const sent = () => {
-      const narrowed = policy() === undefined ? {} : { policy: policy() };
-      const granted = this.granted.length === 0 ? {} : { granted_scopes: this.granted };
-      const _meta = { ...meta, ...narrowed, ...granted };
-      const params = { name: this.tool.name, arguments: this.given };
-      return exchanged(Object.keys(_meta).length === 0 ? params : { ...params, _meta });
-    };
-    const response = await sent();
-    const scopes = requested(response);
-    if (scopes.length === 0 || this.granted.length > 0) return { response, denied: false };
-    if (!(await this.permitted(scopes, undefined))) return { response, denied: true };
-    this.granted = scopes;
-    return { response: await sent(), denied: false };
-  }
-
-  /** Asks, unless exactly this was granted before; a preview is always looked at. */
-  private async permitted(scopes: readonly string[], shown: unknown): Promise<boolean> {
-    const { tool, intent, given } = this;
-    const key = JSON.stringify([tool.name, scopes]);
-    if (shown === undefined && kept.has(key)) return true;
-    const word = await asked<Word>((answer) => ({ kind: "permission", tool, intent, arguments: given, scopes, shown, answer }));
-    if (word === "kept") kept.add(key);
-    return word !== "denied";
-  }
-
-  async call(): Promise<Outcome> {
-    const { response, denied } = await this.made({});
-    return { call: response, ...(denied ? { note: "Not granted, so the call was not made again." } : {}) };
-  }
-
-  async preview(): Promise<Outcome> {
-    const { response, denied } = await this.made({ preview: true });
-    const noted = denied
-      ? "Not granted, so the preview was not made again."
-      : at(response, "result", "_meta", "preview") === true || at(response, "error") !== undefined
-        ? undefined
-        : "The server does not say that this is a preview: the call may have been made.";
-    return { preview: response, ...(noted === undefined ? {} : { note: noted }) };
-  }
-
-  /** Previews, asks, and carries out the very preview that was shown. */
-  async approved(show: (outcome: Outcome) => void): Promise<Outcome> {
-    const before = await this.preview();
-    const preview = before.preview;
-    const failed = at(preview, "error") !== undefined || at(preview, "result", "isError") === true;
-    if (failed || before.note !== undefined) return before;
-    show(before);
-    const scopes = this.granted.length > 0 ? this.granted : this.tool.scopes;
-    if (!(await this.permitted(scopes, at(preview, "result")))) {
-      return { ...before, note: "Denied: nothing was done." };
-    }
-    const token = text(at(preview, "result", "_meta", "preview_token"));
-    const { response } = await this.made(token === undefined ? {} : { preview_token: token });
-    return { preview, call: response, compared: await compared(at(preview, "result"), at(response, "result")) };
-  }
 }
+
+const permitted = (call: Call, scopes: readonly string[], shown?: unknown): Promise<boolean> =>
+  asked((answer) => ({ ...call, scopes, shown, answer }));
+
+interface Made {
+  readonly response: unknown;
+  readonly granted?: readonly string[] | undefined;
+  readonly note?: string;
+}
+
+/** Makes the call; what it lacks is asked for once, and the call is made once more with what was granted. */
+async function made(one: Call, meta: object, granted?: readonly string[]): Promise<Made> {
+  const all = Object.entries({ ...meta, policy: policy(), granted_scopes: granted }).filter(([, value]) => value !== undefined);
+  const params = { name: one.tool.name, arguments: one.given };
+  const response = await exchanged(all.length > 0 ? { ...params, _meta: Object.fromEntries(all) } : params);
+  const scopes = requested(response);
+  if (scopes.length === 0 || granted) return { response, granted };
+  if (await permitted(one, scopes)) return made(one, meta, scopes);
+  return { response, note: "denied" };
+}
+
+export async function call(one: Call): Promise<Outcome> {
+  const { response, note } = await made(one, {});
+  return { call: response, note };
+}
+
+async function previewed(one: Call): Promise<Outcome & Made> {
+  const { response, granted, note } = await made(one, { preview: true });
+  const told = at(response, "result", "_meta", "preview") === true || errorOf(response) !== undefined;
+  return { response, preview: response, granted, ...(note || !told ? { note: note ?? "unsaid" } : {}) };
+}
+export const preview: (one: Call) => Promise<Outcome> = previewed;
+
+/** Previews, asks, and carries out the very preview that was shown. */
+export async function approved(one: Call, show: (outcome: Outcome) => void): Promise<Outcome> {
+  const before = await previewed(one);
+  const { response, granted, note } = before;
+  if (note || failed(response)) return before;
+  show(before);
+  const shown = at(response, "result");
+  if (!(await permitted(one, granted ?? one.tool.scopes, shown))) return { ...before, note: "refused" };
+  const came = await made(one, { preview_token: text(shown, "_meta", "preview_token") }, granted);
+  return { preview: response, call: came.response, compared: await compared(shown, at(came.response, "result")) };
+}
+
+/** Whether a call came to nothing. */
+export const failed = (response: unknown): boolean => errorOf(response) !== undefined || at(response, "result", "isError") === true;
 
 interface Artifact {
   readonly name: string;
@@ -159,33 +139,29 @@ interface Artifact {
 
 /** A page says of itself whether it shows a preview, so it is none of them. */
 const artifacts = (came: unknown): Artifact[] =>
-  list(at(came, "content"))
+  list(came, "content")
     .filter((block) => at(block, "type") === "resource_link" && !isApp(block))
-    .map((block) => ({ name: text(at(block, "name")) ?? "", uri: text(at(block, "uri")) ?? "" }));
+    .map((block) => ({ name: string(block, "name"), uri: string(block, "uri") }));
 
-/** The name of an artifact is new each time, and must not count. */
-const without = (body: string, { uri }: Artifact): string => {
-  const id = uri.slice(uri.lastIndexOf("/") + 1).split(".")[0] ?? "";
-  return id === "" ? body : body.replaceAll(id, "ID");
-};
-
-async function body(artifact: Artifact): Promise<string> {
-  const read = await result("resources/read", { uri: artifact.uri });
-  return without(text(at(list(at(read, "contents"))[0], "text")) ?? "", artifact);
+/** What an artifact holds; its name is new each time, and must not count. */
+async function body({ uri }: Artifact): Promise<string> {
+  const held = string(list(await result("resources/read", { uri }), "contents")[0], "text");
+  const id = uri.slice(uri.lastIndexOf("/") + 1).split(".")[0];
+  return id ? held.replaceAll(id, "ID") : held;
 }
 
 /** Compares what a preview and its call left behind: they must be the same but for their names. */
 async function compared(preview: unknown, call: unknown): Promise<Compared[]> {
   const after = artifacts(call);
   const pairs = artifacts(preview).map(async (one): Promise<Compared> => {
-    const other = after.find((found) => found.name === one.name);
-    if (other === undefined) return { name: one.name, equal: false, detail: "the call has none" };
+    const { name } = one;
+    const other = after.find((found) => found.name === name);
+    if (!other) return { name, differs: "the call has none" };
     try {
       const [shown, made] = await Promise.all([body(one), body(other)]);
-      const equal = shown === made;
-      return { name: one.name, equal, detail: equal ? "the same in preview and call" : difference(shown, made) };
+      return { name, differs: shown === made ? "" : difference(shown, made) };
     } catch (error) {
-      return { name: one.name, equal: false, detail: reason(error) };
+      return { name, differs: reason(error) };
     }
   });
   return Promise.all(pairs);
@@ -193,6 +169,5 @@ async function compared(preview: unknown, call: unknown): Promise<Compared[]> {
 
 function difference(shown: string, made: string): string {
   const lines = made.split("\n");
-  const at = shown.split("\n").findIndex((line, index) => line !== lines[index]);
-  return `differs in line ${at + 1}`;
+  return `differs in line ${shown.split("\n").findIndex((line, at) => line !== lines[at]) + 1}`;
 }

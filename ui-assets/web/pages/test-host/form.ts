@@ -5,7 +5,7 @@ import { signal } from "../../lib/signals.ts";
 import type { Signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { at, isMembers, list, members, parsed, pretty } from "./json.ts";
-import { badge, button, notice, quiet, row, said, typed } from "./parts.ts";
+import { badge, button, notice, quiet, row, said, typing } from "./parts.ts";
 import { fieldOf, initial } from "./schema.ts";
 import type { Field } from "./schema.ts";
 
@@ -26,7 +26,7 @@ const LONG = /text|content|body|patch|code/i;
 
 const text: Draw = ({ name, required, value, change }, _, ids) => {
   const begin = typeof value === "string" ? value : "";
-  const oninput = (event: Event) => change(typed(event) === "" && !required ? undefined : typed(event));
+  const oninput = typing((now) => change(now || required ? now : undefined));
   return LONG.test(name)
     ? h("textarea", { ...ids, rows: 3, value: begin, oninput })
     : h("input", { ...ids, type: "text", autocomplete: "off", spellcheck: "false", value: begin, oninput });
@@ -38,14 +38,14 @@ const number: Draw = ({ value, change }, { schema }, ids) =>
     type: "number",
     step: [schema["type"]].flat().includes("integer") ? "1" : "any",
     value: typeof value === "number" ? value : "",
-    oninput: (event: Event) => change(typed(event) === "" ? undefined : Number(typed(event))),
+    oninput: typing((now) => change(now ? Number(now) : undefined)),
   });
 
 const choice: Draw = ({ required, value, change }, { choices }, ids) => {
   const begin = choices.findIndex((one) => JSON.stringify(one.value) === JSON.stringify(value));
   return h(
     "select",
-    { ...ids, onchange: (event: Event) => change(typed(event) === "" ? undefined : choices[Number(typed(event))]?.value) },
+    { ...ids, onchange: typing((now) => change(now ? choices[Number(now)]?.value : undefined)) },
     (!required || begin < 0) && h("option", { value: "" }, "not set"),
     choices.map(({ label }, index) => h("option", { value: index, selected: index === begin }, oneLine(label, 80))),
   );
@@ -53,11 +53,11 @@ const choice: Draw = ({ required, value, change }, { choices }, ids) => {
 
 const json: Draw = ({ value, change }, _, ids) => {
   const fault = signal("");
-  const oninput = (event: Event) => {
-    const read = typed(event).trim() === "" ? { value: undefined } : parsed(typed(event));
-    fault("fault" in read ? read.fault : "");
-    if ("value" in read) change(read.value);
-  };
+  const oninput = typing((now) => {
+    const [read, why] = now.trim() ? parsed(now) : [undefined, ""];
+    fault(why);
+    if (!why) change(read);
+  });
   const begin = value === undefined ? "" : pretty(value);
   return [
     h("textarea", { ...ids, class: "code", rows: 3, spellcheck: "false", placeholder: "JSON", value: begin, oninput }),
@@ -79,12 +79,11 @@ const items: Draw = (asked, { schema }, ids) => {
   const inner = schema["items"];
   const told = oneLine(name, 60);
   return h(
-    "div",
-    { class: "items", role: "group", "aria-labelledby": ids["aria-labelledby"] },
+    "div.items",
+    { ...ids, role: "group" },
     each(rows, (one) =>
       h(
-        "div",
-        { class: "item" },
+        "div.item",
         drawn({
           schema: inner,
           root,
@@ -96,16 +95,10 @@ const items: Draw = (asked, { schema }, ids) => {
             tell();
           },
         }),
-        button(["Remove", h("span", { class: "seen-by-ear" }, ` one of ${told}`)], {
-          act: () => put(rows().filter((other) => other !== one)),
-          looks: "small",
-        }),
+        button(["Remove", h("span.seen-by-ear", ` one of ${told}`)], () => put(rows().filter((other) => other !== one)), "small"),
       ),
     ),
-    button(["Add", h("span", { class: "seen-by-ear" }, ` to ${told}`)], {
-      act: () => put([...rows(), { value: initial(inner, root) }]),
-      looks: "small",
-    }),
+    button(["Add", h("span.seen-by-ear", ` to ${told}`)], () => put([...rows(), { value: initial(inner, root) }]), "small"),
   );
 };
 
@@ -120,13 +113,13 @@ function drawn(asked: Asked): Node {
   const id = `field-${made}`;
   const limits = ["scope", "audience"].map((key) => at(schema, key)).filter((limit) => limit !== undefined && limit !== "any");
   const label: Child = [said(name, 80), required && quiet(" required"), limits.map((limit) => badge(String(limit)))];
-  const about = h("small", { class: "quiet about", id: `${id}-about` }, said(field.description));
+  const about = h("small.quiet about", { id: `${id}-about` }, said(field.description));
   if (field.kind === "object") {
-    return h("fieldset", { class: "field" }, h("legend", {}, label), about, fields(asked));
+    return h("fieldset.field", h("legend", label), about, fields(asked));
   }
   const ids = { id, "aria-describedby": `${id}-about`, "aria-labelledby": `${id}-name` };
   const tag = field.kind === "list" ? "div" : "label";
-  return h("div", { class: "field" }, h(tag, { id: `${id}-name`, for: id }, label), DRAWN[field.kind](asked, field, ids), about);
+  return h("div.field", h(tag, { id: `${id}-name`, for: id }, label), DRAWN[field.kind](asked, field, ids), about);
 }
 
 /** The fields of an object. */
@@ -159,25 +152,25 @@ export function editor(
 ): Child {
   const raw = signal(false);
   const fault = signal("");
-  const oninput = (event: Event) => {
-    const read = parsed(typed(event));
-    const why = "fault" in read ? read.fault : isMembers(read.value) ? "" : "it must be an object";
+  const oninput = typing((now) => {
+    const [read, no] = parsed(now);
+    const why = no || (isMembers(read) ? "" : "it must be an object");
     fault(why);
     hold(why !== "");
-    if (why === "" && "value" in read) value(read.value);
-  };
+    if (!why) value(read);
+  });
   const form = () =>
     h(
-      "form",
-      { class: "fields", onsubmit: (event: Event) => event.preventDefault() },
+      "form.fields",
+      { onsubmit: (event: Event) => event.preventDefault() },
       fields({ schema, root: schema, required: true, value: value(), change: (now) => value(now ?? {}) }),
     );
   const label = { "aria-label": `The ${name} as JSON` };
   const source = () => h("textarea", { ...label, class: "code", rows: 8, spellcheck: "false", value: pretty(value()), oninput });
   return [
     row(
-      button("Form", { act: () => raw(false), looks: "small", on: () => !raw(), disabled: () => fault() !== "" }),
-      button("JSON", { act: () => raw(true), looks: "small", on: raw }),
+      button("Form", () => raw(false), "small", { on: () => !raw(), disabled: () => fault() !== "" }),
+      button("JSON", () => raw(true), "small", { on: raw }),
     ),
     when(raw, source, form),
     when(fault, (why) => notice(why, "bad")),

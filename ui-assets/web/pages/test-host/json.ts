@@ -5,35 +5,43 @@ export type Members = Readonly<Record<string, unknown>>;
 export const isMembers = (value: unknown): value is Members =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-const NONE: Members = {};
-
-/** The members of an object; none of anything else. */
-export const members = (value: unknown): Members => (isMembers(value) ? value : NONE);
-
 /** What stands at the end of a way of names. */
 export const at = (value: unknown, ...way: string[]): unknown =>
-  way.reduce<unknown>((inner, name) => {
-    const found = members(inner);
-    return Object.hasOwn(found, name) ? found[name] : undefined;
-  }, value);
+  way.reduce<unknown>((inner, name) => (isMembers(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value);
 
-export const text = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
+// What stands there, if it is of that kind.
 
-export const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+export const members = (value: unknown, ...way: string[]): Members => {
+  const found = at(value, ...way);
+  return isMembers(found) ? found : {};
+};
 
-export const texts = (value: unknown): string[] => list(value).filter((item) => typeof item === "string");
+export const text = (value: unknown, ...way: string[]): string | undefined => {
+  const found = at(value, ...way);
+  return typeof found === "string" ? found : undefined;
+};
+
+/** A text, empty if there is none. */
+export const string = (value: unknown, ...way: string[]): string => text(value, ...way) ?? "";
+
+export const list = (value: unknown, ...way: string[]): readonly unknown[] => {
+  const found = at(value, ...way);
+  return Array.isArray(found) ? found : [];
+};
+
+export const texts = (value: unknown, ...way: string[]): string[] => list(value, ...way).filter((item) => typeof item === "string");
 
 export const pretty = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
 
 /** A text as it is, anything else as JSON. */
 export const shownAs = (value: unknown): string => (typeof value === "string" ? value : pretty(value));
 
-/** The value of a JSON text, or why it is none. */
-export function parsed(source: string): { value: unknown } | { fault: string } {
+/** The value of a JSON text, and why it has none. */
+export function parsed(source: string): readonly [value: unknown, fault: string] {
   try {
-    return { value: JSON.parse(source) };
+    return [JSON.parse(source), ""];
   } catch (error) {
-    return { fault: error instanceof Error ? error.message : "it is no JSON" };
+    return [undefined, reason(error)];
   }
 }
 

@@ -4,11 +4,12 @@ import { effect, memo, signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { bar } from "./bar.ts";
 import { badges, call } from "./call.ts";
+import { waiting } from "./calls.ts";
 import { checks } from "./checks.ts";
 import type { App, Tool } from "./model.ts";
-import { badge, button, code, notice, row, said, search } from "./parts.ts";
+import { badge, button, code, row, said, search, told } from "./parts.ts";
 import { configuration, policies } from "./settings.ts";
-import { elicitations, follow, locale, meetings, reconnect, state, theme, width } from "./store.ts";
+import { follow, locale, meetings, reconnect, state, theme, width } from "./store.ts";
 import { view } from "./view.ts";
 import { wire } from "./wire.ts";
 
@@ -19,20 +20,19 @@ function tools(): Node {
   const fits = ({ name, title, description }: Tool) => `${name} ${title} ${description}`.toLowerCase().includes(filter());
   const line = (tool: Tool) => {
     const lint = tool.lints.length > 0 && badge("! lint", "warn");
-    const name = h("span", { class: "name", title: oneLine(tool.name) }, said(tool.title, 80), lint);
-    return h("li", {}, button([name, badges(tool)], { act: () => picked(tool), looks: "pick-tool", on: () => picked() === tool }));
+    const name = h("span.name", { title: oneLine(tool.name) }, said(tool.title, 80), lint);
+    return h("li", button([name, badges(tool)], () => picked(tool), "pick-tool", { on: () => picked() === tool }));
   };
-  const none = h("li", { class: "quiet" }, all.length === 0 ? "The server has no tools." : "No tool fits.");
+  const none = h("li.quiet", all.length === 0 ? "The server has no tools." : "No tool fits.");
   return h(
-    "div",
-    { class: "split" },
+    "div.split",
     h(
       "nav",
       { "aria-label": "Tools" },
       search("Search tools", `Search ${all.length} tools`, filter),
-      h("ul", { class: "plain list" }, each(() => all.filter(fits), line, none)),
+      h("ul.plain list", each(() => all.filter(fits), line, none)),
     ),
-    h("div", { class: "work" }, when(picked, call, () => notice("There is nothing to call."))),
+    h("div.work", when(picked, call, () => told("no-tool"))),
   );
 }
 
@@ -40,30 +40,28 @@ function applications(): Node {
   const { apps, tools: all } = state();
   const shows = (uri: string) => all.filter((tool) => tool.ui === uri).length;
   const picked = signal("");
-  const line = ({ uri, name, description }: App) => {
-    const open = button(said(name, 80), { act: () => picked(uri), on: () => picked() === uri });
+  const line = ({ uri, title, name, description }: App) => {
+    const open = button(said(title || name || uri, 80), () => picked(uri), "", { on: () => picked() === uri });
     const template = shows(uri) > 0 && badge(`shows what ${shows(uri)} tools answer`);
-    return h("li", {}, row(open, code(uri, 200, "quiet"), template), h("div", { class: "quiet" }, said(description)));
+    return h("li", row(open, code(uri, 200, "quiet"), template), h("div.quiet", said(description)));
   };
   return h(
     "article",
-    {},
-    h("h2", {}, "Applications"),
+    h("h2", "Applications"),
     h(
-      "ul",
-      { class: "plain" },
+      "ul.plain",
       apps.toSorted((a, b) => shows(a.uri) - shows(b.uri)).map(line),
     ),
-    apps.length === 0 && notice("The server offers no page that can be opened by itself."),
-    when(picked, (uri) => view({ uri })),
+    apps.length === 0 && told("no-apps"),
+    when(picked, (uri) => view(uri)),
   );
 }
 
-const PARTS = { Tools: tools, Applications: applications, Configuration: configuration, Policy: policies, Checks: checks };
-const TABS = [...(["Tools", "Applications", "Configuration", "Policy", "Checks"] as const), "Wire"] as const;
+const PARTS = { Tools: tools, Applications: applications, Configuration: configuration, Policy: policies, Checks: checks, Wire: wire };
+type Part = keyof typeof PARTS;
 
 function app(): Node {
-  const tab = signal<(typeof TABS)[number]>("Tools");
+  const tab = signal<Part>("Tools");
   effect(() => {
     const root = document.documentElement;
     root.dataset["theme"] = theme();
@@ -71,32 +69,31 @@ function app(): Node {
     document.title = `${state().name === "" ? "" : `${oneLine(state().name, 60)} – `}MCP test host`;
   });
   // What is typed into a part stays until the server is met anew.
-  const met = memo(() => (state().greeting === undefined ? undefined : meetings()));
-  const waiting = () => (state().status === "connecting" ? "The server is being met…" : "There is no server to try.");
-  const refused = () => state().status === "failed" && state().configuration !== undefined;
+  const met = memo(() => (state().greeting ? meetings() : -1));
+  const why = () => told(state().status === "connecting" ? "meeting" : "no-server");
+  const refused = () => state().status === "failed" && Boolean(state().configuration);
   const act = () => reconnect(state().revision, undefined);
-  const anew = when(refused, () => row(button("Connect without the configuration", { act })));
+  const anew = when(refused, () => row(button("Connect without the configuration", act)));
   const part = () => {
     const now = tab();
-    if (now === "Wire") return wire();
-    if (met() === undefined) return h("div", { class: "notice" }, waiting, anew);
+    if (now !== "Wire" && met() < 0) return h("div", why, anew);
     return PARTS[now]();
   };
   return h(
-    "div",
-    { class: "host", "data-status": () => state().status, "data-revision": () => state().spoken, "data-width": width },
+    "div.host",
+    { "data-status": () => state().status, "data-revision": () => state().spoken, "data-width": width },
     bar(),
     h(
-      "nav",
-      { class: "tabs main", "aria-label": "Parts" },
-      TABS.map((one) => {
-        const open = () => one === "Tools" && tab() !== "Tools" && elicitations().length > 0;
-        const made = button([one, when(open, () => [" ", badge("to answer", "warn")])], { act: () => tab(one) });
+      "nav.tabs main",
+      { "aria-label": "Parts" },
+      (Object.keys(PARTS) as Part[]).map((one) => {
+        const open = () => one === "Tools" && tab() !== "Tools" && waiting().length > 0;
+        const made = button([one, when(open, () => [" ", badge("to answer", "warn")])], () => tab(one));
         effect(() => made.setAttribute("aria-current", tab() === one ? "page" : "false"));
         return made;
       }),
     ),
-    h("main", {}, when(() => [tab(), met()], part)),
+    h("main", when(() => [tab(), met()], part)),
   );
 }
 

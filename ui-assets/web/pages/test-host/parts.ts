@@ -1,56 +1,59 @@
 // Words and choices in, the small parts that the page is put together of out.
 import { h } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
+import { marks } from "../../lib/patch.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 
 const MOST_TEXT = 200_000;
 
 /** Text of a server or agent on one line, kept from turning what stands around it. */
-export const said = (text: string, most = 300): HTMLElement => h("bdi", {}, oneLine(text, most));
+export const said = (text: string, most = 300): HTMLElement => h("bdi", oneLine(text, most));
 
 export const code = (text: string, most = 300, looks = ""): HTMLElement => h("code", { class: looks }, said(text, most));
 
-export const notice = (text: string, kind = ""): HTMLElement => h("p", { class: `notice ${kind}` }, said(text, 1_000));
+export const notice = (text: string, kind = ""): HTMLElement => h(`p.notice ${kind}`, said(text, 1_000));
 
-export const badge = (text: string, kind = ""): HTMLElement => h("span", { class: `badge ${kind}` }, said(text, 80));
+export const badge = (text: string, kind = ""): HTMLElement => h(`span.badge ${kind}`, said(text, 80));
 
-export const row = (...children: Child[]): HTMLElement => h("div", { class: "row" }, ...children);
+export const row = (...children: Child[]): HTMLElement => h("div.row", ...children);
 
-export const quiet = (...children: Child[]): HTMLElement => h("span", { class: "quiet" }, ...children);
+export const quiet = (...children: Child[]): HTMLElement => h("span.quiet", ...children);
 
-/** What a part of the page is for. */
-export const about = (...children: Child[]): HTMLElement => h("p", { class: "said" }, ...children);
+const { content: SAYS } = document.querySelector("template") ?? document.createElement("template");
 
-/** What was typed or chosen. */
-export const typed = (event: Event): string => {
-  const { target } = event;
-  const fields = [HTMLInputElement, HTMLTextAreaElement, HTMLSelectElement];
-  return fields.some((kind) => target instanceof kind) ? String(Reflect.get(target ?? {}, "value")) : "";
-};
+/** What changes is read out, too. */
+export const live = (what: () => Child): HTMLElement => h("span.quiet", { "aria-live": "polite" }, what);
+
+/** One of the sentences that stand in the page. */
+export const told = (name: string): Node | undefined => SAYS.querySelector(`.${name}`)?.cloneNode(true);
+
+/** Hears what is typed or chosen. */
+export const typing =
+  (act: (now: string) => void) =>
+  ({ target }: Event): void =>
+    act((target as HTMLInputElement).value);
 
 export const search = (label: string, placeholder: string, set: (words: string) => void): HTMLElement => {
-  const oninput = (event: Event) => set(typed(event).toLowerCase());
+  const oninput = typing((now) => set(now.toLowerCase()));
   return h("input", { type: "search", "aria-label": label, placeholder, oninput });
 };
 
 interface Pressed {
-  readonly act: () => unknown;
-  readonly looks?: string;
   readonly disabled?: () => boolean;
   readonly title?: string;
   readonly on?: () => boolean;
 }
 
 /** A button that heeds presses of a person alone. */
-export const button = (label: Child, { act, looks = "", disabled, title, on }: Pressed): HTMLButtonElement =>
+export const button = (label: Child, act: () => unknown, looks = "", { disabled, title, on }: Pressed = {}): HTMLButtonElement =>
   h(
     "button",
     {
       type: "button",
       class: looks,
-      disabled: disabled ?? false,
+      disabled,
       title,
-      "aria-pressed": on === undefined ? undefined : () => String(on()),
+      "aria-pressed": on && (() => String(on())),
       onclick: (event: Event) => event.isTrusted && void act(),
     },
     label,
@@ -59,31 +62,29 @@ export const button = (label: Child, { act, looks = "", disabled, title, on }: P
 /** A choice of one among few. */
 export const choice = <T extends string>(label: string, of: readonly T[], now: () => T, set: (value: T) => void): HTMLElement =>
   h(
-    "label",
-    { class: "pick" },
+    "label.pick",
     quiet(label),
     h(
       "select",
       {
-        onchange: (event: Event) => {
-          const chosen = of.find((one) => one === typed(event));
-          if (chosen !== undefined) set(chosen);
-        },
+        onchange: typing((now) => {
+          const chosen = of.find((one) => one === now);
+          if (chosen) set(chosen);
+        }),
       },
       () => of.map((one) => h("option", { value: one, selected: one === now() }, oneLine(one, 60))),
     ),
   );
 
-const mark = (line: string) => (/^\+(?!\+\+ )/.test(line) ? "added" : /^-(?!-- )/.test(line) ? "removed" : "");
-
 /** Text as it stands, or as a diff. */
 export function words(text: string, diff = false): HTMLElement {
-  const cut = visible(text.slice(0, MOST_TEXT));
+  const lines = text.slice(0, MOST_TEXT).split("\n");
+  const looks = diff ? marks(lines) : [];
   const more = text.length - MOST_TEXT;
   return h(
-    "pre",
-    { class: "words", tabindex: 0 },
-    diff ? cut.split("\n").map((line) => h("span", { class: mark(line) }, `${line}\n`)) : cut,
+    "pre.words",
+    { tabindex: 0 },
+    diff ? lines.map((line, at) => h("span", { class: looks[at] }, `${visible(line)}\n`)) : visible(lines.join("\n")),
     more > 0 && `\n… ${more} characters more`,
   );
 }

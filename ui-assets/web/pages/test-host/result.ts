@@ -2,117 +2,110 @@
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
-import { result } from "./api.ts";
-import { at, list, pretty, reason, text } from "./json.ts";
+import { errorOf, result } from "./api.ts";
+import { at, list, pretty, reason, string, text } from "./json.ts";
+import { failed } from "./calls.ts";
 import { isApp } from "./model.ts";
 import type { Tool } from "./model.ts";
-import { badge, button, code, notice, quiet, row, said, words } from "./parts.ts";
-import { errorOf } from "./store.ts";
+import { badge, button, code, notice, row, said, told, words } from "./parts.ts";
 import { view } from "./view.ts";
 
-const IMAGE = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
-const SOUND = /^audio\/[a-z0-9.+-]+$/;
+const MEDIA = /^(image\/(png|jpeg|gif|webp|avif|bmp)|audio\/[a-z0-9.+-]+);base64,[A-Za-z0-9+/=\s]*$/;
 const DIFF = /diff|patch/;
-const BASE64 = /^[A-Za-z0-9+/=\s]*$/;
 
-/** What was called, and what came of it. */
-interface Shown {
-  readonly title: string;
-  readonly response: unknown;
-  readonly tool: Tool;
-  readonly input: unknown;
-}
+/** Shows a page that belongs to what was called. */
+type Open = (uri: string) => Node;
 
 function media(block: unknown, kind: "img" | "audio"): Node {
-  const type = text(at(block, "mimeType")) ?? "";
-  const data = text(at(block, "data")) ?? "";
-  const fits = (kind === "img" ? IMAGE : SOUND).test(type) && BASE64.test(data);
-  const src = `data:${type};base64,${data}`;
+  const type = string(block, "mimeType");
+  const data = string(block, "data");
+  const address = `${type};base64,${data}`;
   return h(
     "figure",
-    {},
-    fits ? h(kind, { src, controls: kind === "audio", alt: "what the tool answered" }) : notice("This cannot be shown.", "warn"),
-    h("figcaption", { class: "quiet" }, said(type, 80), `, ${Math.round((data.length * 3) / 4)} bytes`),
+    MEDIA.test(address) ? h(kind, { src: `data:${address}`, controls: kind === "audio", alt: "what the tool answered" }) : told("no-media"),
+    h("figcaption.quiet", said(type, 80), `, ${Math.round((data.length * 3) / 4)} bytes`),
   );
 }
 
-const first = async (uri: unknown): Promise<unknown> => list(at(await result("resources/read", { uri }), "contents"))[0];
+const first = async (uri: unknown): Promise<unknown> => list(await result("resources/read", { uri }), "contents")[0];
 
 function contents(read: unknown): Child {
-  const body = text(at(read, "text"));
-  return body === undefined ? quiet("Bytes, which are not shown.") : words(body, DIFF.test(text(at(read, "mimeType")) ?? ""));
+  const body = text(read, "text");
+  return body === undefined ? told("no-text") : words(body, DIFF.test(string(read, "mimeType")));
 }
 
 const embedded = (read: unknown): Child => [
-  h("p", { class: "quiet" }, code(text(at(read, "uri")) ?? ""), " ", said(text(at(read, "mimeType")) ?? "", 80)),
+  h("p.quiet", code(string(read, "uri")), " ", said(string(read, "mimeType"), 80)),
   contents(read),
 ];
 
-function link(block: unknown, { tool, input, response }: Shown): Node {
+function link(block: unknown, page: Open): Node {
   const shown = signal<Child>(undefined);
-  const uri = text(at(block, "uri")) ?? "";
+  const uri = string(block, "uri");
   const open = async () => {
     try {
       const read = await first(uri);
-      shown(isApp(read) ? view({ uri, tool, input, result: at(response, "result") }) : contents(read));
+      shown(isApp(read) ? page(uri) : contents(read));
     } catch (error) {
       shown(notice(reason(error), "bad"));
     }
   };
-  const name = said(text(at(block, "name")) ?? "link", 80);
-  return h("li", {}, button(["Open ", name], { act: open, looks: "small" }), " ", code(uri, 300, "quiet"), shown);
+  const name = said(text(block, "name") ?? "link", 80);
+  return h("div", button(["Open ", name], open, "small"), " ", code(uri, 300, "quiet"), shown);
 }
 
-type Draw = (blocks: readonly unknown[], shown: Shown) => Child;
+type Draw = (block: unknown, page: Open) => Child;
 
 const KINDS: Readonly<Record<string, readonly [string, Draw]>> = {
-  view: ["View", (_, { tool, input, response }) => view({ uri: tool.ui ?? "", tool, input, result: at(response, "result") })],
-  text: ["Text", (blocks) => blocks.map((block) => words(text(at(block, "text")) ?? ""))],
-  image: ["Image", (blocks) => blocks.map((block) => media(block, "img"))],
-  audio: ["Audio", (blocks) => blocks.map((block) => media(block, "audio"))],
-  resource_link: ["Links", (blocks, shown) => h("ul", { class: "plain" }, blocks.map((block) => link(block, shown)))],
-  resource: ["Embedded", (blocks) => blocks.map((block) => embedded(at(block, "resource")))],
-  structured: ["Structured", (_, { response }) => words(pretty(at(response, "result", "structuredContent")))],
-  other: ["Other", (blocks) => words(pretty(blocks))],
-  raw: ["Raw", (_, { response }) => words(pretty(response))],
+  text: ["Text", (block) => words(string(block, "text"))],
+  image: ["Image", (block) => media(block, "img")],
+  audio: ["Audio", (block) => media(block, "audio")],
+  resource_link: ["Links", link],
+  resource: ["Embedded", (block) => embedded(at(block, "resource"))],
 };
+const OTHER: readonly [string, Draw] = ["Other", (block) => words(pretty(block))];
 
-const kindOf = (block: unknown): string => {
-  const kind = text(at(block, "type")) ?? "";
-  return Object.hasOwn(KINDS, kind) ? kind : "other";
+const kindOf = (block: unknown): readonly [string, Draw] => {
+  const kind = string(block, "type");
+  return (Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined) ?? OTHER;
 };
-
-/** Whether a call came to nothing. */
-export const failed = (response: unknown): boolean =>
-  errorOf(response) !== undefined || at(response, "result", "isError") === true;
 
 /** A response with its kinds of content; `data-status` says how it ended. */
-export function results(shown: Shown): Node {
-  const { title, response, tool } = shown;
+export function results(title: string, response: unknown, tool: Tool, input: unknown): Node {
   const came = at(response, "result");
-  const blocks = list(at(came, "content"));
+  const structured = at(came, "structuredContent");
+  const blocks = list(came, "content");
   const bad = failed(response);
-  const kinds = [
-    ...(tool.ui === undefined || came === undefined ? [] : ["view"]),
-    ...new Set(blocks.map(kindOf)),
-    ...(at(came, "structuredContent") === undefined ? [] : ["structured"]),
-    "raw",
-  ];
-  const tab = signal(kinds.find((kind) => !bad || kind !== "view") ?? "raw");
-  const of = (kind: string) => blocks.filter((block) => kindOf(block) === kind);
-  const label = (kind: string) => `${KINDS[kind]?.[0] ?? ""}${of(kind).length > 1 ? ` ${of(kind).length}` : ""}`;
+  const page: Open = (uri) => view(uri, tool, input, came);
+  const tabs = new Map<string, () => Child>();
+  if (tool.ui && came) tabs.set("View", () => page(tool.ui));
+  for (const kind of new Set(blocks.map(kindOf))) {
+    const [name, draw] = kind;
+    const of = blocks.filter((block) => kindOf(block) === kind);
+    tabs.set(of.length > 1 ? `${name} ${of.length}` : name, () => h("ul.plain", of.map((block) => h("li", draw(block, page)))));
+  }
+  if (structured !== undefined) tabs.set("Structured", () => words(pretty(structured)));
+  tabs.set("Raw", () => words(pretty(response)));
+  const names = [...tabs.keys()];
+  const tab = signal(names.find((name) => !bad || name !== "View") ?? "Raw");
   return h(
-    "section",
-    { class: "result", "data-status": bad ? "failed" : "done", "aria-label": title },
-    row(h("h3", {}, title), badge(bad ? "failed" : "done", bad ? "bad" : "good")),
+    "section.result",
+    { "data-status": bad ? "failed" : "done", "aria-label": title },
+    row(h("h3", title), badge(bad ? "failed" : "done", bad ? "bad" : "good")),
     when(() => errorOf(response), (why) => notice(`Error ${why}`, "bad")),
-    row(...kinds.map((kind) => button(label(kind), { act: () => tab(kind), looks: "small", on: () => tab() === kind }))),
-    when(tab, (kind) => KINDS[kind]?.[1](of(kind), shown)),
+    row(...names.map((name) => button(name, () => tab(name), "small", { on: () => tab() === name }))),
+    when(tab, (name) => tabs.get(name)?.()),
   );
 }
 
 /** The diffs that a preview left behind, for whoever has to decide about it. */
 export async function diffs(came: unknown): Promise<Child> {
-  const links = list(at(came, "content")).filter((block) => DIFF.test(text(at(block, "mimeType")) ?? ""));
-  return Promise.all(links.map(async (block) => contents(await first(at(block, "uri")))));
+  const links = list(came, "content").filter((block) => DIFF.test(string(block, "mimeType")));
+  return Promise.all(
+    links.map(async (block) => {
+      const read = await first(at(block, "uri"));
+      if (text(read, "text") === undefined) throw new Error("the diff is no text");
+      return contents(read);
+    }),
+  );
 }

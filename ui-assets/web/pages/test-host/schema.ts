@@ -1,5 +1,5 @@
 // JSON Schemas in, what a form needs to know of them out.
-import { at, isMembers, list, members, text } from "./json.ts";
+import { at, isMembers, list, members, string, text } from "./json.ts";
 import type { Members } from "./json.ts";
 
 export type Kind = "text" | "number" | "choice" | "list" | "object" | "json";
@@ -39,36 +39,26 @@ function resolved(schema: unknown, root: unknown): Members {
   return said;
 }
 
-function kindOf(schema: Members): Kind {
-  const types = [schema["type"]].flat().filter((type) => type !== "null");
-  if (Array.isArray(schema["enum"])) return "choice";
-  switch (types.length === 1 ? types[0] : undefined) {
-    case "string":
-      return "text";
-    case "integer":
-    case "number":
-      return "number";
-    case "boolean":
-      return "choice";
-    case "array":
-      return isMembers(schema["items"]) ? "list" : "json";
-    case "object":
-      return isMembers(schema["properties"]) ? "object" : "json";
-    default:
-      return isMembers(schema["properties"]) ? "object" : "json";
-  }
+const KINDS: ReadonlyMap<unknown, Kind> = new Map([["string", "text"], ["integer", "number"], ["number", "number"], ["boolean", "choice"]]);
+
+function kindOf({ type, enum: some, items, properties }: Members): Kind {
+  const types = [type].flat().filter((name) => name !== "null");
+  const one = types.length === 1 && types[0];
+  if (Array.isArray(some)) return "choice";
+  if (one === "array") return isMembers(items) ? "list" : "json";
+  return KINDS.get(one) ?? (isMembers(properties) ? "object" : "json");
 }
 
 export function fieldOf(schema: unknown, root: unknown): Field {
   const found = resolved(schema, root);
-  const names = list(found["enumNames"]);
+  const { enum: some, enumNames, description } = found;
+  const names = list(enumNames);
   const kind = kindOf(found);
-  const flags = kind === "choice" && !Array.isArray(found["enum"]);
   return {
     kind,
     schema: found,
-    description: text(found["description"]) ?? "",
-    choices: (flags ? [false, true] : list(found["enum"])).map((value, index) => ({
+    description: string(description),
+    choices: (Array.isArray(some) ? some : kind === "choice" ? [false, true] : []).map((value, index) => ({
       value,
       label: text(names[index]) ?? (typeof value === "string" ? value : JSON.stringify(value)),
     })),
@@ -77,35 +67,23 @@ export function fieldOf(schema: unknown, root: unknown): Field {
 
 /** What a field that must be there begins with. Nobody chooses for a person where the schema does not. */
 export function initial(schema: unknown, root: unknown): unknown {
-  const field = fieldOf(schema, root);
-  if (field.schema["default"] !== undefined && field.schema["default"] !== null) return field.schema["default"];
-  switch (field.kind) {
-    case "text":
-      return "";
-    case "list":
-      return [];
-    case "object": {
-      const required = list(field.schema["required"]);
-      const wanted = Object.entries(members(field.schema["properties"])).filter(([name]) => required.includes(name));
-      return Object.fromEntries(wanted.map(([name, inner]) => [name, initial(inner, root)]));
-    }
-    default:
-      return undefined;
-  }
+  const { kind, schema: found } = fieldOf(schema, root);
+  const { default: begin, required, properties } = found;
+  if (begin !== undefined && begin !== null) return begin;
+  if (kind !== "object") return kind === "text" ? "" : kind === "list" ? [] : undefined;
+  const wanted = Object.entries(members(properties)).filter(([name]) => list(required).includes(name));
+  return Object.fromEntries(wanted.map(([name, inner]) => [name, initial(inner, root)]));
 }
 
 /** The schema of a policy: that of the configuration, without the fields that can only be set at the start. */
 export function policySchema(schema: unknown): unknown {
-  if (!isMembers(schema)) return schema;
-  const entries = Object.entries(schema).map(([key, value]): [string, unknown] => {
-    if (key === "properties") {
-      const kept = Object.entries(members(value)).filter(([, field]) => at(field, "scope") !== "configuration");
-      return [key, Object.fromEntries(kept.map(([name, field]) => [name, policySchema(field)]))];
-    }
-    return [key, key === "items" ? policySchema(value) : value];
-  });
-  const narrowed = Object.fromEntries(entries);
-  if (!Array.isArray(narrowed["required"])) return narrowed;
-  const names = members(narrowed["properties"]);
-  return { ...narrowed, required: narrowed["required"].filter((name) => Object.hasOwn(names, String(name))) };
+  const { properties, items, required } = members(schema);
+  const kept = Object.entries(members(properties)).filter(([, field]) => at(field, "scope") !== "configuration");
+  const names = kept.map(([name]) => name);
+  return {
+    ...members(schema),
+    ...(isMembers(properties) && { properties: Object.fromEntries(kept.map(([name, field]) => [name, policySchema(field)])) }),
+    ...(isMembers(items) && { items: policySchema(items) }),
+    ...(Array.isArray(required) && { required: required.filter((name) => names.includes(name)) }),
+  };
 }

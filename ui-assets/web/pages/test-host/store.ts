@@ -1,8 +1,8 @@
 // What the host tells in, signals that the page is drawn from out.
 import { memo, signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";
-import { at, list, reason, text } from "./json.ts";
-import { entryOf, stateOf } from "./model.ts";
+import { at, reason } from "./json.ts";
+import { entriesOf, stateOf } from "./model.ts";
 import type { Entry, State } from "./model.ts";
 
 const MOST_ENTRIES = 2_000;
@@ -18,26 +18,19 @@ export const theme = signal<Theme>("system");
 export const width = signal("full");
 export const locale = signal(navigator.language);
 
-/** What the server waits to be told by a person. */
-export interface Elicitation {
-  readonly id: unknown;
-  readonly params: unknown;
-}
-
 /** The questions of the server that were not answered, since the connection began. */
-export const elicitations = memo<readonly Elicitation[]>(() => {
-  const open = new Map<string, Elicitation>();
-  for (const { side, message } of entries()) {
+export const elicitations = memo<readonly Entry[]>(() => {
+  const open = new Map<unknown, Entry>();
+  for (const entry of entries()) {
+    const { side, message } = entry;
+    const method = at(message, "method");
     const id = at(message, "id");
-    const key = JSON.stringify(id ?? null);
     if (side === "state") open.clear();
-    else if (side === "received" && at(message, "method") === "elicitation/create") {
-      open.set(key, { id, params: at(message, "params") });
-    } else if (side === "sent" && at(message, "method") === undefined) open.delete(key);
+    else if (side === "sent" && method === undefined) open.delete(id);
+    else if (side !== "received") continue;
+    else if (method === "elicitation/create") open.set(id, entry);
     // A server may withdraw what it asked.
-    else if (side === "received" && at(message, "method") === "notifications/cancelled") {
-      open.delete(JSON.stringify(at(message, "params", "requestId") ?? null));
-    }
+    else if (method === "notifications/cancelled") open.delete(at(message, "params", "requestId"));
   }
   return [...open.values()];
 });
@@ -64,7 +57,7 @@ export async function follow(): Promise<void> {
   for (;;) {
     try {
       if (begun && state().status === "offline") await refresh();
-      const fresh = list(await ask("events", { after })).map(entryOf);
+      const fresh = entriesOf(await ask("events", { after }));
       after = fresh.at(-1)?.seq ?? after;
       if (fresh.length > 0) entries([...entries(), ...fresh].slice(-MOST_ENTRIES));
       const states = fresh.filter((entry) => entry.side === "state");
@@ -81,18 +74,11 @@ export async function follow(): Promise<void> {
 
 /** Ends the connection and begins another. */
 export async function reconnect(revision: string, configuration: unknown): Promise<void> {
-  state({ ...state(), status: "connecting", reason: undefined });
+  state({ ...state(), status: "connecting", reason: "" });
   policy(undefined);
   try {
-    const wanted = configuration === undefined ? { revision } : { revision, configuration };
-    became(stateOf(await ask("connect", wanted)));
+    became(stateOf(await ask("connect", { revision, configuration })));
   } catch (error) {
     offline(error);
   }
 }
-
-/** The words of an error response. */
-export const errorOf = (response: unknown): string | undefined => {
-  const error = at(response, "error");
-  return error === undefined ? undefined : `${String(at(error, "code"))} ${text(at(error, "message")) ?? ""}`;
-};

@@ -13,13 +13,7 @@ import { button, quiet, row, words } from "./parts.ts";
 import { locale, policy, state, width } from "./store.ts";
 
 const MOST_SAID = 50;
-
-interface Shown {
-  readonly uri: string;
-  readonly tool?: Tool;
-  readonly input?: unknown;
-  readonly result?: unknown;
-}
+const MOST_TEXT = 10_000;
 
 /** What a page says, the newest first. */
 type Say = (title: string, what: unknown) => void;
@@ -27,33 +21,32 @@ type Say = (title: string, what: unknown) => void;
 function hooked(view: McpView, say: Say): void {
   view.hostInfo = { name: "bailiwick-test-host", version: "1" };
   view.resolver = async (uri) => members(await result("resources/read", { uri }));
-  view.resourceLister = async (cursor) => members(await result("resources/list", cursor === undefined ? {} : { cursor }));
+  view.resourceLister = async (cursor) => members(await result("resources/list", { cursor }));
   // A page gets no further than a model would: what the server lacks permission for fails.
   view.toolCaller = async (params) => {
-    const _meta = policy() === undefined ? undefined : { policy: policy() };
-    return members(await result("tools/call", { ...params, _meta }));
+    return members(await result("tools/call", { ...params, _meta: policy() && { policy: policy() } }));
   };
-  view.tools = state().tools.map((tool) => tool.raw as Listed);
-  view.onopenlink = (url) => window.confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
+  view.tools = state().tools.map((tool) => tool.tool as Listed);
+  view.onopenlink = (url) => confirm(`The view wants to open\n${oneLine(url.href, 500)}`);
   view.onmessage = (content) => {
     say("says", content);
     return true;
   };
   view.onmodelcontext = (context) => say("tells the model", context);
   view.onconfirmtool = ({ name }, input) =>
-    window.confirm(`Call ${oneLine(name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
+    confirm(`Call ${oneLine(name)} of the view with ${oneLine(JSON.stringify(input), 500)}?`);
   view.onlog = (entry) => say("logs", entry);
 }
 
 /** Shows a page; it may call only the tools that say so, and reaches no network but what it declares. */
-export function view({ uri, tool, input, result: came }: Shown): Node {
-  const said = signal<readonly (readonly [string, unknown])[]>([]);
+export function view(uri: string, tool?: Tool, input?: unknown, came?: unknown): Node {
+  const said = signal<readonly (readonly [string, string])[]>([]);
   const tools = signal<readonly string[]>([]);
-  const say: Say = (title, what) => said([[title, what] as const, ...said()].slice(0, MOST_SAID));
-  const stage = h("div", { class: "stage", "data-width": width, "data-uri": uri });
-  const made = document.createElement("mcp-view");
+  const say: Say = (title, what) => said([[title, shownAs(what).slice(0, MOST_TEXT)] as const, ...said()].slice(0, MOST_SAID));
+  const stage = h("div.stage", { "data-width": width, "data-uri": uri });
+  const made = h("mcp-view", { "auto-height": true, "max-height": 1200, "sandbox-url": "/sandbox", src: uri });
   effect(() => {
-    made.hostContext = { locale: locale(), ...(tool && { toolInfo: { tool: tool.raw as Listed & Members } }) };
+    made.hostContext = { locale: locale(), ...(tool && { toolInfo: { tool: tool.tool as Listed & Members } }) };
   });
   const list = () =>
     made.appTools().then(
@@ -63,27 +56,25 @@ export function view({ uri, tool, input, result: came }: Shown): Node {
   made.addEventListener("ready", () => void list());
   made.addEventListener("toolschanged", () => void list());
   hooked(made, say);
-  made.title = tool === undefined ? uri : `View of ${oneLine(tool.title, 80)}`;
-  const attributes = { "auto-height": "", "max-height": "1200", "sandbox-url": "/sandbox", src: uri };
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (tool !== undefined) {
+  made.title = !tool ? uri : `View of ${oneLine(tool.title, 80)}`;
+  if (tool) {
     made.toolInput = members(input);
     made.toolResult = { content: [], ...members(came) };
   }
   stage.append(made);
   const lines = (): Child =>
-    said().map(([title, what]) => h("details", {}, h("summary", {}, `The view ${title}`), words(shownAs(what))));
+    said().map(([title, what]) => h("details", h("summary", `The view ${title}`), words(what)));
   const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
   const use = async (name: string) => {
-    const read = parsed(given.value);
-    if (!("value" in read) || !isMembers(read.value)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
+    const [input] = parsed(given.value);
+    if (!isMembers(input)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
     try {
-      say(`answers ${name}`, await made.sendCallTool({ name, arguments: read.value }));
+      say(`answers ${name}`, await made.sendCallTool({ name, arguments: input }));
     } catch (error) {
       say(`refuses ${name}`, reason(error));
     }
   };
-  const press = (name: string) => button(oneLine(name, 120), { act: () => use(name), looks: "small" });
+  const press = (name: string) => button(oneLine(name, 120), () => use(name), "small");
   const offered = (): Child => tools().length > 0 && [row(quiet("Tools of the view"), ...tools().map(press)), given];
-  return h("div", { class: "shown" }, stage, offered, lines);
+  return h("div.shown", stage, offered, lines);
 }

@@ -3,11 +3,11 @@ import { each, h, when } from "../../lib/h.ts";
 import { memo, signal } from "../../lib/signals.ts";
 import { at, shownAs, text } from "./json.ts";
 import type { Entry } from "./model.ts";
-import { badge, button, notice, quiet, row, said, search, typed, words } from "./parts.ts";
+import { badge, button, live, notice, quiet, row, said, search, typing, words } from "./parts.ts";
 import { entries } from "./store.ts";
 
 const MOST_SHOWN = 200;
-const SIDES: Readonly<Record<Entry["side"], string>> = {
+const SIDES: Readonly<Record<string, string>> = {
   sent: "→ sent",
   received: "← received",
   said: "stderr",
@@ -18,27 +18,26 @@ function titleOf(message: unknown): string {
   if (typeof message === "string") return message;
   const id = at(message, "id");
   const kind = at(message, "error") === undefined ? "result" : "error";
-  return `${text(at(message, "method")) ?? kind}${id === undefined ? "" : ` #${String(id)}`}`;
+  return `${text(message, "method") ?? kind}${id === undefined ? "" : ` #${String(id)}`}`;
 }
 
-function line({ seq, atMs, side, message, fault }: Entry): Node {
+function line({ seq, at_ms, side, message, fault }: Entry): Node {
   const open = signal(false);
   return h(
     "li",
-    { class: fault === undefined ? "entry" : "entry faulty" },
+    { class: fault ? "entry faulty" : "entry" },
     h(
       "details",
-      { ontoggle: (event: Event) => open(event.target instanceof HTMLDetailsElement && event.target.open) },
+      { ontoggle: (event: Event) => open((event.target as HTMLDetailsElement).open) },
       h(
         "summary",
-        {},
-        h("span", { class: "quiet seq" }, seq),
-        h("span", { class: `side ${side}` }, SIDES[side]),
+        h("span.quiet seq", seq),
+        h(`span.side ${side}`, SIDES[side]),
         said(titleOf(message), 160),
-        fault !== undefined && badge("not as MCP says", "bad"),
-        h("span", { class: "quiet time" }, `${(atMs / 1000).toFixed(3)} s`),
+        fault && badge("not as MCP says", "bad"),
+        h("span.quiet time", `${(at_ms / 1000).toFixed(3)} s`),
       ),
-      when(open, () => [fault !== undefined && notice(fault, "bad"), words(shownAs(message))]),
+      when(open, () => [fault && notice(fault, "bad"), words(shownAs(message))]),
     ),
   );
 }
@@ -50,7 +49,7 @@ export function wire(): Node {
   const copied = signal("");
   const fits = (entry: Entry) =>
     (side() === "all" || entry.side === side()) &&
-    (!faulty() || entry.fault !== undefined) &&
+    (!faulty() || entry.fault) &&
     (filter() === "" || JSON.stringify(entry.message).toLowerCase().includes(filter()));
   const found = memo(() => entries().filter(fits));
   const newest = () => found().slice(-MOST_SHOWN).reverse();
@@ -67,19 +66,19 @@ export function wire(): Node {
     "article",
     { "data-entries": () => found().length },
     row(
-      h("h2", {}, "Wire"),
+      h("h2", "Wire"),
       search("Filter by text", "Filter", filter),
       h(
         "select",
-        { "aria-label": "Which side", onchange: (event: Event) => side(typed(event)) },
+        { "aria-label": "Which side", onchange: typing(side) },
         h("option", { value: "all" }, "everything"),
         Object.entries(SIDES).map(([key, label]) => h("option", { value: key }, label)),
       ),
-      h("label", {}, h("input", { type: "checkbox", onchange: () => faulty(!faulty()) }), " only what is not as MCP says"),
-      button("Copy as JSON lines", { act: copy, looks: "small" }),
-      h("span", { class: "quiet", "aria-live": "polite" }, copied),
+      h("label", h("input", { type: "checkbox", onchange: () => faulty(!faulty()) }), " only what is not as MCP says"),
+      button("Copy as JSON lines", copy, "small"),
+      live(copied),
     ),
     when(() => found().length > MOST_SHOWN, () => quiet(`The last ${MOST_SHOWN} are shown.`)),
-    h("ol", { class: "plain log" }, each(newest, line, h("li", { class: "quiet" }, "Nothing fits."))),
+    h("ol.plain log", each(newest, line, h("li.quiet", "Nothing fits."))),
   );
 }
