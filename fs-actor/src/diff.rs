@@ -56,7 +56,7 @@ pub(crate) fn of(old: &str, new: &str) -> FileDiff {
         return FileDiff {
             added: line_count(window.new),
             removed: line_count(window.old),
-            binary: true,
+            large: true,
             ..FileDiff::default()
         };
     }
@@ -314,6 +314,7 @@ mod tests {
         let of = |old: &'static [u8], new| of_bytes(&Bytes::from_static(old), new);
         assert!(of(b"a\0", b"b").binary);
         assert!(of(b"\xff", b"b").binary);
+        assert!(!of(b"a\0", b"b").large);
         assert_eq!(of(b"a", b"b").hunks.len(), 1);
     }
 
@@ -371,9 +372,10 @@ mod tests {
         let old = "x".repeat(MAX_SHOWN_BYTES + 1);
         let diff = of(&old, "y\nz");
         assert_eq!(
-            (diff.binary, diff.removed, diff.added, diff.hunks.len()),
+            (diff.large, diff.removed, diff.added, diff.hunks.len()),
             (true, 1, 2, 0)
         );
+        assert!(!diff.binary);
     }
 
     proptest! {

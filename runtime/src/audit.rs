@@ -30,6 +30,8 @@ pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
 pub use sink::{AuditFileError, AuditFileFault, AuditSink, JsonLines, MemoryAudit, TornLine};
 pub(crate) use verify::follow;
 pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after};
+#[cfg(all(feature = "ui", feature = "http"))]
+pub(crate) use verify::{End, walk};
 
 /// One step of one call, or of a worker's life.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -93,7 +93,7 @@ pub struct Hunk {
 /// How the content of one file differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
-    /// The changed runs, in order; empty for binary or hidden content.
+    /// The changed runs, in order; empty for binary, large or hidden content.
     pub hunks: Vec<Hunk>,
     /// Lines added.
     pub added: usize,
@@ -101,6 +101,8 @@ pub struct FileDiff {
     pub removed: usize,
     /// The content is not text, so there are no hunks.
     pub binary: bool,
+    /// The content is more than is compared, so there are no hunks; it may be text, and its lines may be counted.
+    pub large: bool,
     /// The worker may not read this file, so its former content is not shown to it.
     pub hidden: bool,
     /// The whole former text, for people who look beyond the hunks: where these do not hold all of it, if it may be

@@ -120,9 +120,9 @@ pub use id::{CallId, GrantId, NotAGrantId, QuestionId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
-    BlockCall, BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding, Decision,
-    Deferred, Denial, DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter,
+    Answer, AnswerOption, Apart, Approver, AskLimits, AuthorityError, Batch, BatchAnswer,
+    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding,
+    Decision, Deferred, Denial, DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter,
     GrantHolder, GrantStore, GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked,
     History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing,
     NewGrant, OptionKind, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired,

@@ -34,7 +34,9 @@ use crate::scope::{Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
-pub use batch::{Batch, BatchAnswer, BatchItem, batches};
+#[cfg(all(feature = "ui", feature = "http"))]
+pub(crate) use batch::apart;
+pub use batch::{Apart, Batch, BatchAnswer, BatchItem, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
@@ -48,6 +50,8 @@ pub use history::{
     PastQuestion, RepeatedQuestion, Tally,
 };
 pub(crate) use ladder::ladder;
+#[cfg(all(feature = "ui", feature = "http"))]
+pub(crate) use ladder::meaning;
 pub use ledger::AskLimits;
 pub(crate) use options::listed;
 pub use options::{AnswerOption, OptionKind};
@@ -401,6 +405,19 @@ pub(crate) mod tests {
             server: None,
             alone: false,
         }
+    }
+
+    /// The same with something to see.
+    pub(crate) fn shown(mut request: Request) -> Request {
+        request.preview = Some(crate::effect::Preview {
+            base: crate::path::VirtualPath::top(),
+            intent: request.intent.clone(),
+            changes: Vec::new(),
+            reply: crate::effect::Reply::text("", ()),
+            token: PreviewToken(ContentHash::of(b"")),
+            artifacts: Vec::new(),
+        });
+        request
     }
 
     #[track_caller]

@@ -177,7 +177,7 @@ fn difference(inverse: Option<&[Step]>, meta: &Meta, shown: bool) -> FileDiff {
         _ if !shown => diff::hidden(),
         (Some([Step::Write { content, .. }]), _) => diff::of_bytes(content, b""),
         (Some(_) | None, _) => FileDiff {
-            binary: true,
+            large: true,
             ..FileDiff::default()
         },
     }

@@ -258,7 +258,7 @@ fn difference(old: Option<&Old>, content: &Bytes, shown: bool) -> FileDiff {
     match old {
         Some(_) if !shown => diff::hidden(),
         Some(Old { bytes: None, .. }) => FileDiff {
-            binary: true,
+            large: true,
             ..FileDiff::default()
         },
         Some(Old {

@@ -135,18 +135,21 @@ async fn several_are_answered_together_each_by_itself() {
     let names = [a.question().handle(), b.question().handle()];
     assert_eq!(batch["questions"], json!(names));
     assert_eq!(batch["folder"], "/repo");
+    let protected = stage.asks(".mcp.json", "{}").await;
+    let guarded = protected.question().handle();
     let said = |question: &String, answer: Value| json!({ "question": question, "session": "talk", "answer": answer });
     let wide = json!({ "allow": { "lifetime": "once", "patterns": ["read"] } });
-    let body = json!({ "answers": [said(&names[0], once()), said(&names[1], wide)] });
+    let body = json!({ "answers": [said(&names[0], once()), said(&names[1], wide), said(&guarded, once())] });
     let told = stage.post("/api/answer-batch", &body).await.json();
     assert_eq!(told["answers"][0]["status"], "granted");
     assert_eq!(told["answers"][1]["code"], "DOES_NOT_FIT");
+    assert_eq!(told["answers"][2]["code"], "NOT_TOGETHER");
     assert!(matches!(a.go_on().await, Ok(Begun::Ended(_))));
     assert_eq!(
         stage.state().await["questions"].as_array().unwrap().len(),
-        1
+        2
     );
-    drop(b);
+    drop((b, protected));
 }
 
 #[tokio::test]
@@ -290,6 +293,8 @@ async fn a_rule_is_suggested_once_after_three_of_a_kind() {
     stage.runtime.flush_audit().await.unwrap();
     let first = stage.post("/api/suggestions", &ask).await.json()["suggestion"].clone();
     assert_eq!(first["pattern"], "write:file:/repo/notes");
+    let covers = "change or remove everything beneath /repo/notes, now and later";
+    assert_eq!(first["covers"], covers);
     assert_eq!(
         (&first["lifetime"], &first["spares"]),
         (&json!("session"), &json!(3))

@@ -79,8 +79,13 @@ async fn rights_are_told_of_workers_beneath_and_of_no_others() {
     client.greet("2025-11-25", showing()).await;
     let paths = json!(["/r/src/lib.rs", "/r/a.txt"]);
     let own = told(&mut client, "authority", json!({"paths": paths})).await;
-    assert_eq!(own["workers"], json!(["agent", "agent/reader"]));
-    let asked = json!({"paths": paths, "worker": "agent/reader"});
+    let number = child.id();
+    let names = json!([
+        format!("agent ({})", worker.id()),
+        format!("agent/reader ({number})")
+    ]);
+    assert_eq!(own["workers"], names);
+    let asked = json!({"paths": paths, "worker": format!("agent/reader ({number})")});
     let as_child = told(&mut client, "authority", asked.clone()).await;
     assert_eq!(
         as_child["paths"],
@@ -92,6 +97,21 @@ async fn rights_are_told_of_workers_beneath_and_of_no_others() {
     let stranger = json!({"paths": paths, "worker": "stranger"});
     assert_eq!(
         told(&mut client, "authority", stranger).await["code"],
+        "NOT_FOUND"
+    );
+    // A sibling of the same name is another worker.
+    let twin = WorkerSpec::new("reader").policy(Policy::new().allow("read:file:/r/a.txt"));
+    let twin = worker.spawn(twin).await.unwrap();
+    let as_twin = json!({"paths": ["/r/a.txt"], "worker": format!("agent/reader ({})", twin.id())});
+    let as_twin = told(&mut client, "authority", as_twin).await;
+    assert_eq!(as_twin["paths"][0]["read"], "allow");
+    assert_eq!(
+        told(&mut client, "authority", asked.clone()).await["paths"],
+        as_child["paths"]
+    );
+    let unnumbered = json!({"paths": paths, "worker": "agent/reader"});
+    assert_eq!(
+        told(&mut client, "authority", unnumbered).await["code"],
         "NOT_FOUND"
     );
     child.revoke().await;

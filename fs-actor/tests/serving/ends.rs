@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    Gateway, Http, JsonLines, OpenError, Opener, Policy, Runtime, Served, Trust, WorkerSpec, verify,
+    FileTools, Gateway, Http, JsonLines, OpenError, Opener, Policy, Runtime, Served, Trust,
+    WorkerSpec, verify,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, about, initialize, request};
 use crate::support::{Client, World};
+use crate::views::showing;
 
 /// Opens the root `/r` with an audit in this file.
 struct Recorded {
@@ -165,4 +167,50 @@ async fn what_clients_share_ends_with_the_gateway_and_serves_nobody_afterwards()
         late["result"]["structuredContent"]["code"], "CANCELLED",
         "{late}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_review_looks_at_for_a_view_is_recorded_as_the_views() {
+    let world = World::new();
+    let audit = world.host("audit.jsonl");
+    let opener = Recorded {
+        root: world.host("r"),
+        audit: audit.clone(),
+    };
+    let files = FileTools {
+        read: "read_file",
+        list: "list_directory",
+    };
+    let gateway = Gateway::opening(opener, Trust::Host, about());
+    let gateway = gateway.files(files).build();
+    let (mut client, serving) = Client::served(&gateway);
+    client.greet("2025-11-25", showing()).await;
+    let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "one", "new_text": "ONE"}]});
+    let shown = json!({"preview": true});
+    let made = client.call("edit_file", edit, shown).await;
+    let links = made["result"]["content"].as_array().unwrap().iter();
+    let review = links
+        .filter_map(|link| link["uri"].as_str())
+        .next()
+        .unwrap();
+    let state = json!({"uri": format!("{review}.state")});
+    let told = client.call("review_rows", state, json!({})).await;
+    assert_eq!(
+        told["result"]["structuredContent"]["changes"],
+        json!(["same"]),
+        "{told}"
+    );
+    let plain = json!({"path": "/r/a.txt"});
+    client.call("read_file", plain, json!({})).await;
+    drop(client);
+    serving.await.unwrap();
+    ends(&audit).await;
+    let text = std::fs::read_to_string(&audit).unwrap();
+    let steps = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events = steps.map(|line| line["event"].clone());
+    let reads = events.filter(|event| event["tool"] == "read_file" && event["step"] == "judged");
+    let origins: Vec<Value> = reads.map(|event| event["origin"].clone()).collect();
+    assert_eq!(origins, ["view", "model"], "{text}");
 }

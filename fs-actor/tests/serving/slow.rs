@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
+    CallError, Cost, Halt, Namespace, Plan, Prepared, ReadPermit, ReadTool, Reply, ToolSet,
+    ToolSpec, Trust, WritePermit, WriteTool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::support::World;
+use crate::views::showing;
 
 /// Works until `until` is gone.
 pub(crate) struct Slow;
@@ -123,4 +125,78 @@ async fn a_long_reading_goes_on_as_a_task_for_a_client_that_knows_tasks() {
     assert_eq!(result["structuredContent"]["done"], true, "{done}");
     let ignorant = client.modern("tasks/get", id, json!({})).await;
     assert_eq!(ignorant["error"]["code"], -32021, "{ignorant}");
+}
+
+/// Plans until its call is gone, and says with files beside `until` that it began and ended.
+struct Plans;
+
+impl WriteTool for Plans {
+    type Args = SlowArgs;
+    type Output = Worked;
+    type Job = std::path::PathBuf;
+    type Steps = ();
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("plans", "Plan slowly", "Plans until a file is gone.").intent("Plan slowly")
+    }
+
+    fn prepare(&self, args: SlowArgs, _: &Namespace) -> Result<Prepared<Self::Job>, CallError> {
+        Ok(Prepared {
+            needs: Vec::new(),
+            job: args.until,
+        })
+    }
+
+    fn plan(&self, until: &Self::Job, permit: &ReadPermit) -> Result<Plan<()>, Halt> {
+        std::fs::write(until.with_extension("began"), "").unwrap();
+        while until.exists() {
+            if let Err(gone) = permit.checkpoint() {
+                std::fs::write(until.with_extension("ended"), "").unwrap();
+                return Err(gone.into());
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        Ok(Plan {
+            changes: Vec::new(),
+            reply: Reply::text("planned", Worked { done: true }),
+            cost: Cost::default(),
+            steps: (),
+            inverse: None,
+        })
+    }
+
+    fn apply(&self, (): (), _: WritePermit) -> Result<(), CallError> {
+        Ok(())
+    }
+}
+
+/// Waits until the file is there.
+async fn there(path: &std::path::Path) {
+    let looking = async {
+        while !path.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(30), looking).await;
+    assert!(found.is_ok(), "{} never came", path.display());
+}
+
+#[tokio::test]
+async fn a_preview_for_a_view_ends_with_its_request() {
+    let world = World::with(|| ToolSet::new().writer(Plans));
+    let until = world.host("outside/f");
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", showing()).await;
+    let wanted = json!({"tool": "plans", "arguments": {"until": until}});
+    client
+        .send(&json!({
+            "jsonrpc": "2.0", "id": "p", "method": "tools/call",
+            "params": {"name": "preview_call", "arguments": wanted},
+        }))
+        .await;
+    there(&until.with_extension("began")).await;
+    client
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "p"}}))
+        .await;
+    there(&until.with_extension("ended")).await;
 }

@@ -38,6 +38,7 @@ fn render(out: &mut String, change: &Change, base: &VirtualPath) {
     let FileDiff {
         hunks,
         binary,
+        large,
         hidden,
         ..
     } = &change.diff;
@@ -71,7 +72,17 @@ fn render(out: &mut String, change: &Change, base: &VirtualPath) {
     if *binary {
         note(out, &change.path, "is binary, so its content is not shown");
     }
-    if (*binary || *hidden) && hunks.is_empty() && !matches!(change.op, Op::Move | Op::Copy) {
+    if *large {
+        note(
+            out,
+            &change.path,
+            "is too large to compare, so its content is not shown",
+        );
+    }
+    if (*binary || *large || *hidden)
+        && hunks.is_empty()
+        && !matches!(change.op, Op::Move | Op::Copy)
+    {
         return;
     }
     header(out, change, to, base);
@@ -443,6 +454,13 @@ mod tests {
             },
             ..change("/r/\u{202e}img", Some("x"), Some("y"))
         };
+        let large = Change {
+            diff: FileDiff {
+                large: true,
+                ..FileDiff::default()
+            },
+            ..change("/r/long", Some("x"), Some("y"))
+        };
         let hidden = Change {
             diff: FileDiff {
                 hidden: true,
@@ -458,6 +476,7 @@ mod tests {
         let text = diff(
             &[
                 binary,
+                large,
                 hidden,
                 directory,
                 change("/r/a", Some("1\n"), Some("2\n")),
@@ -469,6 +488,7 @@ mod tests {
             notes,
             [
                 "# /r/\\u{202e}img is binary, so its content is not shown",
+                "# /r/long is too large to compare, so its content is not shown",
                 "# /r/secret may not be read here, so its former content is not shown",
                 "# /r/dir becomes a directory",
             ]

@@ -139,7 +139,7 @@ struct Item<'r> {
     added: usize,
     removed: usize,
     binary: bool,
-    /// It is text, and more than is compared.
+    /// It is more than is compared.
     large: bool,
     hidden: bool,
     /// Of each hunk `[old_start, old_lines, new_start, new_lines]`, and then again and again how many lines are kept,
@@ -293,8 +293,8 @@ fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool)
         after: change.after,
         added: diff.added,
         removed: diff.removed,
-        binary: diff.binary && diff.added + diff.removed == 0,
-        large: diff.binary && diff.added + diff.removed > 0,
+        binary: diff.binary,
+        large: diff.large,
         hidden: diff.hidden,
         hunks: diff.hunks.iter().map(shape).collect(),
         old_lines,

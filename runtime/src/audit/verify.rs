@@ -76,13 +76,13 @@ pub fn verify(reader: impl BufRead) -> Result<Verified, AuditBroken> {
 
 /// Where the whole lines of an unbroken chain end.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) records: u64,
-    pub(super) head: Head,
+pub(crate) struct End {
+    pub(crate) records: u64,
+    pub(crate) head: Head,
     /// Bytes of all whole lines.
-    pub(super) intact: u64,
-    /// What follows them: a line that a crash cut off.
-    pub(super) torn: Vec<u8>,
+    pub(crate) intact: u64,
+    /// What follows them: a line that a crash cut off, or that is about to be written.
+    pub(crate) torn: Vec<u8>,
 }
 
 impl End {
@@ -134,7 +134,8 @@ pub(crate) fn follow(
     walk(head, first.as_slice().chain(reader), see)?.whole()
 }
 
-fn walk(
+/// Follows lines that continue `head`, and shows the number and the line of each once its place is known.
+pub(crate) fn walk(
     mut head: Head,
     mut reader: impl BufRead,
     mut see: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,

@@ -1,5 +1,7 @@
 //! Requests to look back in, what the record tells and which rule it suggests out.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
@@ -7,23 +9,24 @@ use axum::response::IntoResponse as _;
 use serde_json::json;
 
 use super::faults::Fault;
-use super::office::Office;
-use super::record;
+use super::office::{Desk, Office, locked};
+use super::record::{self, Chain};
 use super::routes::{Here, Served, answered, of_run};
 use super::wire::{self, Often, Past};
-use crate::permission::{GrantHolder, History, Lifetime, Suggestion};
+use crate::permission::{GrantHolder, History, Lifetime, Suggestion, meaning};
 
 /// A rule for what a person allowed often, if there is one that was not suggested before.
 pub(super) async fn suggestions(State(office): Here, body: Bytes) -> Served {
     let often: Often = wire::read(&body)?;
     let desk = of_run(&office, &often.run)?;
-    let Some(record) = desk.source.record.clone() else {
+    if desk.source.record.is_none() {
         return answered(&json!({ "suggestion": null }));
-    };
-    let (history, _) = past(record).await?;
+    }
+    let people = Arc::clone(&desk.source.grants);
+    let rules = looked(&desk, false, move |history, _| people.suggestions(history)).await?;
     let live = desk.grants().grants().await?;
     let mut kept = desk.kept();
-    let found = desk.grants().suggestions(&history).into_iter().find(|one| {
+    let found = rules.into_iter().find(|one| {
         let spared = live
             .iter()
             .any(|grant| grant.pattern.covers_pattern(&one.pattern));
@@ -40,7 +43,7 @@ pub(super) async fn suggestions(State(office): Here, body: Bytes) -> Served {
         worker: often.worker,
     };
     answered(&json!({ "suggestion": {
-        "run": often.run, "agent": found.agent, "pattern": found.pattern, "spares": found.spares,
+        "run": often.run, "agent": found.agent, "pattern": found.pattern, "covers": meaning(&found.pattern), "spares": found.spares,
         "holder": holder, "lifetime": Lifetime::Session,
     } }))
 }
@@ -49,40 +52,55 @@ fn key(suggestion: &Suggestion) -> String {
     format!("{} {}", suggestion.agent, suggestion.pattern)
 }
 
-/// Reads a record where that may block.
-async fn past(record: record::ConsoleRecord) -> Result<(History, record::Chain), Fault> {
-    let reading = tokio::task::spawn_blocking(move || record.read());
-    let read = reading
+/// Reads the record of a desk on where that may block, and looks at it.
+async fn looked<T: Send + 'static>(
+    desk: &Desk,
+    anew: bool,
+    look: impl FnOnce(&History, Chain) -> T + Send + 'static,
+) -> Result<T, Fault> {
+    let record = desk.source.record.clone();
+    let record = record.ok_or_else(|| Fault::missing("NO_RECORD"))?;
+    let reading = Arc::clone(&desk.reading);
+    let looking = tokio::task::spawn_blocking(move || {
+        let mut reading = locked(&reading);
+        let (history, chain) = record.read(&mut reading, anew)?;
+        Ok(look(history, chain))
+    });
+    let looked = looking
         .await
         .map_err(|_| Fault::internal("the record was not read"))?;
-    read.map_err(|error| Fault::unreadable(&error))
+    looked.map_err(|error: std::io::Error| Fault::unreadable(&error))
 }
 
-/// The record that a request is about.
-fn recorded(office: &Office, past: &Past) -> Result<record::ConsoleRecord, Fault> {
-    let desk = match &past.source {
-        Some(run) => of_run(office, run)?,
+/// The source whose record a request is about.
+fn recorded(office: &Office, past: &Past) -> Result<Arc<Desk>, Fault> {
+    match &past.source {
+        Some(run) => of_run(office, run),
         None => {
             let mut desks = office.desks().into_iter();
             let found = desks.find(|desk| desk.source.record.is_some());
-            found.ok_or_else(|| Fault::missing("NO_RECORD"))?
+            found.ok_or_else(|| Fault::missing("NO_RECORD"))
         }
-    };
-    let record = desk.source.record.clone();
-    record.ok_or_else(|| Fault::missing("NO_RECORD"))
+    }
 }
 
 pub(super) async fn history(State(office): Here, body: Bytes) -> Served {
     let wanted: Past = wire::read(&body)?;
-    let (history, chain) = past(recorded(&office, &wanted)?).await?;
-    answered(&record::shown(&history, chain, &wanted))
+    let desk = recorded(&office, &wanted)?;
+    let anew = wanted.anew;
+    let shown = move |history: &History, chain| record::shown(history, chain, &wanted);
+    answered(&looked(&desk, anew, shown).await?)
 }
 
 pub(super) async fn export(State(office): Here, body: Bytes) -> Served {
     let wanted: Past = wire::read(&body)?;
-    let (history, _) = past(recorded(&office, &wanted)?).await?;
-    let lines = history.export(&wanted.filter());
-    let lines = lines.map_err(|_| Fault::internal("an entry has no JSON"))?;
+    let desk = recorded(&office, &wanted)?;
+    let lines = looked(&desk, false, move |history, _| {
+        history.export(&wanted.filter())
+    });
+    let lines = lines
+        .await?
+        .map_err(|_| Fault::internal("an entry has no JSON"))?;
     let headers = [
         (header::CONTENT_TYPE, "application/x-ndjson"),
         (

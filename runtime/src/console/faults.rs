@@ -81,7 +81,7 @@ impl From<AuthorityError> for Fault {
             AuthorityError::Template(_) => (StatusCode::UNPROCESSABLE_ENTITY, "TEMPLATE"),
             AuthorityError::NoGrant => (StatusCode::NOT_FOUND, "NO_GRANT"),
             AuthorityError::InBatch { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "IN_BATCH"),
-            AuthorityError::NotTogether => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_TOGETHER"),
+            AuthorityError::NotTogether(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_TOGETHER"),
             AuthorityError::TooMany => (StatusCode::CONFLICT, "TOO_MANY"),
             AuthorityError::Audit(_) => (StatusCode::SERVICE_UNAVAILABLE, "NOT_RECORDED"),
             AuthorityError::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "NOT_STORED"),

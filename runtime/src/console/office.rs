@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::ConsoleSource;
+use super::record::Reading;
 use super::refusals::Refusals;
 use super::show::{self, Answered, State, StillRefused};
 use crate::id::{GrantId, QuestionId};
@@ -30,6 +31,8 @@ pub(super) struct Office {
 pub(super) struct Desk {
     pub(super) source: ConsoleSource,
     pub(super) run: Run,
+    /// How far its record was read.
+    pub(super) reading: Arc<Mutex<Reading>>,
     kept: Mutex<Kept>,
 }
 
@@ -54,7 +57,7 @@ pub(super) fn now_ms() -> u64 {
     })
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,6 +75,7 @@ impl Office {
         let desk = Arc::new(Desk {
             source,
             run,
+            reading: Arc::default(),
             kept: Mutex::default(),
         });
         locked(&self.desks).insert(run.nonce, Arc::clone(&desk));

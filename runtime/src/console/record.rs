@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde::Serialize;
 
@@ -40,10 +41,34 @@ pub(super) enum Chain {
     Partial { records: u64 },
 }
 
+impl Chain {
+    /// The same in words for people.
+    fn words(&self) -> String {
+        match self {
+            Self::Verified { records } => {
+                format!("✓ The record is whole: {records} records, each continues the one before.")
+            }
+            Self::Torn { records } => format!(
+                "The record is whole but for its last line, which may be about to be written: {records} records."
+            ),
+            Self::Broken { record, reason } => format!(
+                "✗ The record is broken at record {record}: {reason}. Nothing from there on is shown."
+            ),
+            Self::Partial { records } => {
+                format!(
+                    "The record’s beginning is not kept, so it cannot be followed: {records} records."
+                )
+            }
+        }
+    }
+}
+
 /// One page of a history.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     chain: Chain,
+    /// What the chain comes to, in words.
+    words: String,
     /// The latest first.
     entries: Vec<HistoryEntry>,
     /// How many there are in all.
@@ -57,48 +82,105 @@ pub(super) struct Shown {
     runs: BTreeSet<u64>,
 }
 
+/// What was read of a record so far.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    history: History,
+    /// Bytes and records of the whole lines of a file that were read.
+    end: u64,
+    records: u64,
+    /// How long that file was, and when it was changed.
+    looks: Option<(u64, SystemTime)>,
+    /// What was read is not to be read on from.
+    over: bool,
+}
+
 impl ConsoleRecord {
-    /// Reads all of it. Blocks.
+    /// Reads what was added since `reading` was read last; all of it if that was rewritten, or `anew`. Blocks.
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn read(&self) -> io::Result<(History, Chain)> {
-        let mut history = History::new();
+    pub(super) fn read<'r>(
+        &self,
+        reading: &'r mut Reading,
+        anew: bool,
+    ) -> io::Result<(&'r History, Chain)> {
         let chain = match self {
             Self::File(path) => {
-                let reader = BufReader::new(File::open(path)?);
-                chain(history.read(reader).map(|verified| verified.records))?
-            }
-            Self::Memory(audit) => {
-                let records = audit.records();
-                let whole = records.first().is_none_or(|first| first.seq() == 0);
-                let count = records.len() as u64;
-                if whole {
-                    let lines: String = records
-                        .iter()
-                        .map(|record| record.line().to_owned() + "\n")
-                        .collect();
-                    chain(
-                        history
-                            .read(lines.as_bytes())
-                            .map(|verified| verified.records),
-                    )?
-                } else {
-                    let broken = records.iter().zip(1..).find_map(|(record, number)| {
-                        let reason = history.add(record).err()?;
-                        Some(AuditBroken {
-                            line: number,
-                            reason,
-                        })
-                    });
-                    match broken {
-                        None => Chain::Partial { records: count },
-                        Some(broken) => chain(Err(broken))?,
+                let file = File::open(path)?;
+                let found = file.metadata()?;
+                let looks = (found.len(), found.modified()?);
+                if anew || reading.over || reading.is_rewritten(looks) {
+                    *reading = Reading::default();
+                }
+                reading.looks = Some(looks);
+                match reading.read_on(&file)? {
+                    // It may be another file by now.
+                    Chain::Broken { .. } if reading.end > 0 => {
+                        *reading = Reading::default();
+                        reading.read_on(&file)?
                     }
+                    chain => chain,
                 }
             }
+            Self::Memory(audit) => {
+                reading.history = History::new();
+                of_memory(audit, &mut reading.history)?
+            }
         };
-        Ok((history, chain))
+        Ok((&reading.history, chain))
+    }
+}
+
+impl Reading {
+    /// Whether a file that looks so now has changed other than by growing.
+    fn is_rewritten(&self, (length, changed): (u64, SystemTime)) -> bool {
+        let as_long = |was: (u64, SystemTime)| was.0 == length && was.1 != changed;
+        length < self.end || self.looks.is_some_and(as_long)
+    }
+
+    fn read_on(&mut self, mut file: &File) -> io::Result<Chain> {
+        file.seek(SeekFrom::Start(self.end))?;
+        // What it read before it failed would be added twice.
+        self.over = true;
+        let end = match self.history.read_on(BufReader::new(file)) {
+            Ok(end) => end,
+            Err(AuditBroken { line, reason }) => {
+                let line = self.records.saturating_add(line);
+                return chain(Err(AuditBroken { line, reason }));
+            }
+        };
+        self.over = false;
+        self.end += end.intact;
+        self.records += end.records;
+        let records = self.records;
+        Ok(if end.torn.is_empty() {
+            Chain::Verified { records }
+        } else {
+            Chain::Torn { records }
+        })
+    }
+}
+
+/// Reads what is kept in memory.
+fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
+    let records = audit.records();
+    let count = records.len() as u64;
+    if records.first().is_none_or(|first| first.seq() == 0) {
+        let lines: String = records
+            .iter()
+            .map(|record| record.line().to_owned() + "\n")
+            .collect();
+        let read = history.read(lines.as_bytes());
+        return chain(read.map(|verified| verified.records));
+    }
+    let broken = records.iter().zip(1..).find_map(|(record, line)| {
+        let reason = history.add(record).err()?;
+        Some(AuditBroken { line, reason })
+    });
+    match broken {
+        None => Ok(Chain::Partial { records: count }),
+        Some(broken) => chain(Err(broken)),
     }
 }
 
@@ -136,6 +218,7 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
     let agents: BTreeSet<Arc<str>> = agents.filter(|agent| !agent.is_empty()).collect();
     let report = history.report(&filter);
     Shown {
+        words: chain.words(),
         chain,
         total: all.len(),
         tally: tally(&all),
@@ -167,4 +250,65 @@ fn tally(entries: &[&HistoryEntry]) -> Tally {
         }
     }
     tally
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a record is a file of the host's, beside every root"
+)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::audit::JsonLines;
+    use crate::{Runtime, WorkerSpec};
+
+    /// The lines of a runtime that had two workers.
+    async fn lines(place: &std::path::Path) -> Vec<String> {
+        let root = place.join("root");
+        let file = place.join("source");
+        fs::create_dir_all(&root).unwrap();
+        let builder = Runtime::builder().root("r", &root);
+        let audit = JsonLines::create(&file).unwrap();
+        let (runtime, _) = builder.audit(audit).build().await.unwrap();
+        for name in ["one", "two"] {
+            runtime.spawn(WorkerSpec::new(name)).await.unwrap();
+        }
+        runtime.shutdown().await;
+        let text = fs::read_to_string(&file).unwrap();
+        text.lines().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn add(path: &std::path::Path, text: &str) {
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_look_reads_on_from_where_the_last_ended() {
+        let temp = tempfile::tempdir().unwrap();
+        let lines = lines(temp.path()).await;
+        let [first, second, third, ..] = lines.as_slice() else {
+            panic!("{lines:?}");
+        };
+        let path = temp.path().join("audit");
+        fs::write(&path, first).unwrap();
+        let record = ConsoleRecord::File(path.clone());
+        let mut reading = Reading::default();
+        let mut look = |anew| record.read(&mut reading, anew).unwrap().1;
+        assert_eq!(look(false), Chain::Verified { records: 1 });
+        let (half, rest) = second.split_at(second.len() / 2);
+        add(&path, half);
+        assert_eq!(look(false), Chain::Torn { records: 1 });
+        add(&path, rest);
+        assert_eq!(look(false), Chain::Verified { records: 2 });
+        // What was read before is not read again, unless a person wants that.
+        let other = first.replacen(r#""at":1"#, r#""at":2"#, 1);
+        assert_ne!(other, *first);
+        fs::write(&path, format!("{other}{second}{third}")).unwrap();
+        assert_eq!(look(false), Chain::Verified { records: 3 });
+        assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
+    }
 }

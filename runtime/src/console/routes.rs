@@ -21,7 +21,7 @@ use super::wire::{
 use super::{READING, back, page, show};
 use crate::gateway::{Callers, Token, body};
 use crate::permission::{
-    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, QuestionState, Template,
+    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, QuestionState, Template, apart,
 };
 
 /// The longest body of a request, in bytes.
@@ -166,7 +166,7 @@ async fn review(State(office): Here, Path(question): Path<String>) -> Served {
 }
 
 async fn answer(State(office): Here, body: Bytes) -> Served {
-    let told = say(&office, wire::read(&body)?).await;
+    let told = say(&office, wire::read(&body)?, false).await;
     office.renewed();
     answered(&told?)
 }
@@ -176,7 +176,7 @@ async fn answer_batch(State(office): Here, body: Bytes) -> Served {
     let mut told = Vec::new();
     for said in answers {
         let question = said.question.clone();
-        told.push(match say(&office, said).await {
+        told.push(match say(&office, said, true).await {
             Ok(stands) => stands,
             Err(fault) => {
                 json!({ "question": question, "code": fault.code, "message": fault.message })
@@ -187,8 +187,9 @@ async fn answer_batch(State(office): Here, body: Bytes) -> Served {
     answered(&json!({ "answers": told }))
 }
 
-/// Passes a person's word on. Said again, it says how the question stands.
-async fn say(office: &Office, said: Said) -> Result<Value, Fault> {
+/// Passes a person's word on; of what is answered together, only on what can stand in a batch. Said again, it says how
+/// the question stands.
+async fn say(office: &Office, said: Said, together: bool) -> Result<Value, Fault> {
     let Said {
         question,
         session,
@@ -201,6 +202,10 @@ async fn say(office: &Office, said: Said) -> Result<Value, Fault> {
         return Ok(stands(&question, expired, &[]));
     };
     let open = desk.grants().question(id).await?;
+    let apart = open.as_ref().and_then(|open| apart(&open.request));
+    if let Some(apart) = apart.filter(|_| together) {
+        return Err(AuthorityError::NotTogether(apart).into());
+    }
     let allows = matches!(answer, Answer::Allow { .. });
     let told = desk
         .grants()

@@ -112,6 +112,10 @@ pub(super) struct Granted {
     verb: Option<String>,
     resource: Option<String>,
     holder: GrantHolder,
+    /// Who holds it, in words.
+    held: String,
+    /// The agent, session and server that it is of, each as a person chooses it.
+    whose: Vec<String>,
     descendants: bool,
     uses_left: Option<u32>,
     expires_at: Option<u64>,
@@ -233,12 +237,38 @@ pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Gran
             .resource()
             .map(|resource| resource.as_str().to_owned()),
         holder: grant.holder.clone(),
+        held: held(&grant.holder),
+        whose: whose(grant),
         descendants: grant.descendants,
         uses_left: grant.uses_left,
         expires_at: grant.expires_at.map(|end| at(run, end)),
         used: grant.used,
         used_at,
     }
+}
+
+fn held(holder: &GrantHolder) -> String {
+    match holder {
+        GrantHolder::Agent(agent) => format!("agent {agent}"),
+        GrantHolder::Session { session, worker } => {
+            format!("worker {} in session {session}", worker.0)
+        }
+        GrantHolder::Worker(worker) => format!("worker {}", worker.0),
+    }
+}
+
+fn whose(grant: &GrantView) -> Vec<String> {
+    let holder = match &grant.holder {
+        GrantHolder::Agent(agent) => Some(format!("agent {agent}")),
+        GrantHolder::Session { session, .. } => Some(format!("session {session}")),
+        GrantHolder::Worker(_) => None,
+    };
+    let pattern = grant.pattern.to_string();
+    let mut parts = pattern.split(':').skip(1);
+    let of_server = parts.next() == Some("mcp");
+    let server = parts.next().filter(|_| of_server);
+    let server = server.map(|server| format!("server {server}"));
+    holder.into_iter().chain(server).collect()
 }
 
 pub(super) fn offered(template: &Template) -> Offered {

@@ -274,6 +274,8 @@ pub(super) struct Past {
     pub(super) run: Option<u64>,
     /// How many of the latest entries are passed over.
     pub(super) skip: usize,
+    /// Whether what was read of the record before is read again.
+    pub(super) anew: bool,
 }
 
 impl Past {

@@ -104,7 +104,7 @@ fn authority(worker: &Worker, asked: &Asked) -> Result<Value, CallError> {
     workers.extend(worker.beneath());
     let chosen = match &asked.worker {
         None => Some(worker),
-        Some(name) => workers.iter().find(|one| one.agent() == name),
+        Some(name) => workers.iter().find(|one| told(one) == *name),
     };
     let chosen = chosen.ok_or_else(|| {
         let message = "there is no such worker; it may have ended";
@@ -115,8 +115,13 @@ fn authority(worker: &Worker, asked: &Asked) -> Result<Value, CallError> {
         .iter()
         .map(|path| rights(chosen, path))
         .collect();
-    let names: Vec<&str> = workers.iter().map(Worker::agent).collect();
-    Ok(json!({"worker": chosen.agent(), "workers": names, "paths": paths}))
+    let names: Vec<String> = workers.iter().map(told).collect();
+    Ok(json!({"worker": told(chosen), "workers": names, "paths": paths}))
+}
+
+/// How a worker is named here: siblings may have the same path, and only one worker has the number.
+fn told(worker: &Worker) -> String {
+    format!("{} ({})", worker.agent(), worker.id())
 }
 
 fn rights(worker: &Worker, text: &str) -> Value {

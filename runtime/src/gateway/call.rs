@@ -56,8 +56,15 @@ impl Gateway {
         let served = self.served().await?;
         let views = apps::shown_by(context.client_capabilities().as_ref());
         #[cfg(feature = "ui")]
-        if views && let Some(answer) = self.viewed(&request, &served, &extras).await {
-            return answer.map(Into::into);
+        if views {
+            let seen = tokio::select! {
+                biased;
+                seen = self.viewed(&request, &served, &extras) => seen,
+                () = context.ct.cancelled() => return Err(cancelled()),
+            };
+            if let Some(answer) = seen {
+                return answer.map(Into::into);
+            }
         }
         if served.worker().is_app_only(&request.name) {
             if !views {
@@ -93,10 +100,7 @@ impl Gateway {
             answer = self.carried_out(&errand, &context, resumed) => answer,
             never = progressing(&context, progress) => match never {},
             // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
-            () = context.ct.cancelled() => {
-                let reason = "the call was cancelled";
-                return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None));
-            }
+            () = context.ct.cancelled() => return Err(cancelled()),
         };
         self.log(&context, &errand.tool, &answer).await;
         answer
@@ -238,6 +242,11 @@ impl Gateway {
             }
         }
     }
+}
+
+fn cancelled() -> ErrorData {
+    let reason = "the call was cancelled";
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None)
 }
 
 /// Gives an answer to the broker. One that cannot be taken is a no of the host's, so that the call does not wait for

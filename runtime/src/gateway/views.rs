@@ -178,7 +178,11 @@ impl Gateway {
         if let (false, Value::Object(arguments)) = (hash.is_empty(), &mut arguments) {
             arguments.insert("known_hash".into(), hash.into());
         }
-        let read = self.look(read.read, arguments, &Extras::default()).await?;
+        let extras = Extras {
+            origin: Origin::View,
+            ..Extras::default()
+        };
+        let read = self.look(read.read, arguments, &extras).await?;
         let output = read.structured()?;
         Ok(output.pointer("/files/0/unchanged") == Some(&Value::Bool(true)))
     }

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 
 use super::broker::Broker;
 use super::{
-    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question, TemplateError,
+    Answer, Apart, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question,
+    TemplateError,
 };
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
@@ -38,9 +39,9 @@ pub enum AuthorityError {
         /// Why.
         source: Box<AuthorityError>,
     },
-    /// The question is sensitive or of another session than the first of the batch: it is looked at by itself.
-    #[error("the question cannot be answered together with these")]
-    NotTogether,
+    /// The question cannot stand in a batch, or not in this one: it is looked at by itself.
+    #[error("the question cannot be answered together with these: {0}")]
+    NotTogether(Apart),
     /// The change would leave more than there was; that takes another grant.
     #[error("a grant can only be narrowed; for more, give another")]
     Wider,

@@ -73,7 +73,25 @@ pub enum BatchAnswer {
     },
 }
 
-/// Returns the questions that can be answered together, in groups of two or more. What is sensitive, or asks for more
+/// Why a question is looked at by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Apart {
+    /// What it asks for must not be changed lightly.
+    #[error("it is about something protected")]
+    Sensitive,
+    /// The tool is of another server, so a person has to see whose it is and what it is given.
+    #[error("it is a call of another server")]
+    Server,
+    /// There is nothing that shows what the call would do.
+    #[error("it does not show what it would do")]
+    Unshown,
+    /// The others are of another session.
+    #[error("it is of another session")]
+    Session,
+}
+
+/// Returns the questions that can be answered together, in groups of two or more. What has an [`Apart`], or asks for more
 /// than one kind of thing, is in none: it is looked at by itself.
 #[must_use]
 pub fn batches(questions: &[Question]) -> Vec<Batch> {
@@ -107,11 +125,22 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
     batches
 }
 
-/// The one kind of thing that is asked for; none if there are several, or it is sensitive.
+/// Why a question is in no batch at all.
+pub(crate) fn apart(request: &Request) -> Option<Apart> {
+    if request.sensitive {
+        Some(Apart::Sensitive)
+    } else if request.server.is_some() {
+        Some(Apart::Server)
+    } else {
+        request.preview.is_none().then_some(Apart::Unshown)
+    }
+}
+
+/// The one kind of thing that is asked for; none if there are several, or it stands apart.
 fn kind(request: &Request) -> Option<(Verb, &Resource)> {
     let mut kinds = request.needs.iter().map(kind_of);
     let first = kinds.next()?;
-    (kinds.all(|kind| kind == first) && !request.sensitive).then_some(first)
+    (kinds.all(|kind| kind == first) && apart(request).is_none()).then_some(first)
 }
 
 fn kind_of(need: &Scope) -> (Verb, &Resource) {
@@ -151,7 +180,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::permission::tests::request;
+    use crate::permission::tests::{request, shown};
 
     fn question(id: u64, worker: u64, needs: &[&str]) -> Question {
         Question {
@@ -159,7 +188,7 @@ mod tests {
             run: crate::permission::Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
-            request: request(worker, id, needs),
+            request: shown(request(worker, id, needs)),
         }
     }
 
@@ -251,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alone_of_several_kinds_of_another_session_or_sensitive_is_not_grouped() {
+    fn what_is_alone_of_several_kinds_or_stands_apart_is_not_grouped() {
         let pair = || {
             [
                 question(1, 1, &["write:file:/r/a"]),
@@ -262,6 +291,12 @@ mod tests {
         let [first, mut second] = pair();
         assert_eq!(grouped(std::slice::from_ref(&first)), []);
         second.request.sensitive = true;
+        assert_eq!(grouped(&[first.clone(), second]), []);
+        let [_, mut second] = pair();
+        second.request.server = Some("hub".into());
+        assert_eq!(grouped(&[first.clone(), second]), []);
+        let [_, mut second] = pair();
+        second.request.preview = None;
         assert_eq!(grouped(&[first.clone(), second]), []);
         let [_, mut second] = pair();
         second.request.session = "another".into();

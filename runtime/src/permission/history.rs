@@ -14,6 +14,8 @@ use crate::audit::{
     AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
     past,
 };
+#[cfg(all(feature = "ui", feature = "http"))]
+use crate::audit::{End, walk};
 use crate::effect::{LeftOut, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
@@ -300,6 +302,25 @@ impl History {
         })?;
         self.head = verified.head;
         Ok(verified)
+    }
+
+    /// Adds the whole lines that follow in a file whose beginning was added by this. After an error there may be records in
+    /// it that the next call would add again.
+    ///
+    /// # Errors
+    /// [`AuditBroken`], as from [`Self::read`], but for a torn last line.
+    #[cfg(all(feature = "ui", feature = "http"))]
+    pub(crate) fn read_on(&mut self, reader: impl BufRead) -> Result<End, AuditBroken> {
+        let fold = &mut self.fold;
+        let end = walk(self.head, reader, |seq, line| {
+            if seq == 0 {
+                fold.begin_chain();
+            }
+            fold.take(past(line)?);
+            Ok(())
+        })?;
+        self.head = end.head;
+        Ok(end)
     }
 
     /// What was asked, decided, granted and taken back.

@@ -44,10 +44,12 @@ pub(crate) fn covers(needs: &[Scope], patterns: &[ScopePattern]) -> String {
     format!("{}; protected names stay closed", texts.join(", and "))
 }
 
-fn meaning(pattern: &ScopePattern) -> String {
+/// What a pattern allows, in words for people.
+pub(crate) fn meaning(pattern: &ScopePattern) -> String {
     let act = match pattern.verb() {
         Some(Verb::Read) => "read",
-        Some(Verb::Write) => "change",
+        // The verb covers removing, and a person may not think of that.
+        Some(Verb::Write) => "change or remove",
         Some(Verb::Execute) => "run",
         None => "do",
     };
@@ -153,11 +155,11 @@ mod tests {
             ),
             (
                 &["write:file:/r/a", "execute:mcp:hub"],
-                "change everything beneath /r/a, now and later, and run all of mcp hub, now and later; protected names stay closed",
+                "change or remove everything beneath /r/a, now and later, and run all of mcp hub, now and later; protected names stay closed",
             ),
             (
                 &["write:file", "execute"],
-                "change every file that may be granted, and run everything that may be granted; protected names stay closed",
+                "change or remove every file that may be granted, and run everything that may be granted; protected names stay closed",
             ),
         ] {
             let rung: Vec<ScopePattern> = rung.iter().map(|text| text.parse().unwrap()).collect();

@@ -39,7 +39,7 @@ impl GrantAuthority {
     ///
     /// # Errors
     /// [`AuthorityError::InBatch`] with the first question that cannot be answered so; [`AuthorityError`] if there are too
-    /// many grants, or it cannot be recorded or stored. What is sensitive, or of another session than the first, is
+    /// many grants, or it cannot be recorded or stored. What [`batches`](super::batches) would not put together is
     /// [`AuthorityError::NotTogether`].
     pub async fn answer_batch(
         &self,
@@ -133,9 +133,9 @@ mod tests {
     use crate::error::CallError;
     use crate::id::WorkerId;
     use crate::permission::broker::{Broker, BrokerConfig, Ruling};
-    use crate::permission::tests::request;
+    use crate::permission::tests::shown;
     use crate::permission::{
-        Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, Request,
+        Apart, Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, Request,
     };
     use crate::policy::Authority;
     use crate::scope::Verb;
@@ -223,6 +223,11 @@ mod tests {
             }
             waiting
         }
+    }
+
+    /// A request that shows what it would do.
+    fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
+        shown(crate::permission::tests::request(worker, argument, needs))
     }
 
     const ME: GrantHolder = GrantHolder::Worker(WorkerId(1));
@@ -539,32 +544,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sensitive_or_of_another_session_is_not_answered_with_others() {
+    async fn what_is_looked_at_by_itself_is_not_answered_with_others() {
         let stage = stage(100).await;
-        let mut requests: Vec<Request> = (1..=4)
+        let mut requests: Vec<Request> = (1..=6)
             .map(|n| request(n, n, &["write:file:/r/a/x"]))
             .collect();
         requests[2].sensitive = true;
         requests[3].session = "another".into();
+        requests[4].server = Some("hub".into());
+        requests[5].preview = None;
         let _waiting = stage.asking(requests).await;
-        let both = [
-            allowed(None, Lifetime::Once),
-            BatchAnswer::Deny { note: None },
+        let apart = [
+            Apart::Sensitive,
+            Apart::Session,
+            Apart::Server,
+            Apart::Unshown,
         ];
-        for (other, answer) in [3, 4].into_iter().zip(both) {
+        for ((other, apart), allows) in (3..).zip(apart).zip([true, false].into_iter().cycle()) {
+            let answer = if allows {
+                allowed(None, Lifetime::Once)
+            } else {
+                BatchAnswer::Deny { note: None }
+            };
             let ids = [1, other].map(QuestionId);
             let refused = stage.grants.answer_batch(ids, answer).await;
             let Err(AuthorityError::InBatch { question, source }) = refused else {
                 panic!("{refused:?}");
             };
             assert_eq!(question.0, other);
-            assert!(matches!(*source, AuthorityError::NotTogether));
+            assert!(matches!(*source, AuthorityError::NotTogether(why) if why == apart));
         }
-        assert_eq!(stage.open().await, [1, 2, 3, 4]);
+        assert_eq!(stage.open().await, [1, 2, 3, 4, 5, 6]);
         let answer = allowed(None, Lifetime::Once);
         let ids = [1, 2].map(QuestionId);
         stage.grants.answer_batch(ids, answer).await.unwrap();
-        assert_eq!(stage.open().await, [3, 4]);
+        assert_eq!(stage.open().await, [3, 4, 5, 6]);
     }
 
     #[tokio::test]

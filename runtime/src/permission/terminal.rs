@@ -302,10 +302,14 @@ fn show_change(
         .to
         .as_ref()
         .map_or_else(String::new, |to| format!(" to {}", escape(to.as_str())));
-    let note = match (change.diff.binary, change.diff.hidden) {
-        (true, _) => " (binary)",
-        (false, true) => " (its present content is not shown)",
-        (false, false) => "",
+    let note = if change.diff.large {
+        " (too large to be shown)"
+    } else if change.diff.binary {
+        " (binary)"
+    } else if change.diff.hidden {
+        " (its present content is not shown)"
+    } else {
+        ""
     };
     let title = format!("{:?} {}{to}{note}", change.op, escape(change.path.as_str()));
     show_line(out, left, None, &title);

@@ -8,14 +8,15 @@ function misfit(at: string): never {
   throw new TypeError(`${at} is not as expected`);
 }
 
-export const text: Parse<string> = (value, at) => (typeof value === "string" ? value : misfit(at));
-export const number: Parse<number> = (value, at) =>
-  typeof value === "number" && Number.isFinite(value) ? value : misfit(at);
-export const flag: Parse<boolean> = (value, at) => (typeof value === "boolean" ? value : misfit(at));
+const is = <T>(type: string): Parse<T> => (value, at) => (typeof value === type ? (value as T) : misfit(at));
+
+export const text = is<string>("string");
+export const number = is<number>("number");
+export const flag = is<boolean>("boolean");
 export const anything: Parse<unknown> = (value) => value;
 
 export function list<T>(item: Parse<T>): Parse<readonly T[]> {
-  return (value, at) => (Array.isArray(value) ? value.map((one, place) => item(one, `${at}[${place}]`)) : misfit(at));
+  return (value, at) => (Array.isArray(value) ? value.map((one) => item(one, at)) : misfit(at));
 }
 
 export function oneOf<const T extends string>(...words: readonly T[]): Parse<T> {
@@ -24,18 +25,17 @@ export function oneOf<const T extends string>(...words: readonly T[]): Parse<T> 
 
 /** Absent or null, too. */
 export function maybe<T>(item: Parse<T>): Parse<T | undefined> {
-  return (value, at) => (value === undefined || value === null ? undefined : item(value, at));
+  return (value, at) => (value == null ? undefined : item(value, at));
 }
 
-/** An object with these members at least. */
+/** An object with these members at least; none of them is one that every object has. */
 export function object<S extends Readonly<Record<string, Parse<unknown>>>>(
   shape: S,
 ): Parse<{ readonly [K in keyof S]: Of<S[K]> }> {
   return (value, at) => {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) misfit(at);
-    const members = new Map(Object.entries(value));
-    const read = Object.entries(shape).map(([key, item]) => [key, item(members.get(key), `${at}.${key}`)]);
-    return Object.fromEntries(read) as { readonly [K in keyof S]: Of<S[K]> };
+    if (Object(value) !== value || Array.isArray(value)) misfit(at);
+    const members = value as Readonly<Record<string, unknown>>;
+    return Object.fromEntries(Object.entries(shape).map(([key, item]) => [key, item(members[key], `${at}.${key}`)])) as { readonly [K in keyof S]: Of<S[K]> };
   };
 }
 

@@ -36,10 +36,10 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
       protected: [],
       rungs: [
         { patterns: ["write:file:/a/b/c.txt"], covers: "exactly what is asked" },
-        { patterns: ["write:file:/a/b"], covers: "change everything beneath /a/b, now and later; protected names stay closed", count: 14 },
-        { patterns: ["write:file:/a"], covers: "change everything beneath /a, now and later; protected names stay closed" },
-        { patterns: ["write:file"], covers: "change every file that may be granted; protected names stay closed" },
-        { patterns: ["write"], covers: "change everything that may be granted; protected names stay closed" },
+        { patterns: ["write:file:/a/b"], covers: "change or remove everything beneath /a/b, now and later; protected names stay closed", count: 14 },
+        { patterns: ["write:file:/a"], covers: "change or remove everything beneath /a, now and later; protected names stay closed" },
+        { patterns: ["write:file"], covers: "change or remove every file that may be granted; protected names stay closed" },
+        { patterns: ["write"], covers: "change or remove everything that may be granted; protected names stay closed" },
       ],
       divisible: true,
       preview: { files: 1, added: 2, removed: 2 },
@@ -64,14 +64,14 @@ const hunk = (line: number): Json => ({
 
 /** What an edit of two places would do. */
 export function changes(more: Json = {}): Json {
-  const change = { path: "/a/b/c.txt", op: "modify", hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, hidden: false };
+  const change = { path: "/a/b/c.txt", op: "modify", hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, large: false, hidden: false };
   return { changes: [{ ...change, ...more }], divisible: true };
 }
 
 /** A grant; `more` replaces what it says. */
 export function grant(number: number, more: Json = {}): Json {
   const held = { grant: `${RUN}-${number}`, run: RUN, pattern: "write:file:/a/b", verb: "write", resource: "file" };
-  return { ...held, holder: { agent: "main/tests" }, descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
+  return { ...held, holder: { agent: "main/tests" }, held: "agent main/tests", whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
 }
 
 export class FakeHost {

@@ -176,7 +176,7 @@ test("the button says what it will do", async ({ page, site }) => {
   }
   await page.getByLabel(/beneath \/a\/b,/).check();
   await expect(yes(page)).toHaveText("Allow write:file:/a/b for this session, sub-agents too");
-  await expect(page.getByText("Covers: change everything beneath /a/b")).toBeVisible();
+  await expect(page.getByText("Covers: change or remove everything beneath /a/b")).toBeVisible();
   await expect(page.getByText("; 14 now")).toBeVisible();
   await page.getByText("Deny with a note").click();
   await page.getByLabel("Note to the agent").pressSequentially("not there");
@@ -207,6 +207,32 @@ test("the keyboard alone chooses a folder and ten uses, and Escape denies", asyn
   await page.getByLabel("once", { exact: true }).focus();
   await page.keyboard.press("Escape");
   expect(await told(page)).toHaveLength(2);
+});
+
+test("Escape that ends the composing of a word denies nothing", async ({ page, site }) => {
+  await asked(page, site, question(1));
+  await page.getByText("Deny with a note").click();
+  await page.getByLabel("Note to the agent").focus();
+  await calm(page);
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Input.imeSetComposition", { text: "か", selectionStart: 1, selectionEnd: 1 });
+  await page.keyboard.press("Escape");
+  expect(await told(page)).toEqual([]);
+  await devtools.send("Input.insertText", { text: "か" });
+  await page.keyboard.press("Escape");
+  expect(await told(page)).toHaveLength(1);
+});
+
+test("time that passes rewrites nothing that is read out", async ({ page, site }) => {
+  await asked(page, site, question(1));
+  await page.evaluate(() => {
+    const seen = new MutationObserver((all) => Object.assign(window, { rewritten: all.length }));
+    for (const region of document.querySelectorAll("[role=status], button")) seen.observe(region, { childList: true, characterData: true, subtree: true });
+  });
+  const clock = await page.getByText(/^Ends in/).textContent();
+  await page.clock.runFor(3000);
+  await expect(page.getByText(/^Ends in/)).not.toHaveText(clock ?? "");
+  expect(await page.evaluate(() => "rewritten" in window)).toBe(false);
 });
 
 test("a part that is left out binds the answer to this call", async ({ page, site }) => {

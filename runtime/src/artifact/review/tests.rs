@@ -203,12 +203,15 @@ fn what_is_hidden_stands_nowhere_in_it() {
 
 #[test]
 fn binary_and_what_is_too_large_are_told_apart() {
-    let binary = |added| FileDiff {
-        binary: true,
-        added,
+    let kind = |large: bool| FileDiff {
+        binary: !large,
+        large,
         ..FileDiff::default()
     };
-    let made = review(vec![change("/r/a", binary(0)), change("/r/b", binary(7))]);
+    let made = review(vec![
+        change("/r/a", kind(false)),
+        change("/r/b", kind(true)),
+    ]);
     let items = &data(&made)["changes"];
     assert_eq!(
         (&items[0]["binary"], &items[0]["large"]),
@@ -358,7 +361,7 @@ fn samples() -> Value {
             Op::Modify,
             "/repo/large.csv",
             FileDiff {
-                binary: true,
+                large: true,
                 added: 40_000,
                 removed: 2,
                 ..FileDiff::default()

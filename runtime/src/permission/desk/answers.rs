@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::batch::BatchAnswer;
+use super::super::batch::{Apart, BatchAnswer, apart};
 use super::super::broker::Ruling;
 use super::super::grants::{Claimant, Redeemed};
 use super::super::record::{UNUSABLE, answered, holder, refused, trace_answered};
@@ -124,8 +124,9 @@ impl Desk {
             let request = &question.request;
             // A person looks at what is in one batch: `batches` offers no other.
             let one = session.get_or_insert(&request.session);
-            if request.sensitive || *one != &request.session {
-                return Err(of(*id, AuthorityError::NotTogether));
+            let session = (*one != &request.session).then_some(Apart::Session);
+            if let Some(apart) = apart(request).or(session) {
+                return Err(of(*id, AuthorityError::NotTogether(apart)));
             }
         }
         match answer {

@@ -36,10 +36,12 @@ export const narrowest: Choice = {
 
 const patterns = (details: Details | undefined, { rung }: Choice): readonly string[] => details?.rungs[rung]?.patterns ?? [];
 
+/** Whether it reaches beyond the files, or the tools of one server. */
+export const isWide = (patterns: readonly string[]): boolean => patterns.some((pattern) => pattern.split(":").length < 3);
+
 /** Whether it is for good, or reaches beyond a folder or the tools of a server. */
 export function needsTick(details: Details | undefined, choice: Choice): boolean {
-  const wide = patterns(details, choice).some((pattern) => pattern.split(":").length < 3);
-  return choice.time === "agent" || (details !== undefined && (choice.rung > 2 || (choice.rung > 0 && wide)));
+  return choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && isWide(patterns(details, choice)));
 }
 
 /** How long an answer can hold, in words. */
@@ -53,7 +55,7 @@ export const TIMES = {
 
 export function allowWords(details: Details | undefined, choice: Choice): string {
   const { rung, time, uses, descendants, out } = choice;
-  const what = rung > 0 ? oneLine(patterns(details, choice).join(" and "), 60) : out.length > 0 ? "what is ticked" : "this";
+  const what = rung ? oneLine(patterns(details, choice).join(" and "), 60) : out.length ? "what is ticked" : "this";
   return `Allow ${what} ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}`;
 }
 

@@ -1,5 +1,6 @@
 // A block in, the elements of its prompt out, and how each shows what is chosen.
 import { el, onPress, onTick } from "../../lib/dom.ts";
+import type { Child } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { Block } from "./block.ts";
 import { TIMES } from "./choice.ts";
@@ -18,118 +19,105 @@ export interface Shown {
   readonly controls: ((choice: Choice, open: boolean) => void)[];
 }
 
-export interface Acts {
-  /** Takes up a change; without one, shows again what is chosen. */
-  choose(change?: Partial<Choice>): void;
-  answer(allows: boolean): void;
-}
-
 const TYPES = { read: "Wants to read", write: "Wants to change or run", all: "Wants to read and change" };
 const TRUST = { own: "This host’s own tool", known: "Known to this host", unknown: "⚠ Unknown server" };
-const box = (name: string, ...children: (Node | string | undefined)[]): HTMLElement => el("div", { class: name }, ...children);
-const quoted = (text: string): HTMLElement => el("bdi", {}, visible(text));
-const code = (text: string): HTMLElement => el("code", {}, quoted(text));
-const isWhole = ({ out }: Choice): boolean => out.length === 0;
+const line = (...children: Child[]): HTMLElement => el("div.line", ...children);
+const code = (text: string): HTMLElement => el("code", el("bdi", visible(text)));
+const isWhole = ({ out }: Choice): boolean => !out.length;
 
 /** Every argument by its name; a text that is no object as it is. */
 function inputs(params: string): HTMLElement {
-  let value: unknown;
+  let value: unknown = params;
   try {
     value = JSON.parse(params);
   } catch {
-    value = params;
+    // It is shown as the text that it is.
   }
-  const entries = Object.entries(typeof value === "object" && value !== null ? value : { "": value });
+  const entries = Object.entries(Object(value) === value ? (value as object) : { "": value });
   const all = entries.map(([key, one]: [string, unknown]) => {
     const text = typeof one === "string" ? one : JSON.stringify(one, null, 1);
-    return box("argument", code(key), el("pre", { tabindex: 0, "aria-label": oneLine(key) || "text" }, visible(text)));
+    return el("div.argument", code(key), el("pre", { tabindex: 0, "aria-label": oneLine(key) || "text" }, visible(text)));
   });
-  return el("details", {}, el("summary", {}, `All arguments (${entries.length})`), ...all);
+  return el("details", el("summary", `All arguments (${entries.length})`), ...all);
 }
 
-export function prompt({ content, tool_call: call, extra, bailiwick: own }: Block, acts: Acts): Shown & { all: Node[] } {
+/** `choose` takes up a change; without one, it shows again what is chosen. */
+export function prompt(
+  { content, tool_call: call, extra, bailiwick: own }: Block,
+  choose: (change: Partial<Choice> | false) => void,
+  answer: (allows: boolean) => void,
+): Shown & { all: Child[] } {
   const controls: Shown["controls"] = [];
-  const tick = (
-    words: string,
-    is: (choice: Choice) => boolean,
-    change: (on: boolean) => Partial<Choice>,
-    may: (choice: Choice) => boolean = () => true,
-    group?: string,
-    beside?: Node,
-  ): HTMLElement => {
-    const input = el("input", { type: group ? "radio" : "checkbox", name: group });
-    onTick(input, () => acts.choose(change(input.checked)));
+  /** Chooses `on`, or `off` if it is not ticked; one of several if there is no `off`. */
+  const tick = <K extends keyof Choice>(words: Child, key: K, on: Choice[K], off?: Choice[K], may?: (choice: Choice) => boolean): HTMLElement => {
+    const one = off === undefined;
+    const input = el("input", { type: one ? "radio" : "checkbox", name: one && key });
+    onTick(input, (ticked) => choose({ [key]: ticked ? on : off }));
     controls.push((choice, open) => {
-      input.checked = is(choice);
-      input.disabled = !open || !may(choice);
+      input.checked = one ? choice[key] === on : choice[key] !== off;
+      input.disabled = !open || may?.(choice) === false;
     });
-    return el("label", {}, input, el("span", {}, words, beside));
+    return el("label", input, el("span", words));
   };
   const rungs = own?.rungs.slice(0, 5).map(({ patterns, covers, count }, rung) => {
-    const means = el("small", {}, quoted(covers + (count === undefined ? "" : `; ${count} now`)));
-    const beside = el("span", {}, ...patterns.map(code), means);
-    return tick("", (choice) => choice.rung === rung, () => ({ rung }), (choice) => !rung || isWhole(choice), "rung", beside);
+    const means = el("small", el("bdi", visible(covers + (count === undefined ? "" : `; ${count} now`))));
+    return tick(el("span", ...patterns.map(code), means), "rung", rung, undefined, rung ? isWhole : undefined);
   });
   const number = el("input", { type: "number", min: 2, max: 1000, value: 10, "aria-label": "How many uses" });
-  number.addEventListener("input", ({ isTrusted }) => {
+  number.oninput = ({ isTrusted }) => {
     const uses = number.valueAsNumber;
-    acts.choose(isTrusted && uses > 1 && number.checkValidity() ? { uses, time: "uses" } : undefined);
-  });
-  const longer: Time = own ? "session" : "agent";
+    choose(isTrusted && uses > 1 && number.checkValidity() && { uses, time: "uses" });
+  };
   const times = [
-    tick("Remember this choice", ({ time }) => time !== "once", (on) => ({ time: on ? longer : "once" }), isWhole),
-    ...(own
-      ? Object.entries(TIMES).filter(([time]) => !own.sensitive || time !== "agent").map(([name, words]) => {
-          const time = name as Time;
-          const may = (choice: Choice): boolean => time === "once" || isWhole(choice);
-          const label = tick(words, (choice) => choice.time === time, () => ({ time }), may, "time");
-          return time === "uses" ? box("line", label, number) : label;
-        })
-      : []),
-    own && tick("Its sub-agents may, too", (choice) => choice.descendants, (descendants) => ({ descendants }), ({ time }) => time !== "once"),
+    tick("Remember this choice", "time", own ? "session" : "agent", "once", isWhole),
+    ...Object.entries(own ? TIMES : {}).map(([name, words]) => {
+      const time = name as Time;
+      if (own?.sensitive && time === "agent") return;
+      const label = tick(words, "time", time, undefined, time === "once" ? undefined : isWhole);
+      return time === "uses" ? line(label, number) : label;
+    }),
+    own && tick("Its sub-agents may, too", "descendants", true, false, ({ time }) => time !== "once"),
   ];
   const note = el("textarea", { rows: 2, maxlength: 1000, "aria-label": "Note to the agent" });
-  note.addEventListener("input", ({ isTrusted }) => acts.choose(isTrusted ? { note: note.value.trim() } : undefined));
-  controls.push(({ out }, open) => {
+  note.oninput = ({ isTrusted }) => choose(isTrusted && { note: note.value.trim() });
+  controls.push((choice, open) => {
     note.disabled = !open;
-    number.disabled = !open || out.length > 0;
+    number.disabled = !open || !isWhole(choice);
   });
   const path = [...(own?.agent ?? []), call.name].map((name) => oneLine(name)).join(" › ");
   const parts = {
     controls,
-    preview: box("preview", own?.preview && "Finding out what it would do…"),
-    effect: el("p", { class: "quiet", role: "status" }),
-    sure: tick("This is more than a folder, or for good. I mean it.", ({ sure }) => sure, (sure) => ({ sure })),
-    status: el("p", { class: "notice", role: "status" }),
-    clock: el("span", { class: "quiet end" }),
-    yes: onPress(el("button", { class: "primary", type: "button" }), () => acts.answer(true)),
-    no: onPress(el("button", { type: "button" }), () => acts.answer(false)),
+    preview: el("div.preview", own?.preview && "Finding out what it would do…"),
+    effect: el("p.quiet", { role: "status" }),
+    sure: tick("This is more than a folder, or for good. I mean it.", "sure", true, false),
+    status: el("p.notice", { role: "status" }),
+    clock: el("span.quiet end"),
+    yes: onPress(el("button.primary"), () => answer(true)),
+    no: onPress(el("button"), () => answer(false)),
   };
-  const group = (words: string, all: readonly (Node | undefined)[]): HTMLElement => el("fieldset", {}, el("legend", {}, words), ...all);
+  const group = (words: string, all: readonly Child[]): HTMLElement => el("fieldset", el("legend", words), ...all);
   const all = [
-    box("line", el("b", { class: `badge ${extra.permissionType}` }, TYPES[extra.permissionType]), el("bdi", { title: path }, path), parts.clock),
-    el("h2", { tabindex: -1 }, el("bdi", {}, oneLine(own?.intent ?? content))),
-    box(
-      "line",
+    line(el(`b.badge ${extra.permissionType}`, TYPES[extra.permissionType]), el("bdi", { title: path }, path), parts.clock),
+    el("h2", { tabindex: -1 }, el("bdi", oneLine(own?.intent ?? content))),
+    line(
       el("bdi", { title: oneLine(call.server_description) }, `${oneLine(call.server_icons, 8)} ${oneLine(call.server_name)}`),
-      el("span", { class: "badge" }, TRUST[own?.trust ?? "unknown"]),
+      el("span.badge", TRUST[own?.trust ?? "unknown"]),
     ),
-    own && box("line", "Needs", ...own.needs.map(code)),
-    own?.protected.length ? el("p", { class: "notice warn" }, "Protected, so only exactly this can be allowed: ", ...own.protected.map(code)) : undefined,
+    own && line("Needs", ...own.needs.map(code)),
+    own?.protected.length && el("p.notice warn", "Protected, so only exactly this can be allowed: ", ...own.protected.map(code)),
     inputs(call.params),
     parts.preview,
-    box("two", rungs && group("How much", rungs), group("How long", times)),
+    el("div.two", rungs && group("How much", rungs), group("How long", times)),
     parts.effect,
     parts.sure,
     el(
       "details",
-      {},
-      el("summary", {}, "Deny with a note, or for longer"),
+      el("summary", "Deny with a note, or for longer"),
       note,
-      own && tick("For the rest of the session: do not ask me this again", ({ rest }) => rest, (rest) => ({ rest })),
+      own && tick("For the rest of the session: do not ask me this again", "rest", true, false),
     ),
     parts.status,
-    box("line", parts.no, parts.yes),
+    line(parts.no, parts.yes),
   ];
-  return { ...parts, all: all.filter((one) => one !== undefined) };
+  return { ...parts, all };
 }

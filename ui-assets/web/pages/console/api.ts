@@ -1,143 +1,140 @@
-// What a person wants in, what the host says to it out, as known types.
-import { flag, list, maybe, number, object, oneOf, text } from "../../lib/parse.ts";
-import type { Parse, Parsed } from "../../lib/parse.ts";
+// What a person wants in, what the host says to it out. The host serves this page and is of one build with it, so what it
+// says is of these types; texts of agents among it are shown as text alone.
 
-const question = object({
-  status: oneOf("pending"),
-  tool_call: object({ id: text, name: text }),
-  bailiwick: object({
-    run: text,
-    session: text,
-    worker: number,
-    agent: list(text),
-    intent: text,
-    needs: list(text),
-    divisible: flag,
-    preview: maybe(object({ files: number, added: number, removed: number })),
-  }),
-});
+export interface Question {
+  readonly tool_call: { readonly id: string; readonly name: string };
+  readonly extra: object;
+  readonly bailiwick: {
+    readonly run: string;
+    readonly session: string;
+    readonly worker: number;
+    readonly agent: readonly string[];
+    readonly intent: string;
+    readonly needs: readonly string[];
+    readonly trust: "own" | "known" | "unknown";
+    readonly divisible: boolean;
+    readonly preview: { readonly added: number; readonly removed: number } | null;
+  };
+}
 
-const holder = object({
-  agent: maybe(text),
-  worker: maybe(number),
-  session: maybe(object({ session: text, worker: number })),
-});
+export interface Grant {
+  readonly grant: string;
+  readonly pattern: string;
+  /** None for all of them. */
+  readonly verb: string | null;
+  /** Who holds it, in words. */
+  readonly held: string;
+  /** What a person can choose to see it among others. */
+  readonly whose: readonly string[];
+  readonly descendants: boolean;
+  readonly uses_left: number | null;
+  readonly expires_at: number | null;
+  readonly used: number;
+  readonly used_at: number | null;
+}
 
-const grant = object({
-  grant: text,
-  pattern: text,
-  verb: maybe(text),
-  holder,
-  descendants: flag,
-  uses_left: maybe(number),
-  expires_at: maybe(number),
-  used: number,
-  used_at: maybe(number),
-});
+export interface State {
+  readonly version: number;
+  readonly sources: readonly {
+    readonly run: string;
+    readonly server: string;
+    readonly roots: readonly string[];
+    readonly templates: readonly { readonly name: string; readonly about: string }[];
+    readonly recorded: boolean;
+  }[];
+  readonly questions: readonly Question[];
+  readonly batches: readonly { readonly verb: string; readonly resource: string; readonly folder?: string; readonly questions: readonly string[] }[];
+  readonly grants: readonly Grant[];
+  readonly refusals: readonly { readonly run: string; readonly refusal: number; readonly agent: string; readonly needs: readonly string[] }[];
+  readonly tallies: readonly { readonly session: string; readonly allowed: number; readonly denied: number }[];
+}
 
-const state = object({
-  version: number,
-  sources: list(
-    object({ run: text, server: text, roots: list(text), templates: list(object({ name: text, about: text })), recorded: flag }),
-  ),
-  questions: list((value: unknown, at: string) => ({ ...question(value, at), raw: value })),
-  batches: list(object({ verb: text, resource: text, folder: maybe(text), questions: list(text) })),
-  grants: list(grant),
-  refusals: list(object({ run: text, refusal: number, agent: text, session: text, needs: list(text) })),
-  tallies: list(object({ session: text, allowed: number, denied: number })),
-});
+/** How a question stands, or why an answer to it had no effect. */
+export interface Standing {
+  readonly question: string;
+  readonly status?: "pending" | "granted" | "denied" | "expired" | "cancelled";
+  readonly granted?: readonly string[];
+  readonly message?: string;
+}
 
-export const standing = object({
-  question: text,
-  status: maybe(oneOf("pending", "granted", "denied", "expired", "cancelled")),
-  granted: maybe(list(text)),
-  message: maybe(text),
-});
+export interface Change {
+  readonly path: string;
+  readonly op: string;
+  readonly to?: string;
+  readonly hunks: readonly { readonly old_start: number; readonly new_start: number; readonly lines: readonly { readonly op: string; readonly text: string }[] }[];
+  readonly added: number;
+  readonly removed: number;
+  readonly binary: boolean;
+  readonly large: boolean;
+  readonly hidden: boolean;
+}
 
-const change = object({
-  path: text,
-  op: text,
-  to: maybe(text),
-  hunks: list(object({ old_start: number, new_start: number, lines: list(object({ op: text, text })) })),
-  added: number,
-  removed: number,
-  binary: flag,
-  hidden: flag,
-});
+export interface Review {
+  readonly changes: readonly Change[];
+}
 
-export const review = object({ changes: list(change) });
+export interface Suggested {
+  readonly suggestion: {
+    readonly run: string;
+    readonly agent: string;
+    readonly pattern: string;
+    /** What it allows, in words. */
+    readonly covers: string;
+    readonly spares: number;
+    readonly holder: unknown;
+    readonly lifetime: unknown;
+  } | null;
+}
 
-const entry = object({
-  run: number,
-  at: number,
-  agent: text,
-  tool: maybe(text),
-  decision: maybe(text),
-  by: text,
-  entry: text,
-  needs: maybe(list(text)),
-  patterns: maybe(list(text)),
-  pattern: maybe(text),
-  note: maybe(text),
-  rule: maybe(text),
-  grant: maybe(number),
-  cause: maybe(text),
-});
-
-export const history = object({
-  chain: object({ state: oneOf("verified", "torn", "broken", "partial"), records: maybe(number), record: maybe(number), reason: maybe(text) }),
-  entries: list(entry),
-  total: number,
-  tally: object({ granted: number, denied: number, expired: number, cancelled: number, open: number }),
-  unused: list(object({ run: number, grant: number, pattern: maybe(text), agent: maybe(text) })),
-  agents: list(text),
-  tools: list(text),
-  sessions: list(text),
-  runs: list(number),
-});
-
-export type State = Parsed<typeof state>;
-export type Question = State["questions"][number];
-export type Grant = Parsed<typeof grant>;
-export type Change = Parsed<typeof change>;
-export type History = Parsed<typeof history>;
+export interface History {
+  readonly chain: { readonly state: string };
+  /** What the chain comes to, in words. */
+  readonly words: string;
+  readonly entries: readonly {
+    readonly at: number;
+    readonly agent: string;
+    readonly tool?: string;
+    readonly decision?: string;
+    readonly by: string;
+    readonly entry: string;
+    readonly needs?: readonly string[];
+    readonly patterns?: readonly string[];
+    readonly pattern?: string;
+    readonly note?: string;
+    readonly rule?: string;
+    readonly grant?: number;
+    readonly cause?: string;
+  }[];
+  readonly total: number;
+  readonly tally: Readonly<Record<"granted" | "denied" | "expired" | "cancelled" | "open", number>>;
+  readonly unused: readonly { readonly grant: number; readonly pattern?: string }[];
+  readonly agents: readonly string[];
+  readonly tools: readonly string[];
+  readonly sessions: readonly string[];
+  readonly runs: readonly number[];
+}
 
 /** The host does not know the secret of this address. */
 export class Stranger extends Error {}
 
-const KEY = "secret";
 const found = location.hash.slice(1);
-if (found !== "") {
-  // It stays out of what a person copies, and is there after a reload.
-  sessionStorage.setItem(KEY, found);
-  window.history.replaceState(null, "", "/");
+if (found) {
+  // It stays out of what a person copies or goes back to, and is there after a reload.
+  sessionStorage.setItem("secret", found);
+  history.replaceState(null, "", "/");
 }
-const secret = sessionStorage.getItem(KEY) ?? "";
+// An address that comes to a page that is there is one of its own.
+onhashchange = () => location.reload();
+const authorization = `Bearer ${sessionStorage.getItem("secret") ?? ""}`;
 
-async function fetched(path: string, body?: unknown): Promise<Response> {
-  const authorization = `Bearer ${secret}`;
-  const response = await fetch(
-    `/api/${path}`,
-    body === undefined
-      ? { headers: { authorization } }
-      : { method: "POST", headers: { authorization, "content-type": "application/json" }, body: JSON.stringify(body) },
-  );
+/** Asks the host; with a `body`, tells it something. */
+export async function fetched(path: string, body?: unknown): Promise<Response> {
+  const headers = { authorization, "content-type": "application/json" };
+  const response = await fetch(`/api/${path}`, { method: body ? "POST" : "GET", headers, body: JSON.stringify(body) ?? null });
   if (response.status === 401) throw new Stranger("The host does not know this address any more. Open the one that it printed last.");
-  if (!response.ok) {
-    const fault: unknown = await response.json().catch(() => undefined);
-    throw new Error(object({ message: text })(fault, "fault").message);
-  }
+  if (!response.ok) throw new Error(((await response.json()) as { message: string }).message);
   return response;
 }
 
-/** Asks the host; with a `body`, tells it something. */
-export async function host<T>(read: Parse<T>, path: string, body?: unknown): Promise<T> {
-  return read(await (await fetched(path, body)).json(), path);
-}
-
-export const look = (): Promise<State> => host(state, "state");
-
-/** A file of the host. */
-export async function file(path: string, body: unknown): Promise<Blob> {
-  return (await fetched(path, body)).blob();
-}
+/** The same for an answer in JSON. */
+export const host = async <T>(path: string, body?: unknown): Promise<T> => (await fetched(path, body)).json() as Promise<T>;

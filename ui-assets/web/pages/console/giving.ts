@@ -1,85 +1,99 @@
 // What a person wants to allow without being asked in, a rule or a template's rules given out; they are shown before.
+import { isWide } from "../../components/permission-prompt/choice.ts";
 import { el } from "../../lib/dom.ts";
-import { anything, list, object, text } from "../../lib/parse.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { host } from "./api.ts";
 import type { State } from "./api.ts";
-import { button, code, failed, line, offer, offerSources, renew, select } from "./shown.ts";
+import { button, code, draw, failed, go, line, offer, offerSources, select, tick, trouble } from "./shown.ts";
 
-const shownRules = object({ rules: list(text) });
-const TIMES: readonly (readonly [string, string])[] = [
-  ["hour", "for 1 hour"],
-  ["uses", "for 10 uses"],
-  ["agent", "until I revoke it"],
-];
+const TIMES: Readonly<Record<string, readonly [words: string, lifetime: unknown]>> = {
+  hour: ["for 1 hour", { for_ms: 3_600_000 }],
+  uses: ["for 10 uses", { uses: 10 }],
+  agent: ["until I revoke it", "agent"],
+};
 
 export function giving(): { place: HTMLElement; show(state: State): void; begin(verb: string): void } {
-  const forget = (): void => renew(rules);
-  const source = select("Where", [], forget);
-  const template = select("What", [], () => {
-    own.hidden = template.value !== "";
-    roots.hidden = template.value === "";
+  let sources: State["sources"] = [];
+  /** Goes up with whatever makes what is shown the rules of something else. */
+  let turn = 0;
+  const forget = (): void => {
+    turn += 1;
+    draw(rules);
+  };
+  const input = (placeholder?: string): HTMLInputElement => {
+    const made = el("input", { placeholder });
+    made.oninput = forget;
+    return made;
+  };
+  const chosen = (): State["sources"][number] | undefined => sources.find(({ run }) => run === source.value);
+  /** Offers what the chosen host has, with its own directories. */
+  const renew = (): void => {
+    offer(template, [["", "One rule"], ...(chosen()?.templates ?? []).map(({ name, about }) => [name, `${name}: ${about}`] as const)]);
+    own.hidden = !!template.value;
+    roots.hidden = !template.value;
+    directories.value = chosen()?.roots.join(" ") ?? "";
     forget();
-  });
-  const pattern = el("input", { "aria-label": "Rule, such as write:file:/repo/docs", placeholder: "write:file:/repo/docs" });
-  const directories = el("input", { "aria-label": "Directories, with spaces between" });
-  const agent = el("input", { "aria-label": "Agent, by its path", placeholder: "main/tests" });
-  const time = select("How long", TIMES, forget);
-  const own = el("label", {}, "Rule ", pattern);
-  const roots = el("label", { hidden: true }, "Directories ", directories);
-  const rules = el("div", { tabindex: -1 });
-  const details = el(
-    "details",
-    { class: "card" },
-    el("summary", {}, "Allow something without being asked"),
-    line(el("label", {}, "What ", template), own, roots, el("label", {}, "Agent ", agent), el("label", {}, "How long ", time), source),
-    line(button("Show the rules", () => void look())),
+  };
+  const source = select(renew, [], "Where");
+  const template = select(renew);
+  const pattern = input("write:file:/repo/docs");
+  const directories = input();
+  const agent = input("main/tests");
+  const time = select(forget, Object.entries(TIMES).map(([value, [words]]) => [value, words] as const));
+  const own = el("label", "Rule ", pattern);
+  const roots = el("label", "Directories, with spaces between ", directories);
+  const rules = el("div");
+  const place = el(
+    "details.card",
+    el("summary", "Allow something without being asked"),
+    line(el("label", "What ", template), own, roots, el("label", "Agent, by its path ", agent), el("label", "How long ", time), source),
+    line(go("Show the rules", () => void look())),
     rules,
   );
-  for (const field of [pattern, directories, agent]) field.addEventListener("input", forget);
-
-  const wanted = (): { run: string; template: string; roots: string[] } => ({
-    run: source.value,
-    template: template.value,
-    roots: directories.value.split(/\s+/).filter((path) => path !== ""),
-  });
 
   const look = async (): Promise<void> => {
+    forget();
+    const now = turn;
+    // What is given is what is looked at, whatever becomes of the fields.
+    const holder = agent.value.trim();
+    const [words, lifetime] = TIMES[time.value] ?? [];
+    const rule = template.value ? "" : pattern.value.trim();
+    const what = { run: source.value, ...(template.value ? { template: template.value, roots: directories.value.split(/\s+/).filter(Boolean) } : { pattern: rule }) };
+    if (!holder || !(rule || template.value)) return draw(rules, trouble("Name the agent and the rule."));
     try {
-      const own = template.value === "";
-      const found = own ? [pattern.value.trim()] : (await host(shownRules, "template-rules", wanted())).rules;
-      const holder = { agent: agent.value.trim() };
-      const lifetime = { hour: { for_ms: 3_600_000 }, uses: { uses: 10 }, agent: "agent" }[time.value];
-      const give = (): void => {
-        const { run } = wanted();
-        const given = own
-          ? host(anything, "grant", { run, pattern: found[0], holder, lifetime })
-          : host(anything, "grant-template", { ...wanted(), holder, lifetime });
-        given.then(() => renew(rules, el("p", { role: "status" }, "Given.")), failed(rules));
-      };
-      if (holder.agent === "" || found[0] === "") throw new Error("Name the agent and the rule.");
-      const words = `Agent ${oneLine(holder.agent)} may, ${TIMES.find(([value]) => value === time.value)?.[1] ?? ""}:`;
-      renew(rules, el("p", {}, words), el("ul", {}, ...found.map((one) => el("li", {}, code(one)))), button("Allow exactly this", give));
+      const found = rule ? [rule] : (await host<{ rules: readonly string[] }>("template-rules", what)).rules;
+      if (now !== turn) return;
+      const give = button("Allow exactly this", () => {
+        host(rule ? "grant" : "grant-template", { ...what, holder: { agent: holder }, lifetime }).then(() => draw(rules, el("p", { role: "status" }, "Given.")), failed(rules));
+      });
+      give.disabled = lifetime === "agent" || isWide(found);
+      draw(
+        rules,
+        el("p", `Agent ${oneLine(holder)} may, ${words}:`),
+        el("ul", ...found.map((one) => el("li", code(one)))),
+        give.disabled && tick(" This is more than a folder, or for good. I mean it.", (on) => (give.disabled = !on)),
+        give,
+      );
     } catch (error) {
       failed(rules)(error);
     }
   };
 
   return {
-    place: details,
+    place,
     begin(verb) {
-      details.open = true;
+      place.open = true;
       template.value = "";
-      own.hidden = false;
-      roots.hidden = true;
+      renew();
       pattern.value = `${verb}:file:`;
       pattern.focus();
     },
-    show({ sources }) {
-      const [first] = sources;
+    show(state) {
+      const before = JSON.stringify(chosen());
+      ({ sources } = state);
       offerSources(source, sources);
-      offer(template, [["", "One rule"], ...(first?.templates ?? []).map(({ name, about }) => [name, `${name}: ${about}`] as const)]);
-      if (directories.value === "") directories.value = first?.roots.join(" ") ?? "";
+      // A person may be typing.
+      if (before !== JSON.stringify(chosen())) renew();
     },
   };
 }

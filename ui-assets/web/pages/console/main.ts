@@ -1,62 +1,68 @@
 // The host's state in, the console out: questions, permissions and history, each on a tab of its own.
 import { el, onPress } from "../../lib/dom.ts";
-import { number, object } from "../../lib/parse.ts";
-import { host, look, Stranger } from "./api.ts";
+import { host, Stranger } from "./api.ts";
 import type { State } from "./api.ts";
 import { past } from "./past.ts";
 import { questions } from "./questions.ts";
 import { settings } from "./settings.ts";
-import { trouble } from "./shown.ts";
+import { draw, trouble } from "./shown.ts";
 
 const AGAIN = 1000;
-const newer = object({ version: number });
 
-const parts = [
-  ["Questions", questions()],
-  ["Permissions", settings()],
-  ["History", past()],
-] as const;
-const banner = el("div", {});
-const main = el("main", {}, el("p", { class: "empty" }, "Looking…"));
-let chosen = 0;
+const banner = el("div");
+const main = el("main", el("p.empty", "Looking…"));
 let state: State | undefined;
 
-const tabs = parts.map(([words], place) =>
-  onPress(el("button", { type: "button" }, words), () => {
-    chosen = place;
+interface Part {
+  readonly place: HTMLElement;
+  readonly tab: HTMLElement;
+  show(state: State): void;
+}
+
+function part(name: string, fill: (place: HTMLElement) => Part["show"]): Part {
+  const place = el("section", { tabindex: -1, "aria-label": name });
+  const tab = onPress(el("button", name), () => {
+    chosen = made;
     show();
-  }),
-);
-document.body.append(el("header", {}, el("h1", {}, "Permissions"), el("nav", { "aria-label": "Parts" }, ...tabs)), banner, main);
+  });
+  const made = { place, tab, show: fill(place) };
+  return made;
+}
+
+const open = part("Questions", questions);
+const over = part("History", past);
+const parts = [open, part("Permissions", settings), over];
+let chosen = open;
+document.body.append(el("header", el("h1", "Permissions"), el("nav", { "aria-label": "Parts" }, ...parts.map(({ tab }) => tab))), banner, main);
 
 function show(): void {
   if (!state) return;
-  const waiting = state.questions.length;
-  const part = parts[chosen];
-  document.title = waiting > 0 ? `(${waiting}) Permissions` : "Permissions";
-  tabs.forEach((tab, place) => {
-    if (place === chosen) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
-    if (place === 0) tab.textContent = waiting > 0 ? `Questions (${waiting})` : "Questions";
-  });
-  if (!part) return;
-  if (!main.contains(part[1].place)) {
-    main.replaceChildren(part[1].place);
-    part[1].show(state);
-  } else if (part[0] !== "History") part[1].show(state);
+  const count = state.questions.length ? ` (${state.questions.length})` : "";
+  document.title = `${count} Permissions`;
+  for (const one of parts) one.tab.ariaCurrent = one === chosen ? "page" : null;
+  open.tab.textContent = `Questions${count}`;
+  const fresh = !chosen.place.isConnected;
+  if (fresh) main.replaceChildren(chosen.place);
+  // The past is looked at when a person comes to it, and whenever they want to.
+  if (fresh || chosen !== over) chosen.show(state);
 }
 
 async function follow(): Promise<void> {
-  await customElements.whenDefined("permission-prompt");
-  for (;;) {
+  for (let tries = 0; ; tries += 1) {
+    let what = "The prompt cannot be loaded";
     try {
-      state = await look();
-      banner.replaceChildren();
-      show();
-      await host(newer, `events/${state.version}`);
+      // One that failed to load is not tried again under its name.
+      if (!customElements.get("permission-prompt")) await import(`/permission-prompt.js?${tries}`);
+      for (;;) {
+        what = "The host does not answer";
+        state = await host<State>("state");
+        draw(banner);
+        show();
+        await host(`events/${state.version}`);
+      }
     } catch (error) {
-      if (error instanceof Stranger) return banner.replaceChildren(trouble(error));
-      banner.replaceChildren(trouble("The host does not answer. Trying again…"));
+      if (error instanceof Stranger) return draw(banner, trouble(error));
+      draw(banner, trouble(`${what}. Trying again…`));
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
     }
   }

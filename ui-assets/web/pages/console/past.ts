@@ -1,102 +1,91 @@
 // The record's entries in, a table to look back by out, with counts and whether the record is whole.
 import { el } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
-import { file, history, host } from "./api.ts";
+import { fetched, host } from "./api.ts";
 import type { History, State } from "./api.ts";
-import { button, clock, code, failed, line, offer, offerSources, renew, select } from "./shown.ts";
+import { clock, code, draw, failed, go, line, name, offer, offerSources, select } from "./shown.ts";
 
 const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
+const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
 const PAGE = 100;
 
-function holds({ chain }: History): HTMLElement {
-  const { state, records = 0, record = 0, reason = "" } = chain;
-  const words = {
-    verified: `✓ The record is whole: ${records} records, each continues the one before.`,
-    torn: `The record is whole but for its last line, which may be about to be written: ${records} records.`,
-    partial: `The record’s beginning is not kept, so it cannot be followed: ${records} records.`,
-    broken: `✗ The record is broken at record ${record}: ${oneLine(reason)}. Nothing from there on is shown.`,
-  }[state];
-  return el("p", { class: state === "broken" ? "notice bad" : "notice", role: "status" }, words);
-}
-
-function row(entry: History["entries"][number]): HTMLElement {
-  const what = entry.patterns ?? entry.needs ?? (entry.pattern === undefined ? [] : [entry.pattern]);
-  const grant = entry.grant === undefined ? "" : ` g${entry.grant}`;
+function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pattern, note, rule, cause }: History["entries"][number]): HTMLElement {
+  const what = patterns ?? needs ?? (pattern ? [pattern] : []);
   const cells = [
-    clock(entry.at),
-    el("bdi", {}, oneLine(entry.agent)),
-    oneLine(entry.tool ?? ""),
-    oneLine(`${entry.entry}${grant}${entry.decision === undefined ? "" : `: ${entry.decision}`}`),
-    oneLine(entry.by),
-    el("span", {}, ...what.map(code), " ", oneLine([entry.note, entry.rule, entry.cause].filter(Boolean).join(" "))),
+    clock(at),
+    name(agent),
+    oneLine(tool ?? ""),
+    oneLine(entry + (grant ? ` g${grant}` : "") + (decision ? `: ${decision}` : "")),
+    oneLine(by),
+    el("span", ...what.map(code), " ", oneLine([note, rule, cause].filter(Boolean).join(" "))),
   ];
-  return el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
+  return el("tr", ...cells.map((cell) => el("td", cell)));
 }
 
-export function past(): { place: HTMLElement; show(state: State): void } {
+/** Fills a place with what was decided, and returns what looks anew. */
+export function past(place: HTMLElement): (state: State) => void {
   let skip = 0;
-  const from = (): void => {
-    skip = 0;
-    void load();
+  /** Goes up with each look: an answer to one before it comes too late. */
+  let turn = 0;
+  const from = (to = 0, anew = false): void => {
+    skip = to;
+    void load(anew);
   };
+  const first = (): void => from();
   const every = (kind: string, names: readonly (string | number)[] = []): (readonly [string, string])[] => [
     ["", `Every ${kind.toLowerCase()}`],
-    ...names.map((name) => [String(name), typeof name === "number" ? `${kind} ${name}` : name] as const),
+    ...names.map((one) => [`${one}`, typeof one === "number" ? `${kind} ${one}` : one] as const),
   ];
-  const kinds = (["Agent", "Tool", "Session", "Run"] as const).map((kind) => [kind, select(kind, every(kind), from)] as const);
-  const decision = select("Decision", every("Decision", DECISIONS), from);
-  const source = select("Where", [], from);
-  const since = el("input", { type: "datetime-local", "aria-label": "Since" });
-  const until = el("input", { type: "datetime-local", "aria-label": "Until" });
-  for (const time of [since, until]) time.addEventListener("change", from);
-  const found = el("div", { tabindex: -1 });
-  const place = el(
-    "section",
-    { tabindex: -1, "aria-label": "History" },
-    line(...kinds.map(([, place]) => place), decision, source, el("label", {}, "Since ", since), el("label", {}, "Until ", until), button("Look again", () => void load()), button("Export", () => void save())),
+  const kinds = ["Agent", "Tool", "Session", "Run", "Decision"].map((kind) => [kind, select(first, every(kind, kind === "Decision" ? DECISIONS : []), kind)] as const);
+  const source = select(first, [], "Where");
+  const times = ["Since", "Until"].map((label) => {
+    const time = el("input", { type: "datetime-local" });
+    time.onchange = first;
+    return [label, time] as const;
+  });
+  const found = el("div");
+  place.append(
+    line(...kinds.map(([, one]) => one), source, ...times.map(([label, time]) => el("label", `${label} `, time)), go("Check again", () => from(0, true)), go("Export", () => void save())),
     found,
   );
 
   const wanted = (): object => {
-    const numbers = { since: since.value && Date.parse(since.value), until: until.value && Date.parse(until.value) };
-    const chosen = kinds.map(([kind, { value }]) => [kind.toLowerCase(), kind === "Run" ? value && Number(value) : value] as const);
-    const all = { source: source.value, decision: decision.value, ...Object.fromEntries(chosen), ...numbers };
-    return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== ""));
+    const all: Record<string, unknown> = {};
+    for (const [label, { value }] of [["source", source] as const, ...kinds]) if (value) all[label.toLowerCase()] = label === "Run" ? +value : value;
+    for (const [label, { value }] of times) if (value) all[label.toLowerCase()] = Date.parse(value);
+    return all;
   };
 
-  const load = async (): Promise<void> => {
+  const load = async (anew: boolean): Promise<void> => {
+    const now = ++turn;
     try {
-      show(await host(history, "history", { ...wanted(), skip }));
+      const came = await host<History>("history", { ...wanted(), skip, ...(anew && { anew }) });
+      if (now === turn) show(came);
     } catch (error) {
-      failed(found)(error);
+      if (now === turn) failed(found)(error);
     }
   };
 
-  const show = (now: History): void => {
-    const { tally, total, unused } = now;
-    const names = { Agent: now.agents, Tool: now.tools, Session: now.sessions, Run: now.runs };
-    for (const [kind, place] of kinds) offer(place, every(kind, names[kind]));
-    const to = (place: number) => (): void => {
-      skip = place;
-      void load();
-    };
-    const heads = ["When", "Agent", "Tool", "What became of it", "By", "What"].map((words) => el("th", { scope: "col" }, words));
-    const counts = `${total} entries. Questions: ${DECISIONS.map((word) => `${tally[word]} ${word}`).join(", ")}, ${tally.open} open.`;
-    renew(
+  const show = ({ chain, words, tally, total, unused, entries, agents, tools, sessions, runs }: History): void => {
+    [agents, tools, sessions, runs].forEach((names, at) => {
+      const [kind, one] = kinds[at] ?? [];
+      if (kind && one) offer(one, every(kind, names));
+    });
+    draw(
       found,
-      holds(now),
-      el("p", {}, counts),
-      unused.length > 0 ? el("p", {}, "Granted and never used: ", ...unused.slice(0, 20).map((one) => code(one.pattern ?? `g${one.grant}`))) : undefined,
-      now.entries.length === 0
-        ? el("p", { class: "empty" }, "Nothing is recorded that fits.")
-        : el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Entries" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...now.entries.map(row)))),
-      line(skip > 0 ? button("Newer", to(Math.max(0, skip - PAGE))) : undefined, skip + PAGE < total ? button("Older", to(skip + PAGE)) : undefined),
+      el(chain.state === "broken" ? "p.notice bad" : "p.notice", { role: "status" }, oneLine(words, 400)),
+      el("p", `${total} entries. Questions: ${DECISIONS.map((word) => `${tally[word]} ${word}`).join(", ")}, ${tally.open} open.`),
+      unused.length && el("p", "Granted and never used: ", ...unused.slice(0, 20).map(({ pattern, grant }) => code(pattern ?? `g${grant}`))),
+      entries.length
+        ? el("div.wide", { tabindex: 0, role: "group", "aria-label": "Entries" }, el("table", el("thead", el("tr", ...HEADS.map((head) => el("th", head)))), el("tbody", ...entries.map(row))))
+        : el("p.empty", "Nothing is recorded that fits."),
+      line(skip && go("Newer", () => from(Math.max(0, skip - PAGE))), skip + PAGE < total && go("Older", () => from(skip + PAGE))),
     );
   };
 
   const save = async (): Promise<void> => {
     try {
-      const href = URL.createObjectURL(await file("history/export", wanted()));
+      const href = URL.createObjectURL(await (await fetched("history/export", wanted())).blob());
       el("a", { href, download: "history.jsonl" }).click();
       URL.revokeObjectURL(href);
     } catch (error) {
@@ -104,12 +93,8 @@ export function past(): { place: HTMLElement; show(state: State): void } {
     }
   };
 
-  return {
-    place,
-    show({ sources }) {
-      const recorded = sources.filter((one) => one.recorded);
-      offerSources(source, recorded);
-      void load();
-    },
+  return ({ sources }) => {
+    offerSources(source, sources.filter(({ recorded }) => recorded));
+    void load(false);
   };
 }

@@ -1,167 +1,158 @@
 // What waits for a word in, one prompt at a time out, or several of a kind together.
 import type { PermissionPrompt } from "../../components/permission-prompt/index.ts";
-import { el } from "../../lib/dom.ts";
-import { anything, maybe, number, object, text } from "../../lib/parse.ts";
+import { el, message, say } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
-import { host, review, standing } from "./api.ts";
-import type { Question, State } from "./api.ts";
+import { host } from "./api.ts";
+import type { Question, Review, Standing, State, Suggested } from "./api.ts";
 import { together } from "./batch.ts";
 import { rows } from "./rows.ts";
-import { button, code, failed, line, renew, trouble } from "./shown.ts";
+import { button, code, draw, failed, go, line, trouble } from "./shown.ts";
 
-const suggested = object({
-  suggestion: maybe(object({ run: text, agent: text, pattern: text, spares: number, holder: anything, lifetime: anything })),
-});
-/** After how many allowed questions of a session a rule may be suggested. */
-const OFTEN = 3;
+const id = (question: Question): string => question.tool_call.id;
 
-export function questions(): { place: HTMLElement; show(state: State): void } {
-  const above = el("div", { class: "chips" });
-  const middle = el("div", {});
-  const below = el("div", {});
-  const place = el("section", { tabindex: -1, "aria-label": "Questions" }, above, middle, below);
+/** Fills a place with what waits, and returns what keeps it so. */
+export function questions(place: HTMLElement): (state: State) => void {
+  const ear = el("p.seen-by-ear", { role: "status" });
+  const above = el("div.chips");
+  const middle = el("div");
+  const below = el("div");
+  place.append(ear, above, middle, below);
   let state: State | undefined;
   let shown: Question | undefined;
   let prompt: PermissionPrompt | undefined;
   /** Those that a person wants to see together. */
   let batch: ReturnType<typeof together> | undefined;
-  /** Those that were answered here, and those to be looked at later. */
+  /** Those that were answered here, and those to be looked at later, in that order. */
   const said = new Set<string>();
   const later = new Set<string>();
-  const id = (question: Question): string => question.tool_call.id;
   const waiting = (): readonly Question[] => {
+    const order = [...later];
     const open = state?.questions.filter((one) => !said.has(id(one))) ?? [];
-    return [...open.filter((one) => !later.has(id(one))), ...open.filter((one) => later.has(id(one)))];
+    return open.sort((a, b) => order.indexOf(id(a)) - order.indexOf(id(b)));
   };
 
   const preview = async (question: Question, into: PermissionPrompt): Promise<void> => {
     const own = question.bailiwick;
-    if (own.preview === undefined) return;
+    if (!own.preview) return;
     try {
-      const { changes } = await host(review, `review/${id(question)}`);
-      into.view = rows(changes, own.divisible ? (out) => (into.leftOut = out) : undefined);
+      const { changes } = await host<Review>(`review/${id(question)}`);
+      into.view = rows(changes, own.divisible && ((out) => (into.leftOut = out)));
       into.settled = true;
     } catch (error) {
-      const again = button("Try again", () => void preview(question, into));
-      into.view = el("div", {}, trouble(error), el("p", {}, "What it would do cannot be shown, so it cannot be allowed here. ", again));
+      const again = go("Try again", () => void preview(question, into));
+      into.view = el("div", trouble(error), el("p", "What it would do cannot be shown, so it cannot be allowed here. ", again));
     }
   };
 
-  const answer = async (question: Question, asked: PermissionPrompt, word: unknown): Promise<void> => {
+  const answer = async (question: Question, asked: PermissionPrompt, word: object): Promise<void> => {
     const { session, run, agent, worker } = question.bailiwick;
     try {
-      const stands = await host(standing, "answer", { question: id(question), session, answer: word });
+      const stands = await host<Standing>("answer", { question: id(question), session, answer: word });
       said.add(id(question));
       asked.block = ended(question, stands);
-      const allowed = state?.tallies.find((one) => one.session === session)?.allowed ?? 0;
-      if (stands.status === "granted" && allowed + 1 >= OFTEN) void suggest({ run, agent: agent.join("/"), session, worker });
+      if (stands.status === "granted") void suggest({ run, agent: agent.join("/"), session, worker });
       // What was said here needs no more looking at; what somebody else said does.
-      if (asked.matches(`[data-status="${Object.hasOwn(word as object, "allow") ? "granted" : "denied"}"]`)) next();
+      if (stands.status === ("allow" in word ? "granted" : "denied")) next();
       else over();
     } catch (error) {
-      asked.failed(error instanceof Error ? error.message : String(error));
+      asked.failed(message(error));
     }
   };
 
-  const suggest = async (about: { run: string; agent: string; session: string; worker: number }): Promise<void> => {
-    const { suggestion } = await host(suggested, "suggestions", about).catch(() => ({ suggestion: undefined }));
-    if (suggestion === undefined) return;
-    const { run, pattern, holder, lifetime } = suggestion;
-    const give = (): void => {
-      host(anything, "grant", { run, pattern, holder, lifetime, descendants: false }).then(() => renew(below), failed(below));
-    };
-    const words = `You allowed ${suggestion.spares} questions like this. Allow ${oneLine(suggestion.agent)} for the rest of this session, without asking:`;
-    renew(below, el("div", { class: "notice" }, el("p", {}, words, " ", code(pattern)), line(button("Add this rule", give), button("Keep asking", () => renew(below)))));
+  /** Offers a rule that would have spared questions; the host knows of one if there were enough. */
+  const suggest = async (about: object): Promise<void> => {
+    const { suggestion } = await host<Suggested>("suggestions", about).catch(() => ({ suggestion: null }));
+    if (!suggestion) return;
+    const { agent, covers, spares, ...rule } = suggestion;
+    const words = `You allowed ${spares} questions like this. Allow ${oneLine(agent)} for the rest of this session, without asking, to ${oneLine(covers, 400)}: `;
+    const give = (): void => void host("grant", rule).then(() => draw(below), failed(below));
+    draw(below, el("div.notice", { "data-key": agent + rule.pattern }, el("p", words, code(rule.pattern)), line(button("Add this rule", give), go("Keep asking", () => draw(below)))));
   };
 
   const next = (): void => {
-    const inside = prompt?.contains(document.activeElement);
+    const inside = middle.contains(document.activeElement);
     shown = undefined;
     update();
-    if (inside) (prompt?.querySelector("h2") ?? place).focus();
+    if (inside) (middle.querySelector("h2") ?? place).focus();
   };
   const over = (): void => {
-    const go = button("Go on", next);
-    if (prompt?.nextSibling === null) prompt.after(line(go));
+    if (!prompt?.nextSibling) middle.append(go("Go on", next));
   };
-
-  const ended = (question: Question, { status, granted }: { status?: string | undefined; granted?: readonly string[] | undefined }): unknown => {
-    const raw = object({ extra: object({}) })(question.raw, "question");
-    const extra = { ...(question.raw as { extra: object }).extra, needsUserAction: false, grantedPermissions: granted };
-    return { ...(question.raw as object), ...(raw && { extra }), status };
-  };
+  const ended = (question: Question, { status, granted }: Standing): object => ({
+    ...question,
+    status,
+    extra: { ...question.extra, grantedPermissions: granted },
+  });
 
   const put = (question: Question): void => {
     shown = question;
     const asked = document.createElement("permission-prompt");
     prompt = asked;
     for (const word of ["granted", "denied"]) {
-      asked.addEventListener(`permission-${word}`, (event) => {
-        if (event instanceof CustomEvent) void answer(question, asked, (event.detail as { answer: unknown }).answer);
-      });
+      asked.addEventListener(`permission-${word}`, (event) => void answer(question, asked, (event as CustomEvent<{ answer: object }>).detail.answer));
     }
-    asked.block = question.raw;
+    asked.block = question;
     middle.replaceChildren(asked);
     void preview(question, asked);
   };
 
-  const chips = (): void => {
-    if (!state || !shown) return renew(above);
-    const open = waiting();
-    const current = shown;
+  const chips = (current: Question, open: readonly Question[]): void => {
     const more = open.filter((one) => id(one) !== id(current)).length;
-    const skip = (): void => {
-      later.delete(id(current));
-      later.add(id(current));
-      next();
-    };
-    const kind = state.batches.find((one) => one.questions.filter((name) => open.some((question) => id(question) === name)).length > 1);
-    const tally = state.tallies.find((one) => one.session === current.bailiwick.session);
-    renew(
+    // A call of another server, or one that shows nothing, is looked at by itself.
+    const alike = state?.batches.map((kind) => [kind, open.filter((one) => kind.questions.includes(id(one)) && one.bailiwick.trust === "own" && one.bailiwick.preview)] as const);
+    const [kind, several] = alike?.find(([, of]) => of.length > 1) ?? [];
+    const tally = state?.tallies.find((one) => one.session === current.bailiwick.session);
+    draw(
       above,
-      more > 0 ? button(`${more} more waiting: next`, skip, "next") : undefined,
-      kind && button(`Look at ${kind.questions.length} of a kind together`, () => {
-        batch = together(kind, () => {
+      more && button(el("span", `${more} more waiting: next`), () => {
+        later.delete(id(current));
+        later.add(id(current));
+        next();
+      }, { "data-key": "next" }),
+      kind && button(el("span", `Look at ${several?.length} of a kind together`), () => {
+        batch = together(kind, several ?? [], () => {
           batch = undefined;
-          shown = undefined;
-          update();
+          next();
         });
+        shown = undefined;
+        middle.replaceChildren(batch.place);
         update();
-      }, "together"),
-      tally && el("span", { class: "quiet" }, `In this session you allowed ${tally.allowed} of ${tally.allowed + tally.denied}.`),
+      }),
+      tally && el("span.quiet", `In this session you allowed ${tally.allowed} of ${tally.allowed + tally.denied}.`),
     );
   };
 
   const update = (): void => {
     if (!state) return;
+    const open = waiting();
     if (batch) {
-      renew(above);
-      if (!middle.contains(batch.place)) middle.replaceChildren(batch.place);
+      draw(above);
       return batch.show(state);
     }
     const current = shown;
-    if (current && !state.questions.some((one) => id(one) === id(current)) && !said.has(id(current))) {
-      const asked = prompt;
-      host(standing, `question/${id(current)}`).then(
+    const asked = prompt;
+    if (current && !said.has(id(current)) && !open.some((one) => id(one) === id(current)) && asked?.dataset["status"] === "pending") {
+      host<Standing>(`question/${id(current)}`).then(
         (stands) => {
-          if (!asked || asked !== prompt || stands.status === "pending") return;
+          if (asked !== prompt || stands.status === "pending") return;
           asked.block = ended(current, stands);
           over();
         },
         () => undefined,
       );
     }
-    const first = waiting()[0];
+    const [first] = open;
     if (!shown && first) put(first);
-    else if (!shown) renew(middle, el("p", { class: "empty" }, "Nothing waits for an answer. Agents go on with what is allowed."));
-    chips();
+    if (shown) chips(shown, open);
+    else {
+      draw(above);
+      middle.replaceChildren(el("p.empty", "Nothing waits for an answer. Agents go on with what is allowed."));
+    }
+    say(ear, shown ? `${open.length} waiting. ${oneLine(shown.bailiwick.intent)}` : "");
   };
 
-  return {
-    place,
-    show(next) {
-      state = next;
-      update();
-    },
+  return (now) => {
+    state = now;
+    update();
   };
 }

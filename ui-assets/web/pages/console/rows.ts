@@ -1,73 +1,66 @@
 // Changes in, rows that show them out; each hunk has a tick where it can be left out.
-import { el, onTick } from "../../lib/dom.ts";
-import { oneLine, visible } from "../../lib/visible.ts";
 import type { LeftOut } from "../../components/permission-prompt/choice.ts";
+import { el, onPress, onTick } from "../../lib/dom.ts";
+import { oneLine, visible } from "../../lib/visible.ts";
 import type { Change } from "./api.ts";
-import { button } from "./shown.ts";
 
-/** How many lines are shown until a person wants more. */
+/** How many lines are shown until a person wants more, and how much of a line. */
 const MOST = 300;
 const LONGEST = 2000;
 
 function row(op: string, text: string): HTMLElement {
   // A line end other than this is seen, since it can be all that changes.
   const shown = visible(text.replace(/\n$/, ""));
-  const kind = op === "+" ? "add" : op === "-" ? "del" : "";
-  const line = el("code", {}, shown.slice(0, LONGEST));
-  if (shown.length > LONGEST) {
-    const rest = button(`Show ${shown.length - LONGEST} more characters`, () => rest.replaceWith(shown.slice(LONGEST)));
-    line.append(rest);
-  }
-  return el("div", { class: `row ${kind}` }, el("span", {}, op), line);
+  const line = el("code", { tabindex: -1 }, shown.slice(0, LONGEST));
+  const rest = shown.slice(LONGEST);
+  if (rest) line.append(more(`${rest.length} more characters`, line, () => line.append(rest)));
+  return el("div.row", { class: { "+": "row add", "-": "row del" }[op] }, el("span", op), line);
 }
 
-function head(change: Change): HTMLElement {
-  const to = change.to === undefined ? "" : ` → ${oneLine(change.to, 300)}`;
-  const unshown = change.added + change.removed > 0 ? " Too much changes to be shown." : " It is no text, or too large.";
-  const why = change.hidden ? " The agent may not read it, so its content is not shown." : change.binary ? unshown : "";
-  const counts = el("span", { class: "quiet" }, ` +${change.added} −${change.removed}${why}`);
-  return el("div", { class: "file" }, el("b", {}, oneLine(change.op.replace("_", " "))), " ", el("bdi", {}, oneLine(change.path, 300) + to), counts);
+/** Shows more when it is pressed; who pressed it stands on `place` then. */
+function more(words: string, place: HTMLElement, show: () => void): HTMLElement {
+  return onPress(el("button", `Show ${words}`), (pressed) => {
+    pressed.remove();
+    show();
+    place.focus();
+  });
+}
+
+function head({ op, path, to, added, removed, hidden, large, binary }: Change): HTMLElement {
+  const why = hidden ? " The agent may not read it, so its content is not shown." : large ? " It is too large to be shown." : binary ? " It is no text." : "";
+  const names = oneLine(path, 300) + (to === undefined ? "" : ` → ${oneLine(to, 300)}`);
+  return el("div.file", el("b", oneLine(op.replace("_", " "))), " ", el("bdi", names), el("span.quiet", ` +${added} −${removed}${why}`));
 }
 
 /** `tell` hears what is left out, or nothing if all of it would be. */
-export function rows(changes: readonly Change[], tell?: (out: readonly LeftOut[] | undefined) => void): HTMLElement {
-  const all = el("div", { class: "diff", tabindex: 0, role: "group", "aria-label": "What would change" });
-  if (changes.length === 0) all.append("Nothing would change.");
-  const kept = new Map<HTMLInputElement, { path: string; hunk: number }>();
+export function rows(changes: readonly Change[], tell?: false | ((out: readonly LeftOut[] | undefined) => void)): HTMLElement {
+  const all = el("div.diff", { tabindex: 0, role: "group", "aria-label": "What would change" }, !changes.length && "Nothing would change.");
+  const ticks = changes.map(({ path }) => ({ path, of: [] as HTMLInputElement[] }));
   const ticked = (): void => {
-    const out = new Map<string, number[]>();
-    for (const [tick, { path, hunk }] of kept) {
-      if (!tick.checked) out.set(path, [...(out.get(path) ?? []), hunk]);
-    }
-    tell?.([...kept].some(([tick]) => tick.checked) ? [...out].map(([path, hunks]) => ({ path, hunks })) : undefined);
+    const out = ticks.map(({ path, of }) => ({ path, hunks: of.flatMap(({ checked }, hunk) => (checked ? [] : hunk)) }));
+    const some = ticks.some(({ of }) => of.some(({ checked }) => checked));
+    if (tell) tell(some ? out.filter(({ hunks }) => hunks.length) : undefined);
   };
   const later: (() => void)[] = [];
   let left = MOST;
-  for (const change of changes) {
+  changes.forEach((change, at) => {
     all.append(head(change));
-    change.hunks.forEach((hunk, place) => {
-      const label = el("label", { class: "hunk" }, `From line ${hunk.old_start}${hunk.old_start === hunk.new_start ? "" : `, then ${hunk.new_start}`}`);
+    for (const { old_start: from, new_start: then, lines } of change.hunks) {
+      const label = el("label.hunk", `From line ${from}${from === then ? "" : `, then ${then}`}`);
       if (tell && change.op === "modify") {
-        const tick = el("input", { type: "checkbox", checked: true });
-        kept.set(tick, { path: change.path, hunk: place });
-        onTick(tick, ticked);
+        const tick = onTick(el("input", { type: "checkbox", checked: true }), ticked);
+        ticks[at]?.of.push(tick);
         label.prepend(tick, " ");
       }
-      const body = el("div", {});
+      const body = el("div");
       all.append(label, body);
-      for (const { op, text } of hunk.lines) {
+      for (const { op, text } of lines) {
         const show = (): void => body.append(row(op, text));
         if (left-- > 0) show();
         else later.push(show);
       }
-    });
-  }
-  if (later.length > 0) {
-    const more = button(`Show ${later.length} more lines`, () => {
-      more.remove();
-      for (const show of later) show();
-    });
-    all.append(more);
-  }
+    }
+  });
+  if (later.length) all.append(more(`${later.length} more lines`, all, () => later.forEach((show) => show())));
   return all;
 }
