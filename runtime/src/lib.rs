@@ -29,6 +29,7 @@
 //! | intent | one sentence for people on what a call is about, made from the tool's template and the arguments |
 //! | preview | a plan rendered for people and programs; apply is the plan carried out |
 //! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json`, a page to review it |
+//! | view | the actor that stands for a page of MCP Apps which somebody looks at beside a worker; the page is its *guest* |
 //! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
 //!
 //! # Example
@@ -84,6 +85,8 @@ mod host;
 mod supervisor;
 #[cfg(feature = "mcp")]
 mod upstream;
+#[cfg(feature = "mcp")]
+mod view;
 mod worker;
 
 pub use artifact::Artifact;
@@ -147,5 +150,10 @@ pub use upstream::{
     Sampling, ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec,
     ServerState, ServerText, ServerTool, ServersError, SpecError, Unoffered, Upstreams,
     UpstreamsBuilder, Wants,
+};
+#[cfg(feature = "mcp")]
+pub use view::{
+    DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewError, ViewGrants,
+    ViewHost, ViewLimits, ViewNews, ViewSpec, ViewState, ViewWish,
 };
 pub use worker::{Admission, Begun, PendingCall, ServerCallError, Status, Worker, WorkerSpec};

@@ -26,22 +26,35 @@ const DEEPEST_SCHEMA: usize = 32;
 
 /// A tool that may be offered.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(crate) struct Offer {
     /// What models call it.
-    pub(super) name: ToolName,
+    pub(crate) name: ToolName,
     /// What the server calls it.
-    pub(super) tool: Arc<str>,
-    pub(super) form: Fingerprint,
-    pub(super) verb: Verb,
+    pub(crate) tool: Arc<str>,
+    pub(crate) form: Fingerprint,
+    pub(crate) verb: Verb,
     /// What every call of it needs.
-    pub(super) need: Scope,
-    pub(super) spec: ToolSpec,
-    pub(super) input_schema: Value,
-    pub(super) output_schema: Value,
+    pub(crate) need: Scope,
+    pub(crate) spec: ToolSpec,
+    pub(crate) input_schema: Value,
+    pub(crate) output_schema: Value,
     /// What its structured output is held to.
     pub(super) output: Option<Validator>,
     /// The server says that it can show what a call would do.
-    pub(super) preview: bool,
+    pub(crate) preview: bool,
+    /// The server lets the views of its pages call it.
+    pub(crate) views: bool,
+}
+
+/// Who lists tools: a server, or an app.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Provider<'a> {
+    /// What stands before the names of its tools.
+    pub(crate) name: &'a str,
+    /// Its name in scopes.
+    pub(crate) label: &'a str,
+    /// What a person says its tools do.
+    pub(crate) verbs: &'a BTreeMap<String, Verb>,
 }
 
 /// Why a tool is not offered.
@@ -68,8 +81,8 @@ pub enum Unoffered {
 /// What a tool does, by its hints: it reads if it says so and does not also say that it destroys; whatever is not known
 /// writes. That it reaches an open world changes no verb: what it may do there does. Nothing executes by a hint. What a
 /// person said counts, whatever the hints.
-fn verb(tool: &Tool, spec: &ServerSpec) -> Verb {
-    if let Some(verb) = spec.verbs.get(&*tool.name) {
+fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
+    if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;
     }
     let hints = tool.annotations.as_ref();
@@ -107,17 +120,31 @@ pub(super) fn offers(
     spec: &ServerSpec,
     label: &str,
 ) -> Vec<(Fingerprint, Result<Offer, Unoffered>)> {
+    let provider = Provider {
+        name: &spec.name,
+        label,
+        verbs: &spec.verbs,
+    };
+    offered_by(provider, tools)
+}
+
+/// Like [`offers`], for whoever lists tools.
+pub(crate) fn offered_by(
+    provider: Provider<'_>,
+    tools: &[Tool],
+) -> Vec<(Fingerprint, Result<Offer, Unoffered>)> {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     for tool in tools {
-        *taken.entry(model_name(spec, &tool.name)).or_default() += 1;
+        let name = model_name(provider, &tool.name);
+        *taken.entry(name).or_default() += 1;
     }
-    let alone = |tool: &Tool| taken.get(&model_name(spec, &tool.name)) == Some(&1);
+    let alone = |tool: &Tool| taken.get(&model_name(provider, &tool.name)) == Some(&1);
     tools
         .iter()
         .map(|tool| {
             let form = Fingerprint::of(tool);
             let offer = if alone(tool) {
-                offer(tool, form, spec, label)
+                offer(tool, form, provider)
             } else {
                 Err(Unoffered::Collision)
             };
@@ -126,7 +153,7 @@ pub(super) fn offers(
         .collect()
 }
 
-fn model_name(spec: &ServerSpec, tool: &str) -> String {
+fn model_name(provider: Provider<'_>, tool: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
             c
@@ -135,23 +162,19 @@ fn model_name(spec: &ServerSpec, tool: &str) -> String {
         }
     };
     let tool: String = tool.chars().map(plain).collect();
-    format!("{}__{tool}", spec.name)
+    format!("{}__{tool}", provider.name)
 }
 
-fn offer(
-    tool: &Tool,
-    form: Fingerprint,
-    spec: &ServerSpec,
-    label: &str,
-) -> Result<Offer, Unoffered> {
+fn offer(tool: &Tool, form: Fingerprint, provider: Provider<'_>) -> Result<Offer, Unoffered> {
     let there = &*tool.name;
-    let name = model_name(spec, there);
+    let name = model_name(provider, there);
     let visible = |c: char| !c.is_whitespace() && !crate::is_deceptive(c);
     let plain = !there.is_empty() && there.len() <= LONGEST_THERE && there.chars().all(visible);
     if !plain || name.len() > LONGEST_NAME {
         return Err(Unoffered::Name);
     }
-    let verb = verb(tool, spec);
+    let verb = verb(tool, provider);
+    let label = provider.label;
     let need = format!("{verb}:mcp:{label}:{}~{}", segment(there), form.mark());
     let need = need.parse().map_err(|_| Unoffered::Name)?;
     let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
@@ -163,8 +186,12 @@ fn offer(
         options.build(schema).map_err(|_| Unoffered::Schema)
     };
     let output = declared.as_ref().map(compiled).transpose()?;
+    let (models, views) = visible_to(tool);
     Ok(Offer {
-        spec: described(tool, &name, verb),
+        spec: ToolSpec {
+            app_only: !models,
+            ..described(tool, &name, verb)
+        },
         name: ToolName::new(&name),
         tool: there.into(),
         form,
@@ -174,7 +201,16 @@ fn offer(
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
         output,
         preview: offers_preview(tool),
+        views,
     })
+}
+
+/// Whether a tool is for models, and whether it is for views, as MCP Apps says it; for both, unless it says so.
+fn visible_to(tool: &Tool) -> (bool, bool) {
+    let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
+    let said = ui.and_then(|ui| ui.get("visibility")?.as_array());
+    let names = |who: &str| said.is_none_or(|said| said.iter().any(|one| one == who));
+    (names("model"), names("app"))
 }
 
 /// A name as one segment of a scope.
@@ -322,6 +358,22 @@ mod tests {
             .collect();
         let twin = Some(Unoffered::Collision);
         assert_eq!(refused, [twin, twin, None]);
+    }
+
+    #[test]
+    fn a_tool_is_for_whom_its_server_says() {
+        let seen = |visibility: Value| {
+            let mut tool = tool("t");
+            tool.meta = serde_json::from_value(json!({"ui": {"visibility": visibility}})).unwrap();
+            let offer = one(tool).unwrap();
+            (!offer.spec.app_only, offer.views)
+        };
+        assert_eq!(seen(json!(["model", "app"])), (true, true));
+        assert_eq!(seen(json!(["model"])), (true, false));
+        assert_eq!(seen(json!(["app"])), (false, true));
+        assert_eq!(seen(json!([])), (false, false));
+        let offer = one(tool("t")).unwrap();
+        assert!(!offer.spec.app_only && offer.views);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::scope::Verb;
 
 /// The longest name of a server, in bytes.
 const LONGEST_NAME: usize = 32;
+/// What the names of apps begin with, whose tools stand beside those of servers.
+pub(crate) const OF_APPS: &str = "app_";
 /// How many hexadecimal digits stand for what a server runs.
 const MARK: usize = 16;
 
@@ -65,7 +67,7 @@ impl fmt::Debug for ServerSpec {
 pub enum SpecError {
     /// The name would make those of its tools ambiguous, or too long.
     #[error(
-        "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__` and without `_` at its ends"
+        "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__`, without `_` at its ends and without `app_` before it"
     )]
     Name(String),
     /// Two servers have one name.
@@ -202,7 +204,10 @@ impl ServerSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let name = &self.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let ambiguous = name.contains("__") || name.starts_with('_') || name.ends_with('_');
+        let ambiguous = name.contains("__")
+            || name.starts_with('_')
+            || name.ends_with('_')
+            || name.starts_with(OF_APPS);
         if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) || ambiguous {
             return Err(SpecError::Name(crate::escape(name).into()));
         }
@@ -270,6 +275,7 @@ mod tests {
             "a.b",
             "a:b",
             "a~b",
+            "app_a",
             "é",
             &"x".repeat(33),
         ] {

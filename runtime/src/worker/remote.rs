@@ -113,7 +113,7 @@ impl Shared {
         facts: &Arc<Facts>,
         permit: &CallPermit,
     ) -> Result<(), CallError> {
-        let entry = self.core.tools.get(facts.tool.as_str());
+        let entry = self.tool(facts.tool.as_str());
         let Some(remote) = entry.as_ref().and_then(|entry| entry.remote.as_ref()) else {
             let message = "the server offers this tool no longer";
             return Err(CallError::new(Code::UnknownTool, message));

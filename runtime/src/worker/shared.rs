@@ -24,6 +24,7 @@ use crate::policy::Authority;
 use crate::root::Root;
 use crate::scope::Scope;
 use crate::supervisor::Core;
+use crate::tool::Entry;
 
 /// One worker as the rest of the runtime sees it; it outlives the actor's deaths.
 #[derive(Debug)]
@@ -40,6 +41,9 @@ pub(crate) struct Shared {
     pub(super) holder: Arc<Holder>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
+    /// What the apps that people look at beside it offer.
+    #[cfg(feature = "mcp")]
+    pub(super) apps: super::apps::AppTools,
     /// The end of the worker's life, if its policy sets one.
     end: OnceLock<Armed>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
@@ -88,6 +92,8 @@ impl Shared {
             holder: Arc::new(holder),
             load: Load::default(),
             lost: Arc::default(),
+            #[cfg(feature = "mcp")]
+            apps: super::apps::AppTools::default(),
             end: OnceLock::new(),
             actor: ArcSwapOption::empty(),
         }
@@ -95,6 +101,22 @@ impl Shared {
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.holder.gate
+    }
+
+    /// The tool of that name: one of the runtime's or of another server, else of an app.
+    pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
+        let tool = self.core.tools.get(name);
+        #[cfg(feature = "mcp")]
+        let tool = tool.or_else(|| self.apps.get(name, &self.authority));
+        tool
+    }
+
+    /// Every tool, those of apps last.
+    pub(super) fn tools(&self) -> Vec<Arc<Entry>> {
+        let tools = self.core.tools.entries();
+        #[cfg(feature = "mcp")]
+        let tools = self.apps.after(tools, &self.authority);
+        tools
     }
 
     /// Takes up when the worker's life ends, whichever actor it has then.
