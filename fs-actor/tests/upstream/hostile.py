@@ -39,6 +39,13 @@ def tools():
         tool("pretends", _meta={"preview": True}),
         tool("counted", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
     ]
+    if MODE == "views":
+        reads = {"readOnlyHint": True}
+        listed += [
+            tool("for_apps", annotations=reads, _meta={"ui": {"visibility": ["app"]}}),
+            tool("for_models", annotations=reads, _meta={"ui": {"visibility": ["model"]}}),
+            tool("apps_write", _meta={"ui": {"visibility": ["app"]}}),
+        ]
     if MODE == "doubles":
         listed += [tool("a.b"), tool("a/b"), tool("x" * 70)]
     return listed

@@ -17,3 +17,4 @@ mod life;
 mod others;
 mod policy;
 mod support;
+mod views;
