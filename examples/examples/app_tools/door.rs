@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_secs(20);
 const MOST_AT_ONCE: usize = 64;
 
 struct Guest {
-    html: &'static str,
+    html: String,
     ear: GuestEar,
     link: Mutex<GuestLink>,
 }
@@ -52,7 +52,7 @@ impl Drop for Door {
 ///
 /// # Errors
 /// If there is no port, or the system gives no random bits.
-pub(crate) async fn open(link: GuestLink, html: &'static str) -> Result<Door, Failure> {
+pub(crate) async fn open(link: GuestLink, html: String) -> Result<Door, Failure> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let token = bailiwick::Token::random()?.reveal().to_owned();
@@ -85,8 +85,8 @@ pub(crate) async fn open(link: GuestLink, html: &'static str) -> Result<Door, Fa
     Ok(Door { url, serving })
 }
 
-async fn page(State(guest): State<Arc<Guest>>) -> &'static str {
-    guest.html
+async fn page(State(guest): State<Arc<Guest>>) -> String {
+    guest.html.clone()
 }
 
 /// Passes a message of the guest on, as it stands.

@@ -3,7 +3,7 @@
 
 #[path = "../test_host/callers.rs"]
 mod callers;
-mod chromium;
+pub(crate) mod chromium;
 pub(crate) mod door;
 
 use std::path::Path;
@@ -119,7 +119,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), Failure> {
     let worker = runtime.spawn(spec).await?;
 
     let (view, link) = worker.open_view(ViewSpec::new("files"), DenyView).await?;
-    let door = door::open(link, bailiwick_ui::BROWSER).await?;
+    let door = door::open(link, bailiwick_ui::BROWSER.to_owned()).await?;
     let browser = Chromium::open(chromium, &door.url)?;
     shown(&view, &worker).await?;
     drive(&worker).await?;

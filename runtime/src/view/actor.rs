@@ -108,7 +108,9 @@ impl Actor for ViewActor {
         msg: ViewMsg,
         desk: &mut Desk,
     ) -> Result<(), ActorProcessingErr> {
-        desk.take(msg);
+        if !desk.over {
+            desk.take(msg);
+        }
         if desk.over {
             desk.close();
             me.stop(None);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::ViewState;
 use super::actor::ViewMsg;
@@ -59,6 +60,10 @@ pub(super) async fn keep(instance: Arc<Instance>, mut heard: mpsc::Receiver<Stri
             break;
         }
     }
-    instance.post(ViewMsg::Close);
+    // What is before it in the mailbox is of this view, too, so the view ends by its turn; unless nobody is there to end it.
+    if instance.post(ViewMsg::Close) {
+        let closed = state.wait_for(|state| *state == ViewState::Closed);
+        let _ = timeout(instance.limits.parting, closed).await;
+    }
     instance.end();
 }
