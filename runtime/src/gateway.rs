@@ -48,6 +48,7 @@ use crate::call::Asks;
 use crate::describe::Manual;
 use crate::worker::Worker;
 
+pub(crate) use convert::{failure, outcome};
 use door::Door;
 pub use door::{OpenError, Opener, Served};
 #[cfg(feature = "http")]

@@ -29,6 +29,7 @@
 //! | intent | one sentence for people on what a call is about, made from the tool's template and the arguments |
 //! | preview | a plan rendered for people and programs; apply is the plan carried out |
 //! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json`, a page to review it |
+//! | view | the actor that stands for a page of MCP Apps which somebody looks at beside a worker; the page is its *guest* |
 //! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
 //!
 //! # Example
@@ -85,6 +86,8 @@ pub mod recipes;
 mod supervisor;
 #[cfg(feature = "mcp")]
 mod upstream;
+#[cfg(feature = "mcp")]
+mod view;
 mod worker;
 
 pub use artifact::Artifact;
@@ -151,4 +154,9 @@ pub use upstream::{
 };
 #[cfg(feature = "oauth")]
 pub use upstream::{Landing, OAuth, SignIn, TokenStore};
+#[cfg(feature = "mcp")]
+pub use view::{
+    DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewError, ViewGrants,
+    ViewHost, ViewLimits, ViewNews, ViewSpec, ViewState, ViewWish,
+};
 pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};

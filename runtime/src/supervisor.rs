@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// The supervisor that a worker is linked to; none once the runtime ends.
-    fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
+    pub(crate) fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
         let supervisors = self.supervisors.get()?;
         let index = usize::try_from(id.0)
             .unwrap_or_default()

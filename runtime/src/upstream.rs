@@ -39,13 +39,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::error::{CallError, Code};
 use crate::scope::{Marks, Verb};
-use crate::tool::{Arguments, Entry, Job, Remote, RemoteTools};
-use classify::Offer;
+use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
+pub(crate) use answer::{failure, reply};
+pub(crate) use classify::{Offer, Provider, listed};
 use job::Errand;
 use requests::Hearing;
 use server::Server;
@@ -61,6 +62,7 @@ pub use requests::{
     ServerRequests, Speaker, Wants,
 };
 pub use servers::ServersError;
+pub(crate) use spec::OF_APPS;
 pub use spec::{ServerSpec, SpecError};
 
 /// What one server may cost.
@@ -171,13 +173,28 @@ impl House {
 }
 
 fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
+    let name = server.spec.name.as_str();
     let remote = Remote {
-        server: server.spec.name.as_str().into(),
+        server: name.into(),
+        shown: format!("the server `{name}`").into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: offer.preview,
         there,
+        views: offer.views,
     };
+    let server = Arc::clone(server);
+    carried(offer, remote, move |offer, arguments| {
+        Arc::new(Errand::new(&server, offer, arguments))
+    })
+}
+
+/// The tool of another as workers are offered it; `job` is a call of it.
+pub(crate) fn carried(
+    offer: &Arc<Offer>,
+    remote: Remote,
+    job: impl Fn(&Arc<Offer>, Map<String, Value>) -> Arc<dyn RemoteJob> + Send + Sync + 'static,
+) -> Entry {
     Entry {
         name: offer.name.clone(),
         spec: offer.spec.clone(),
@@ -187,17 +204,17 @@ fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
         mutates: offer.verb != Verb::Read,
         remote: Some(remote),
         prepare: Box::new({
-            let (server, offer) = (Arc::clone(server), Arc::clone(offer));
+            let offer = Arc::clone(offer);
             move |arguments: Arguments<'_>, _: &_| {
                 let invalid = |why| CallError::new(Code::InvalidArguments, why);
                 let arguments = match arguments {
                     Arguments::Json(Value::Object(map)) => map.clone(),
-                    Arguments::Json(Value::Null) => serde_json::Map::new(),
+                    Arguments::Json(Value::Null) => Map::new(),
                     Arguments::Json(_) => return Err(invalid("the arguments must be an object")),
                     Arguments::Typed(_) => return Err(invalid("the arguments must be JSON")),
                 };
-                let errand = Errand::new(&server, &offer, arguments);
-                Ok((vec![offer.need.clone()], Job::Remote(Arc::new(errand))))
+                let job = job(&offer, arguments);
+                Ok((vec![offer.need.clone()], Job::Remote(job)))
             }
         }),
     }

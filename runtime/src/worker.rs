@@ -1,6 +1,8 @@
 //! One sub-agent's task: calls in, answers out, under an authority that can only shrink.
 
 mod actor;
+#[cfg(feature = "mcp")]
+mod apps;
 mod asking;
 mod beneath;
 mod blocking;

@@ -1,6 +1,7 @@
 //! Arguments in, a served page or printed checks out.
 
 mod builtin;
+mod callers;
 mod checks;
 mod child;
 mod cli;

@@ -1,4 +1,4 @@
-//! Requests of the page in, answers out; whoever else asks is turned away before anything is looked at.
+//! Requests of the page in, answers out.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bailiwick::IntentTemplate;
@@ -18,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::callers::{Callers, page, script};
 use super::connect::Connection;
 use super::session::Session;
 
@@ -27,24 +27,12 @@ const MOST_BYTES: usize = 16 << 20;
 /// How long a request for new entries of the log waits for one.
 const POLL: Duration = Duration::from_secs(25);
 
-/// Who may ask.
-struct Callers {
-    hosts: [String; 2],
-    bearer: String,
-}
-
 /// The page, and what it asks for.
 pub(crate) fn router(session: Arc<Session>, address: SocketAddr, token: &str) -> Router {
-    let port = address.port();
-    let callers = Arc::new(Callers {
-        hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
-        bearer: format!("Bearer {token}"),
-    });
-    let api = Router::new()
-        .route("/api/{what}", post(answer))
-        .layer(from_fn_with_state(Arc::clone(&callers), bearer))
-        .with_state(session);
-    Router::new()
+    let callers = Callers::new(address, token);
+    let api = Router::new().route("/api/{what}", post(answer));
+    let api = callers.trusted(api.with_state(session));
+    let all = Router::new()
         .route("/", get(|| async { page(bailiwick_ui::TEST_HOST, PAGE) }))
         .route("/sandbox", get(|| async { page(SANDBOX, SANDBOX_POLICY) }))
         .route("/mcp-view.js", get(|| async { script(MCP_VIEW) }))
@@ -53,71 +41,8 @@ pub(crate) fn router(session: Arc<Session>, address: SocketAddr, token: &str) ->
             get(|| async { script(PERMISSION_PROMPT) }),
         )
         .merge(api)
-        .layer(DefaultBodyLimit::max(MOST_BYTES))
-        .layer(from_fn_with_state(callers, known))
-}
-
-fn page(text: &'static str, policy: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, policy),
-    ];
-    (headers, text).into_response()
-}
-
-fn script(text: &'static str) -> Response {
-    let kind = [(header::CONTENT_TYPE, "text/javascript; charset=utf-8")];
-    (kind, text).into_response()
-}
-
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => Some(value.as_bytes()),
-        _ => None,
-    }
-}
-
-/// Turns away who calls this host by a name of others, or comes from a page of others.
-async fn known(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let host = single(headers, &header::HOST);
-    let own = |name: &[u8]| callers.hosts.iter().any(|host| host.as_bytes() == name);
-    let mut answer = if !host.is_some_and(own) {
-        (StatusCode::FORBIDDEN, "this Host is not served").into_response()
-    } else if headers.contains_key(header::ORIGIN)
-        && !single(headers, &header::ORIGIN)
-            .and_then(|origin| origin.strip_prefix(b"http://"))
-            .is_some_and(own)
-    {
-        (StatusCode::FORBIDDEN, "this Origin is not served").into_response()
-    } else {
-        next.run(request).await
-    };
-    let headers = answer.headers_mut();
-    for (name, value) in [
-        (header::CACHE_CONTROL, "no-store"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    answer
-}
-
-/// Turns away who does not know the token.
-async fn bearer(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
-    let given = single(request.headers(), &header::AUTHORIZATION).unwrap_or_default();
-    let wanted = callers.bearer.as_bytes();
-    let differ = given
-        .iter()
-        .zip(wanted)
-        .fold(0, |all, (a, b)| all | (a ^ b));
-    if given.len() != wanted.len() || differ != 0 {
-        let reason = "the token of this page is required";
-        return (StatusCode::UNAUTHORIZED, reason).into_response();
-    }
-    next.run(request).await
+        .layer(DefaultBodyLimit::max(MOST_BYTES));
+    callers.local(all)
 }
 
 #[derive(Deserialize)]

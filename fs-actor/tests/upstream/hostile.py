@@ -54,6 +54,13 @@ def tools():
         ]
     if MODE == "renames":
         listed.append(tool("a.b" if STATE["lists"] == 1 else "a/b"))
+    if MODE == "views":
+        reads = {"readOnlyHint": True}
+        listed += [
+            tool("for_apps", annotations=reads, _meta={"ui": {"visibility": ["app"]}}),
+            tool("for_models", annotations=reads, _meta={"ui": {"visibility": ["model"]}}),
+            tool("apps_write", _meta={"ui": {"visibility": ["app"]}}),
+        ]
     if MODE == "doubles":
         listed += [tool("a.b"), tool("a/b"), tool("x" * 70), tool("odd\u202e")]
     if MODE in ("many", "more"):

@@ -22,3 +22,4 @@ mod support;
 mod tls;
 mod told;
 mod town;
+mod views;

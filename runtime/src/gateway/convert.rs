@@ -141,7 +141,7 @@ fn object(schema: Value) -> JsonObject {
 }
 
 /// What a finished call answers.
-pub(super) fn outcome(outcome: &Outcome, links: bool) -> Result<CallToolResult, CallError> {
+pub(crate) fn outcome(outcome: &Outcome, links: bool) -> Result<CallToolResult, CallError> {
     result(&outcome.reply, &outcome.artifacts, links)
 }
 
@@ -204,7 +204,7 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
 }
 
 /// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.
-pub(super) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
     match error.code() {
         Code::PolicyExpansion | Code::PolicyInvalid | Code::UnknownTool => {
             return Err(request_error(error));

@@ -85,12 +85,14 @@ impl Entry {
     }
 
     /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing,
-    /// though it may look at what would be changed.
-    pub(crate) fn is_for(&self, origin: Origin, previews: bool) -> bool {
+    /// though it may look at what would be changed, and make a change that a person confirmed to its host (`harmless`).
+    /// What another server keeps from views, none calls.
+    pub(crate) fn is_for(&self, origin: Origin, harmless: bool) -> bool {
+        let views = self.remote.as_ref().is_none_or(|it| it.views);
         match origin {
             Origin::Human | Origin::Host => true,
             Origin::Model => !self.spec.app_only,
-            Origin::View => previews || !self.mutates,
+            Origin::View => views && (harmless || !self.mutates),
         }
     }
 

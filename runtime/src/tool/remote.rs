@@ -46,8 +46,10 @@ pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
 /// What only a tool of another server has.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
-    /// The server, as people configured it.
+    /// The server, as people configured it, or the app.
     pub(crate) server: Arc<str>,
+    /// What it is, for people.
+    pub(crate) shown: Arc<str>,
     /// The tool, as the server calls it.
     pub(crate) tool: Arc<str>,
     /// What every call of it needs.
@@ -56,6 +58,8 @@ pub(crate) struct Remote {
     pub(crate) previews: bool,
     /// Its server is connected. A tool whose server is not is told of in no list, and a call of it hears why.
     pub(crate) there: bool,
+    /// The server lets the views of its pages call it.
+    pub(crate) views: bool,
 }
 
 type Entries = BTreeMap<ToolName, Arc<Entry>>;
@@ -89,6 +93,27 @@ pub(crate) struct Tools {
 impl Tools {
     pub(crate) fn new(own: ToolSet, remote: Arc<RemoteTools>) -> Self {
         Self { own, remote }
+    }
+
+    /// One of the runtime's own.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn own(&self, name: &str) -> Option<Arc<Entry>> {
+        self.own.get(name).cloned()
+    }
+
+    /// The tool that a server calls `tool`.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn of_server(&self, server: &str, tool: &str) -> Option<Arc<Entry>> {
+        let remote = self.remote.entries.load();
+        let is_it = |entry: &&Arc<Entry>| {
+            let remote = entry.remote.as_ref();
+            remote.is_some_and(|it| &*it.server == server && &*it.tool == tool)
+        };
+        let found = remote.values().find(is_it)?;
+        self.own
+            .get(found.name.as_str())
+            .is_none()
+            .then(|| Arc::clone(found))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {

@@ -28,7 +28,7 @@ fn fault(why: &str) -> CallError {
 }
 
 /// What a call that did not fail answered. Its `_meta` and whatever else stands there goes no further.
-pub(super) async fn reply(
+pub(crate) async fn reply(
     result: &CallToolResult,
     offer: &Offer,
     most: usize,
@@ -59,7 +59,7 @@ pub(super) async fn reply(
 }
 
 /// What the server says of a call that failed.
-pub(super) fn failure(result: &CallToolResult) -> CallError {
+pub(crate) fn failure(result: &CallToolResult) -> CallError {
     let texts = result.content.iter().filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,

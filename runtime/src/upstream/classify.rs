@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::pins::Fingerprint;
 use super::places::{SchemaFault, depth};
 use super::shape::{Allowance, Shape};
-use super::spec::ServerSpec;
 use crate::id::ToolName;
 use crate::scope::{Scope, Verb};
 use crate::tool::ToolSpec;
@@ -27,22 +26,37 @@ const DEEPEST_SCHEMA: usize = 32;
 
 /// A tool that may be offered.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(crate) struct Offer {
     /// What models call it.
-    pub(super) name: ToolName,
+    pub(crate) name: ToolName,
     /// What the server calls it.
-    pub(super) tool: Arc<str>,
-    pub(super) form: Fingerprint,
-    pub(super) verb: Verb,
+    pub(crate) tool: Arc<str>,
+    pub(crate) form: Fingerprint,
+    pub(crate) verb: Verb,
     /// What every call of it needs.
-    pub(super) need: Scope,
-    pub(super) spec: ToolSpec,
-    pub(super) input_schema: Value,
-    pub(super) output_schema: Value,
+    pub(crate) need: Scope,
+    pub(crate) spec: ToolSpec,
+    pub(crate) input_schema: Value,
+    pub(crate) output_schema: Value,
     /// What its structured output is held to.
     pub(super) output: Option<Arc<Shape>>,
     /// The server says that it can show what a call would do.
-    pub(super) preview: bool,
+    pub(crate) preview: bool,
+    /// The server lets the views of its pages call it.
+    pub(crate) views: bool,
+}
+
+/// Who lists tools: a server, or an app.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Provider<'a> {
+    /// What stands before the names of its tools.
+    pub(crate) name: &'a str,
+    /// Its name in scopes.
+    pub(crate) label: &'a str,
+    /// What a person says its tools do.
+    pub(crate) verbs: &'a BTreeMap<String, Verb>,
+    /// What stands before what it says of a tool.
+    pub(crate) preface: &'a str,
 }
 
 /// Why a tool is not offered.
@@ -69,8 +83,8 @@ pub enum Unoffered {
 /// What a tool does, by its hints: it reads if it says so and does not also say that it destroys; whatever is not known
 /// writes. That it reaches an open world changes no verb: what it may do there does. Nothing executes by a hint. What a
 /// person said counts, whatever the hints.
-fn verb(tool: &Tool, spec: &ServerSpec) -> Verb {
-    if let Some(verb) = spec.verbs.get(&*tool.name) {
+fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
+    if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;
     }
     let hints = tool.annotations.as_ref();
@@ -103,29 +117,31 @@ pub(super) fn marked_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Va
 
 /// A tool as its server lists it, read once for as long as it is listed so.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// What the server calls it.
-    pub(super) tool: String,
+    pub(crate) tool: String,
     /// What the server says of it, as text.
-    pub(super) description: String,
-    pub(super) form: Fingerprint,
+    pub(crate) description: String,
+    pub(crate) form: Fingerprint,
     /// What models would call it.
-    pub(super) name: String,
-    pub(super) offer: Result<Arc<Offer>, Unoffered>,
+    pub(crate) name: String,
+    pub(crate) offer: Result<Arc<Offer>, Unoffered>,
 }
 
 /// Every tool; names that become the same are all refused, so that none stands for another. Takes a while: not for a
 /// thread that others wait for.
-pub(super) fn listed(tools: &[Tool], spec: &ServerSpec, label: &str) -> Vec<Listed> {
+pub(crate) fn listed(tools: &[Tool], provider: Provider<'_>) -> Vec<Listed> {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     for tool in tools {
-        *taken.entry(model_name(spec, &tool.name)).or_default() += 1;
+        let name = model_name(provider.name, &tool.name);
+        *taken.entry(name).or_default() += 1;
     }
     let mut allowance = Allowance::default();
     let mut read = |tool: &Tool| {
-        let (form, name) = (Fingerprint::of(tool), model_name(spec, &tool.name));
+        let name = model_name(provider.name, &tool.name);
+        let form = Fingerprint::of(tool);
         let offer = if taken.get(&name) == Some(&1) {
-            offer(tool, form, spec, label, &mut allowance)
+            offer(tool, form, provider, &mut allowance)
         } else {
             Err(Unoffered::Collision)
         };
@@ -142,7 +158,7 @@ pub(super) fn listed(tools: &[Tool], spec: &ServerSpec, label: &str) -> Vec<List
 }
 
 /// What models call a tool. No name of a server holds `__` or ends in `_`, so no two servers share one.
-pub(super) fn model_name(spec: &ServerSpec, tool: &str) -> String {
+pub(super) fn model_name(provider: &str, tool: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
             c
@@ -151,24 +167,24 @@ pub(super) fn model_name(spec: &ServerSpec, tool: &str) -> String {
         }
     };
     let tool: String = tool.chars().map(plain).collect();
-    format!("{}__{tool}", spec.name)
+    format!("{provider}__{tool}")
 }
 
 fn offer(
     tool: &Tool,
     form: Fingerprint,
-    spec: &ServerSpec,
-    label: &str,
+    provider: Provider<'_>,
     allowance: &mut Allowance,
 ) -> Result<Offer, Unoffered> {
     let there = &*tool.name;
-    let name = model_name(spec, there);
+    let name = model_name(provider.name, there);
     let visible = |c: char| !c.is_whitespace() && !crate::is_deceptive(c);
     let plain = !there.is_empty() && there.len() <= LONGEST_THERE && there.chars().all(visible);
     if !plain || name.len() > LONGEST_NAME {
         return Err(Unoffered::Name);
     }
-    let verb = verb(tool, spec);
+    let verb = verb(tool, provider);
+    let label = provider.label;
     let need = format!("{verb}:mcp:{label}:{}~{}", segment(there), form.mark());
     let need = need.parse().map_err(|_| Unoffered::Name)?;
     let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
@@ -176,8 +192,12 @@ fn offer(
     let declared = declared.map(schema).transpose()?;
     let shape = |schema| Shape::of(schema, allowance).map_err(Unoffered::Schema);
     let output = declared.as_ref().map(shape).transpose()?;
+    let (models, views) = visible_to(tool);
     Ok(Offer {
-        spec: described(tool, &name, verb),
+        spec: ToolSpec {
+            app_only: !models,
+            ..described(tool, &name, verb, provider.preface)
+        },
         name: ToolName::new(&name),
         tool: there.into(),
         form,
@@ -187,7 +207,16 @@ fn offer(
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
         output: output.map(Arc::new),
         preview: offers_preview(tool),
+        views,
     })
+}
+
+/// Whether a tool is for models, and whether it is for views, as MCP Apps says it; for both, unless it says so.
+fn visible_to(tool: &Tool) -> (bool, bool) {
+    let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
+    let said = ui.and_then(|ui| ui.get("visibility")?.as_array());
+    let names = |who: &str| said.is_none_or(|said| said.iter().any(|one| one == who));
+    (names("model"), names("app"))
 }
 
 /// A name as one segment of a scope.
@@ -205,7 +234,7 @@ fn schema(schema: Value) -> Result<Value, Unoffered> {
 }
 
 /// What a server says of its tool, as text that deceives nobody.
-fn described(tool: &Tool, name: &str, verb: Verb) -> ToolSpec {
+fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     let hints = tool.annotations.as_ref();
     let title = hints.and_then(|hints| hints.title.as_deref());
     let title = tool.title.as_deref().or(title).unwrap_or(&tool.name);
@@ -214,7 +243,9 @@ fn described(tool: &Tool, name: &str, verb: Verb) -> ToolSpec {
     ToolSpec {
         name: Cow::Owned(name.to_owned()),
         title: Cow::Owned(cut(&crate::escape(title), LONGEST_NAME)),
-        description: Cow::Owned(cut(&crate::escape_lines(description), LONGEST_DESCRIPTION)),
+        description: Cow::Owned(
+            preface.to_owned() + &cut(&crate::escape_lines(description), LONGEST_DESCRIPTION),
+        ),
         destructive: verb != Verb::Read
             && hint(hints.and_then(|hints| hints.destructive_hint), true),
         idempotent: hint(hints.and_then(|hints| hints.idempotent_hint), false),
@@ -244,6 +275,7 @@ mod tests {
     use rmcp::model::ToolAnnotations;
     use serde_json::Map;
 
+    use super::super::spec::ServerSpec;
     use super::*;
 
     fn tool(name: &str) -> Tool {
@@ -258,7 +290,7 @@ mod tests {
     }
 
     fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<Offer>, Unoffered> {
-        listed(&[tool], spec, "s~1").pop().unwrap().offer
+        listed(&[tool], spec.provider("s~1")).pop().unwrap().offer
     }
 
     fn one(tool: Tool) -> Result<Arc<Offer>, Unoffered> {
@@ -323,12 +355,28 @@ mod tests {
     fn of_names_that_become_the_same_none_is_offered() {
         let spec = ServerSpec::stdio("s", "x");
         let tools = [tool("a.b"), tool("a/b"), tool("c")];
-        let refused: Vec<_> = listed(&tools, &spec, "s~1")
+        let refused: Vec<_> = listed(&tools, spec.provider("s~1"))
             .into_iter()
             .map(|listed| listed.offer.err())
             .collect();
         let twin = Some(Unoffered::Collision);
         assert_eq!(refused, [twin, twin, None]);
+    }
+
+    #[test]
+    fn a_tool_is_for_whom_its_server_says() {
+        let seen = |visibility: Value| {
+            let mut tool = tool("t");
+            tool.meta = serde_json::from_value(json!({"ui": {"visibility": visibility}})).unwrap();
+            let offer = one(tool).unwrap();
+            (!offer.spec.app_only, offer.views)
+        };
+        assert_eq!(seen(json!(["model", "app"])), (true, true));
+        assert_eq!(seen(json!(["model"])), (true, false));
+        assert_eq!(seen(json!(["app"])), (false, true));
+        assert_eq!(seen(json!([])), (false, false));
+        let offer = one(tool("t")).unwrap();
+        assert!(!offer.spec.app_only && offer.views);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const MARK: usize = 32;
 pub struct Fingerprint(ContentHash);
 
 impl Fingerprint {
-    pub(super) fn of(tool: &Tool) -> Self {
+    pub(crate) fn of(tool: &Tool) -> Self {
         let schema = |schema: &Map<String, Value>| canonical(&Value::Object(schema.clone()));
         let whole = json!([
             tool.name,

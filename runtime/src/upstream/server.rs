@@ -60,7 +60,7 @@ struct Tools {
 impl Server {
     pub(super) fn new(spec: ServerSpec, bounds: Bounds, hearing: Hearing) -> Self {
         let approved = spec.approved.iter();
-        let approved = approved.map(|(tool, form)| (model_name(&spec, tool), *form));
+        let approved = approved.map(|(tool, form)| (model_name(&spec.name, tool), *form));
         let tools = Tools {
             pins: Pins::new(approved.collect()),
             ..Tools::default()
@@ -127,7 +127,7 @@ impl Server {
     /// Reads what the server lists, on a thread that nobody waits for; none if it cannot be read.
     pub(super) async fn read(self: &Arc<Self>, tools: Vec<Tool>) -> Option<Vec<Listed>> {
         let server = Arc::clone(self);
-        let read = move || listed(&tools, &server.spec, &server.label);
+        let read = move || listed(&tools, server.spec.provider(&server.label));
         tokio::task::spawn_blocking(read).await.ok()
     }
 
@@ -194,11 +194,12 @@ impl Server {
 
     /// The mark of each tool that it lists, by what a scope calls the tool; none of one that is withheld.
     pub(super) fn marks(&self) -> Vec<(String, Option<String>)> {
-        let mark = |tool: &ServerTool| {
-            let mark = tool.offered.is_ok().then(|| tool.fingerprint.mark());
-            (format!("{}:{}", self.label, segment(&tool.tool)), mark)
+        let tools = self.tools();
+        let mark = |(it, seen): (&Listed, &ServerTool)| {
+            let mark = seen.offered.is_ok().then(|| it.form.mark());
+            (format!("{}:{}", self.label, segment(&it.tool)), mark)
         };
-        self.tools().seen.iter().map(mark).collect()
+        tools.listed.iter().zip(&tools.seen).map(mark).collect()
     }
 
     pub(super) fn offers(&self) -> Vec<Arc<Offer>> {

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use super::classify::Provider;
 use super::pins::Fingerprint;
 use crate::effect::ContentHash;
 use crate::scope::Verb;
 
 /// The longest name of a server, in bytes.
 const LONGEST_NAME: usize = 32;
+/// What the names of apps begin with, whose tools stand beside those of servers.
+pub(crate) const OF_APPS: &str = "app_";
 /// How many hexadecimal digits stand for what a server runs.
 const MARK: usize = 16;
 
@@ -97,7 +100,7 @@ const MOST_SERVERS: usize = 64;
 pub enum SpecError {
     /// The name would make those of its tools ambiguous, or too long.
     #[error(
-        "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__` and without `_` at its ends"
+        "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__`, without `_` at its ends and without `app_` before it"
     )]
     Name(String),
     /// There are too many.
@@ -277,10 +280,23 @@ impl ServerSpec {
         format!("{}~{mark}", self.name)
     }
 
+    /// Its tools' provider, called `label` in scopes.
+    pub(super) fn provider<'a>(&'a self, label: &'a str) -> Provider<'a> {
+        Provider {
+            name: &self.name,
+            label,
+            verbs: &self.verbs,
+            preface: "",
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let name = &self.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let ambiguous = name.contains("__") || name.starts_with('_') || name.ends_with('_');
+        let ambiguous = name.contains("__")
+            || name.starts_with('_')
+            || name.ends_with('_')
+            || name.starts_with(OF_APPS);
         if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) || ambiguous {
             return Err(SpecError::Name(crate::escape(name).into()));
         }
@@ -344,6 +360,7 @@ mod tests {
             "a.b",
             "a:b",
             "a~b",
+            "app_a",
             "é",
             &"x".repeat(33),
         ] {

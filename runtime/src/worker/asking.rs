@@ -197,18 +197,18 @@ impl Shared {
 
     /// The server that carries a call out, if it is another's.
     fn server_of(&self, facts: &Facts) -> Option<Arc<str>> {
-        let entry = self.core.tools.get(facts.tool.as_str())?;
+        let entry = self.tool(facts.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }
 
     /// One sentence for people: what the tool does, and to what. Where the tool's template cannot be filled, its title
     /// and what the call needs.
     pub(super) fn intent(&self, facts: &Facts, needs: &[Scope]) -> String {
-        let entry = self.core.tools.get(facts.tool.as_str());
+        let entry = self.tool(facts.tool.as_str());
         let entry = entry.as_deref();
-        if let Some(Remote { server, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
+        if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
             let tool = crate::escape(tool);
-            return format!("Call `{tool}` of the server `{server}`");
+            return format!("Call `{tool}` of {shown}");
         }
         let template = entry.and_then(|entry| entry.intent.as_ref());
         let sentence = template.and_then(|template| template.render_filled(&facts.arguments));

@@ -138,6 +138,8 @@ pub(super) struct Terms {
     pub(super) offered: Vec<ScopePattern>,
     /// Who hears of each question that the call waits for.
     pub(super) told: Option<Told>,
+    /// A person confirmed the call to the host of the view that makes it.
+    pub(super) confirmed: bool,
 }
 
 impl Terms {
@@ -147,6 +149,7 @@ impl Terms {
             typed: None,
             offered: Vec::new(),
             told: None,
+            confirmed: false,
         }
     }
 }
@@ -187,6 +190,8 @@ pub(super) async fn submit(
     call: Call,
     terms: Terms,
 ) -> Result<Done, CallError> {
+    #[cfg(feature = "mcp")]
+    let call = shared.apps.directed(&shared.core.tools, call);
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
@@ -213,6 +218,7 @@ pub(super) async fn submit(
         typed: terms.typed,
         policy: meta.policy,
         offered: terms.offered,
+        confirmed: terms.confirmed,
     };
     let (port, answer) = oneshot::channel();
     let mut waiter = Waiter {

@@ -25,6 +25,8 @@ pub(super) struct Request {
     pub(super) policy: Option<Value>,
     /// What a person granted to this call alone, before it was made.
     pub(super) offered: Vec<ScopePattern>,
+    /// A person confirmed the call to the host of the view that makes it.
+    pub(super) confirmed: bool,
 }
 
 impl Request {
@@ -35,20 +37,17 @@ impl Request {
             typed,
             policy,
             offered,
+            confirmed,
         } = self;
         let authority = match policy {
             None => shared.authority.clone(),
             Some(fragment) => narrowed(&shared.authority, &fragment, facts.origin)?,
         };
         let tool = facts.tool.as_str();
+        let harmless = confirmed || facts.mode == Mode::Preview;
         let entry = shared
-            .core
-            .tools
-            .get(tool)
-            .filter(|entry| {
-                authority.allows_tool(tool)
-                    && entry.is_for(facts.origin, facts.mode == Mode::Preview)
-            })
+            .tool(tool)
+            .filter(|entry| authority.allows_tool(tool) && entry.is_for(facts.origin, harmless))
             .ok_or_else(|| CallError::unknown_tool(tool))?;
         let most = authority.limits().budget.calls;
         let spent = Spent {
@@ -88,9 +87,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
     )?;
     let tool = call.tool.as_str();
     let entry = shared
-        .core
-        .tools
-        .get(tool)
+        .tool(tool)
         .filter(|entry| authority.allows_tool(tool) && entry.is_for(call.meta.origin, false))
         .ok_or_else(|| CallError::unknown_tool(tool))?;
     let prepared = || Ok(entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?);

@@ -32,7 +32,7 @@ impl Worker {
     }
 
     fn left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
-        let entries = self.shared.core.tools.entries();
+        let entries = self.shared.tools();
         let entries = entries.iter();
         let left = entries
             .filter(|entry| entry.spec.app_only == app_only && intake::is_left(entry, authority));
@@ -61,7 +61,7 @@ impl Worker {
 
     /// One of [`Worker::tools`].
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
-        let entry = self.shared.core.tools.get(name)?;
+        let entry = self.shared.tool(name)?;
         let offered = intake::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
         offered.then(|| entry.info())
     }
@@ -69,18 +69,18 @@ impl Worker {
     /// Whether there is a tool of that name, for whomever.
     #[cfg(feature = "ui")]
     pub(crate) fn has_tool(&self, name: &str) -> bool {
-        self.shared.core.tools.get(name).is_some()
+        self.shared.tool(name).is_some()
     }
 
     /// Whether a tool of that name is for views alone.
     pub(crate) fn is_app_only(&self, tool: &str) -> bool {
-        let entry = self.shared.core.tools.get(tool);
+        let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.spec.app_only)
     }
 
     /// Whether a tool of that name changes something.
     pub(crate) fn mutates(&self, tool: &str) -> bool {
-        let entry = self.shared.core.tools.get(tool);
+        let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.mutates)
     }
 }

@@ -25,6 +25,7 @@ use crate::policy::Authority;
 use crate::root::Root;
 use crate::scope::Scope;
 use crate::supervisor::Core;
+use crate::tool::Entry;
 
 /// One worker as the rest of the runtime sees it; it outlives the actor's deaths.
 #[derive(Debug)]
@@ -43,6 +44,9 @@ pub(crate) struct Shared {
     pub(super) lost: Arc<AtomicU32>,
     /// Those that servers of other people made for it.
     pub(super) previews: Previews,
+    /// What the apps that people look at beside it offer.
+    #[cfg(feature = "mcp")]
+    pub(super) apps: super::apps::AppTools,
     /// The end of the worker's life, if its policy sets one.
     end: OnceLock<Armed>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
@@ -92,6 +96,8 @@ impl Shared {
             load: Load::default(),
             lost: Arc::default(),
             previews: Previews::default(),
+            #[cfg(feature = "mcp")]
+            apps: super::apps::AppTools::default(),
             end: OnceLock::new(),
             actor: ArcSwapOption::empty(),
         }
@@ -99,6 +105,22 @@ impl Shared {
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.holder.gate
+    }
+
+    /// The tool of that name: one of the runtime's or of another server, else of an app.
+    pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
+        let tool = self.core.tools.get(name);
+        #[cfg(feature = "mcp")]
+        let tool = tool.or_else(|| self.apps.get(name, &self.authority));
+        tool
+    }
+
+    /// Every tool, those of apps last.
+    pub(super) fn tools(&self) -> Vec<Arc<Entry>> {
+        let tools = self.core.tools.entries();
+        #[cfg(feature = "mcp")]
+        let tools = self.apps.after(tools, &self.authority);
+        tools
     }
 
     /// Takes up when the worker's life ends, whichever actor it has then.

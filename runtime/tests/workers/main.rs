@@ -5,11 +5,17 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "mcp")]
+mod apps;
+#[cfg(feature = "mcp")]
+mod apps_hostile;
 mod asking;
 mod authority;
 mod beneath;
 mod chat;
 mod faults;
+#[cfg(feature = "mcp")]
+mod guest;
 mod kept;
 mod life;
 mod people;

@@ -1,0 +1,58 @@
+//! An address in, a browser without a window that has it open out.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use bailiwick_examples::Failure;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// A browser; it ends when this is dropped.
+pub(crate) struct Chromium {
+    process: Child,
+    _profile: TempDir,
+}
+
+impl Chromium {
+    /// Opens `url` with the browser at `place`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn open(place: &Path, url: &str) -> Result<Self, Failure> {
+        let profile = tempfile::tempdir()?;
+        let mut command = Command::new(place);
+        command
+            .args([
+                "--headless",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--window-size=1100,800",
+            ])
+            // In a container it may have no other sandbox than the one around it; the page is ours.
+            .arg("--no-sandbox")
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        let process = command.spawn().map_err(|error| {
+            let place = place.display();
+            format!("this needs Chromium at {place}, or where BAILIWICK_CHROMIUM says: {error}")
+        })?;
+        Ok(Self {
+            process,
+            _profile: profile,
+        })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// If the system will not.
+    pub(crate) async fn close(mut self) -> Result<(), Failure> {
+        self.process.kill().await?;
+        Ok(())
+    }
+}

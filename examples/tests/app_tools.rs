@@ -1,0 +1,150 @@
+//! The example with the file browser in, a page that an agent used, and a door that only that page goes through, out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+#[path = "../../ui-assets/tests/support/chromium.rs"]
+mod chromium;
+#[path = "../../ui-assets/tests/support/node.rs"]
+mod node;
+#[path = "../examples/app_tools/story.rs"]
+mod story;
+
+use std::path::Path;
+use std::time::Duration;
+
+use bailiwick::{
+    Config, DenyView, MemoryAudit, Policy, Runtime, ServerSpec, ServerText, Upstreams, Verb,
+    ViewSpec, ViewState, WorkerSpec,
+};
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde_json::{Map, Value, json};
+
+use story::chromium::Chromium;
+
+/// How long a browser may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A page of others, by the official `App`, and a finger on its button.
+const PAGE: &str = "ui://get-time/mcp-app.html";
+const FINGER: &str =
+    r#"<script>setInterval(() => document.getElementById("get-time-btn").click(), 200)</script>"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_uses_a_page_in_a_browser() {
+    story::run(&chromium::place()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_browser_it_says_what_is_missing() {
+    let failed = story::run(Path::new("/nowhere/chromium")).await;
+    let said = failed.unwrap_err().to_string();
+    assert!(
+        said.starts_with("this needs Chromium at /nowhere/chromium"),
+        "{said}"
+    );
+}
+
+/// The server of that page.
+async fn clock() -> Upstreams {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
+    node::install(&folder);
+    let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
+    // Its tool says nothing of itself; a person knows that it only tells the time.
+    let spec = ServerSpec::stdio("clock", program.to_str().unwrap())
+        .args(["--stdio"])
+        .tool("get-time", Verb::Read);
+    Upstreams::builder().server(spec).start().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_others_calls_the_tool_of_its_server() {
+    let upstreams = clock().await;
+    let read = upstreams.read_resource("clock", PAGE).await.unwrap();
+    let [ServerText::Text(html)] = read.as_slice() else {
+        panic!("the page is text: {read:?}")
+    };
+    let audit = MemoryAudit::new(4096);
+    let config = Config {
+        allow: vec!["read:mcp:clock".parse().unwrap()],
+        ..Config::new()
+    };
+    let builder = Runtime::builder().servers(&upstreams).config(config);
+    let (runtime, _people) = builder.audit(audit.clone()).build().await.unwrap();
+    let spec = WorkerSpec::new("guide").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let spec = ViewSpec::new("clock").of_server(&upstreams, "clock");
+    let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
+    let door = story::door::open(link, format!("{html}{FINGER}"))
+        .await
+        .unwrap();
+    let browser = Chromium::open(&chromium::place(), &door.url).unwrap();
+    view.tool_input(Map::new());
+    assert!(view.reached(ViewState::Mounted).await);
+    assert_eq!(view.app(), Some(("Get Time App", "1.0.0")));
+    let told = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let event = &line["event"];
+        event["step"] == "finished"
+            && event["origin"] == "view"
+            && event["tool"] == "clock__get-time"
+    };
+    let told = async {
+        while !audit.records().iter().any(|record| told(record.line())) {
+            tokio::task::yield_now().await;
+            runtime.flush_audit().await.unwrap();
+        }
+    };
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
+    view.close().await;
+    browser.close().await.unwrap();
+    upstreams.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_the_page_itself_speaks_for_the_guest() {
+    let (runtime, _people) = Runtime::builder().build().await.unwrap();
+    let spec = WorkerSpec::new("guide").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let opened = worker.open_view(ViewSpec::new("files"), DenyView).await;
+    let (view, link) = opened.unwrap();
+    let door = story::door::open(link, "<p>A page</p>".to_owned())
+        .await
+        .unwrap();
+    let (origin, token) = door.url.split_once("/#").unwrap();
+    let status = async |request: RequestBuilder| request.send().await.unwrap().status();
+    let post = |what: &str| Client::new().post(format!("{origin}/api/{what}"));
+    for what in ["page", "said", "heard"] {
+        let none = status(post(what).body("{}")).await;
+        assert_eq!(none, StatusCode::UNAUTHORIZED, "{what}");
+        let wrong = status(post(what).bearer_auth("wrong").body("{}")).await;
+        assert_eq!(wrong, StatusCode::UNAUTHORIZED, "{what}");
+        let elsewhere = post(what)
+            .bearer_auth(token)
+            .header("origin", "http://evil.test");
+        assert_eq!(status(elsewhere).await, StatusCode::FORBIDDEN, "{what}");
+        let rebound = post(what).bearer_auth(token).header("host", "evil.test");
+        assert_eq!(status(rebound).await, StatusCode::FORBIDDEN, "{what}");
+    }
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let said = post("said")
+        .bearer_auth(token)
+        .header("origin", origin)
+        .body(ping.clone());
+    assert_eq!(status(said).await, StatusCode::NO_CONTENT);
+    let heard = async || {
+        let answer = post("heard").bearer_auth(token).send().await.unwrap();
+        serde_json::from_str::<Value>(&answer.text().await.unwrap()).unwrap()
+    };
+    let first = heard().await;
+    assert_eq!(
+        first["messages"],
+        json!([r#"{"jsonrpc":"2.0","id":1,"result":{}}"#])
+    );
+    assert_eq!(first["open"], json!(true));
+    view.close().await;
+    assert_eq!(heard().await, json!({"messages": [], "open": false}));
+    let late = status(post("said").bearer_auth(token).body(ping)).await;
+    assert_eq!(late, StatusCode::GONE);
+}

@@ -1,0 +1,97 @@
+//! Pages of another server in, what of its tools they reach and what its models do out.
+
+use bailiwick::{
+    DenyView, GuestLink, Policy, Requested, View, ViewHost, ViewSpec, ViewWish, Worker,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Stage, hostile, stage, started, yes};
+
+/// A person who confirms whatever a page wants.
+struct Confirms;
+
+impl ViewHost for Confirms {
+    fn wished(&self, _: ViewWish) -> Requested<'_, bool> {
+        Box::pin(std::future::ready(true))
+    }
+}
+
+/// Two servers of the same kind, and a worker that may use both.
+async fn two() -> (Stage, Worker) {
+    let servers = started([hostile("h", "views"), hostile("other", "views")]).await;
+    let stage = stage(servers, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    (stage, worker)
+}
+
+async fn asked(link: &mut GuestLink, method: &str, params: Value) -> Value {
+    let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
+    assert!(link.ear().hear(request.to_string()).await);
+    serde_json::from_str(&link.next().await.unwrap()).unwrap()
+}
+
+/// A page of the server `h`.
+async fn page(stage: &Stage, worker: &Worker, host: impl ViewHost) -> (View, GuestLink) {
+    let spec = ViewSpec::new("page").of_server(&stage.upstreams, "h");
+    let (view, mut link) = worker.open_view(spec, host).await.unwrap();
+    asked(&mut link, "ui/initialize", json!({})).await;
+    let ready = json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"});
+    assert!(link.ear().hear(ready.to_string()).await);
+    (view, link)
+}
+
+async fn called(link: &mut GuestLink, name: &str) -> Value {
+    let params = json!({"name": name, "arguments": {}});
+    asked(link, "tools/call", params).await
+}
+
+#[tokio::test]
+async fn a_tool_is_reached_by_whom_its_server_says() {
+    let (stage, worker) = two().await;
+    let offered = worker.tools().into_iter();
+    let offered: Vec<_> = offered.map(|tool| tool.spec.name.into_owned()).collect();
+    assert!(offered.contains(&"h__for_models".to_owned()));
+    assert!(!offered.contains(&"h__for_apps".to_owned()));
+    let refused = worker.call("h__for_apps", json!({})).await.unwrap_err();
+    assert_eq!(refused.code(), bailiwick::Code::UnknownTool);
+
+    let (_view, mut link) = page(&stage, &worker, Confirms).await;
+    for name in ["for_apps", "note"] {
+        let answer = called(&mut link, name).await;
+        assert_eq!(
+            answer["result"]["isError"],
+            json!(false),
+            "{name}: {answer}"
+        );
+    }
+    for name in [
+        "for_models",
+        "h__for_apps",
+        "other__note",
+        "other",
+        "no_such",
+    ] {
+        let answer = called(&mut link, name).await;
+        assert_eq!(answer["error"]["code"], json!(-32602), "{name}: {answer}");
+    }
+    let lines = stage.lines().await;
+    let of_views = |step: &str| {
+        let of = lines.iter().map(|line| &line["event"]);
+        of.filter(|event| event["step"] == step && event["origin"] == "view")
+            .count()
+    };
+    assert_eq!((of_views("sent"), of_views("refused")), (2, 5));
+}
+
+#[tokio::test]
+async fn what_changes_something_at_a_server_is_confirmed_by_a_person() {
+    let (stage, worker) = two().await;
+    let (view, mut link) = page(&stage, &worker, DenyView).await;
+    let refused = called(&mut link, "apps_write").await;
+    let code = &refused["result"]["structuredContent"]["code"];
+    assert_eq!(code, "PERMISSION_DENIED");
+    view.close().await;
+    let (_view, mut link) = page(&stage, &worker, Confirms).await;
+    let done = called(&mut link, "apps_write").await;
+    assert_eq!(done["result"]["isError"], json!(false), "{done}");
+}

@@ -1,0 +1,144 @@
+//! What a guest asks in, what this runtime or its host answers out.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use tokio::time::timeout;
+
+use super::asks::Ask;
+use super::host::{DisplayMode, ViewWish};
+use super::instance::Instance;
+use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::call::{Call, CallMeta, Origin};
+use crate::effect::Utf8;
+use crate::error::{CallError, Code};
+use crate::gateway;
+use crate::upstream::ServerText;
+
+pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
+    let grants = instance.host.answers();
+    match ask {
+        Ask::Tool { name, arguments } => called(instance, &name, arguments).await,
+        Ask::Resource(uri) => read(instance, &uri).await,
+        Ask::Link(url) => granted(instance, grants.links, ViewWish::Link(url)).await,
+        Ask::Message(content) => {
+            granted(instance, grants.messages, ViewWish::Message(content)).await
+        }
+        Ask::Download(contents) => {
+            granted(instance, grants.downloads, ViewWish::Download(contents)).await
+        }
+        Ask::Mode(wanted) => Ok(json!({"mode": shown(instance, wanted).await.as_str()})),
+        Ask::Pin => {
+            let pinned = grants.pins && wished(instance, ViewWish::Pin).await;
+            instance.pinned.fetch_or(pinned, Ordering::AcqRel);
+            Ok(json!({ "pinned": pinned }))
+        }
+        // It was taken down before it could be overtaken by another.
+        Ask::Context(_) => Ok(json!({})),
+    }
+}
+
+/// What the host says, unless it says nothing for too long.
+async fn wished(instance: &Instance, wish: ViewWish) -> bool {
+    let said = timeout(instance.limits.patience, instance.host.wished(wish)).await;
+    said.unwrap_or(false)
+}
+
+async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<Value, Fault> {
+    if !answered {
+        return Err(Fault::new(METHOD_NOT_FOUND, "this host does no such thing"));
+    }
+    let done = wished(instance, wish).await;
+    Ok(if done {
+        json!({})
+    } else {
+        json!({"isError": true})
+    })
+}
+
+/// The mode that the guest is shown in from now on: the one it wants, if the host has it and agrees.
+async fn shown(instance: &Instance, wanted: Option<DisplayMode>) -> DisplayMode {
+    let wanted = wanted.filter(|mode| instance.modes.contains(mode));
+    if let Some(mode) = wanted
+        && wished(instance, ViewWish::Mode(mode)).await
+    {
+        instance.said().mode = mode;
+    }
+    instance.said().mode
+}
+
+/// Calls a tool of the guest's own server as a view may: through the worker's pipeline, and what changes something only
+/// if a person confirmed it.
+async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, Fault> {
+    let worker = &instance.worker;
+    let server = instance.source.as_ref().map(|(_, server)| server.as_str());
+    let arguments = Value::Object(arguments);
+    let Some(entry) = worker.tool_for_views(server, name) else {
+        let error = worker.refuse_view(name, arguments, CallError::unknown_tool(name));
+        return told(gateway::failure(&error));
+    };
+    let meta = CallMeta {
+        origin: Origin::View,
+        ..CallMeta::default()
+    };
+    let ended = if entry.mutates {
+        let wish = ViewWish::Change {
+            tool: entry.name.to_string(),
+            arguments: arguments.clone(),
+        };
+        if !wished(instance, wish).await {
+            let message = "nobody confirmed this, and a view changes nothing by itself";
+            let error = CallError::new(Code::PermissionDenied, message);
+            let error = worker.refuse_view(entry.name.as_str(), arguments, error);
+            return told(gateway::failure(&error));
+        }
+        let call = Call::new(entry.name.as_str(), arguments).meta(meta);
+        worker.submit_confirmed(call).await
+    } else {
+        let call = Call::new(entry.name.as_str(), arguments).meta(meta);
+        worker.submit(call).await
+    };
+    let ended = ended.and_then(|outcome| gateway::outcome(&outcome, true));
+    told(ended.or_else(|error| gateway::failure(&error)))
+}
+
+fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<Value, Fault> {
+    let result = result.map_err(|error| Fault {
+        code: i64::from(error.code.0),
+        message: error.message.into_owned(),
+        data: error.data,
+    })?;
+    serde_json::to_value(result).map_err(|error| Fault::new(INTERNAL, error.to_string()))
+}
+
+/// Reads what the guest's own server has, or what the worker made.
+async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
+    let contents = match &instance.source {
+        None => {
+            let artifact = instance.worker.artifact(uri);
+            let artifact =
+                artifact.map_err(|error| Fault::new(INVALID_PARAMS, error.to_string()))?;
+            let mut content = match Utf8::new(artifact.bytes.clone()) {
+                Ok(text) => json!({"uri": uri, "text": text.as_str()}),
+                Err(_) => json!({"uri": uri, "blob": STANDARD.encode(&artifact.bytes)}),
+            };
+            if let Value::Object(content) = &mut content {
+                content.insert("mimeType".into(), artifact.mime.into());
+            }
+            vec![content]
+        }
+        Some((upstreams, server)) => {
+            let parts = upstreams.read_resource(server, uri).await;
+            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.to_string()))?;
+            let parts = parts.into_iter().map(|part| match part {
+                ServerText::Text(text) => json!({"uri": uri, "text": text}),
+                ServerText::Bytes(bytes) => json!({"uri": uri, "blob": STANDARD.encode(bytes)}),
+            });
+            parts.collect()
+        }
+    };
+    Ok(json!({ "contents": contents }))
+}

@@ -1,0 +1,320 @@
+//! Messages of a guest and words of its host in, what is to be done about them out. It knows no clock and no channel.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::asks::{self, Ask};
+use super::guest::{Guest, Noise, Tale, Told};
+use super::host::{ModelContext, ViewNews};
+use super::lists::Lists;
+use super::wire::{self, Fault, Fields, INVALID_REQUEST, Id, Message, REFUSED};
+
+/// The one revision that the wire has.
+const REVISION: &str = "2026-01-26";
+/// The most requests of ours that are open.
+const MOST_ASKED: usize = 64;
+
+/// How far the two have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The guest said nothing yet.
+    Silent,
+    /// It introduced itself.
+    Greeted,
+    /// It heard the answer, and may ask and be asked.
+    Ready,
+}
+
+/// Why the guest gave no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Unanswered {
+    /// It says so itself.
+    Fault(Fault),
+    /// It is not ready yet.
+    Early,
+    /// It is suspended.
+    Suspended,
+    /// Too much is asked of it already.
+    Busy,
+    /// It took too long.
+    Late,
+    /// It is gone.
+    Closed,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Act<W> {
+    /// Say this to the guest.
+    Send(Value),
+    /// Find the answer to one of its requests.
+    Serve(Id, Ask),
+    /// Stop looking for that answer.
+    Withdraw(Id),
+    /// Tell whoever waits.
+    Tell(W, Result<Fields, Unanswered>),
+    /// Tell the host.
+    News(ViewNews),
+    /// This is what the model is to know.
+    Context(ModelContext),
+    /// This is who the guest is.
+    Known(Guest),
+    /// Look which tools it offers.
+    List,
+    /// Say when the pause between two such looks is over.
+    Rest,
+}
+
+/// One guest and its host; `W` is who waits for an answer of the guest.
+pub(super) struct Talk<W> {
+    stage: Stage,
+    suspended: bool,
+    /// The longest message, in bytes, and the most requests of the guest that are served at one time.
+    most: (usize, usize),
+    /// What the guest is told of its host when they meet.
+    greeting: Fields,
+    context: Fields,
+    /// What of the context the guest was not told yet.
+    news: Fields,
+    guest: Guest,
+    asked: HashMap<u64, W>,
+    serving: HashSet<Id>,
+    tale: Tale,
+    noise: Noise,
+    lists: Lists,
+}
+
+impl<W> Talk<W> {
+    pub(super) fn new(most: (usize, usize), greeting: Fields, context: Fields) -> Self {
+        Self {
+            stage: Stage::Silent,
+            suspended: false,
+            most,
+            greeting,
+            context,
+            news: Fields::new(),
+            guest: Guest::default(),
+            asked: HashMap::new(),
+            serving: HashSet::new(),
+            tale: Tale::default(),
+            noise: Noise::default(),
+            lists: Lists::default(),
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// What the guest said; `now` is the time since it was mounted.
+    pub(super) fn hear(&mut self, text: &str, now: Duration) -> Vec<Act<W>> {
+        match wire::read(text, self.most.0) {
+            None => Vec::new(),
+            Some(Message::Unfit { id, fault }) => vec![refuse(&id, fault)],
+            Some(Message::Answer { id, result }) => self.answered(id, result),
+            Some(Message::Request { id, method, params }) => self.asks(id, &method, params),
+            Some(Message::Notice { method, params }) if self.noise.is_heard(now) => {
+                self.notices(&method, params)
+            }
+            Some(Message::Notice { .. }) => Vec::new(),
+        }
+    }
+
+    /// What answers no question of ours is passed over.
+    fn answered(&mut self, id: u64, result: Result<Fields, Fault>) -> Vec<Act<W>> {
+        let waiting = self.asked.remove(&id);
+        let tell = |waiting| Act::Tell(waiting, result.map_err(Unanswered::Fault));
+        waiting.map(tell).into_iter().collect()
+    }
+
+    fn asks(&mut self, id: Id, method: &str, params: Fields) -> Vec<Act<W>> {
+        match method {
+            "ping" => return vec![Act::Send(wire::answer(&id, Ok(json!({}))))],
+            "ui/initialize" => return self.greeted(&id, &params),
+            _ => {}
+        }
+        if self.serving.contains(&id) {
+            let fault = Fault::new(INVALID_REQUEST, "a request with this id is still open");
+            return vec![refuse(&id, fault)];
+        }
+        let ask = match asks::read(method, params) {
+            Ok(ask) => ask,
+            Err(fault) => return vec![refuse(&id, fault)],
+        };
+        let refused = match self.stage {
+            Stage::Silent | Stage::Greeted => Some("nothing is answered before `initialized`"),
+            Stage::Ready if self.suspended => Some("the view is suspended"),
+            Stage::Ready if self.serving.len() >= self.most.1 => Some("too many requests at once"),
+            Stage::Ready => None,
+        };
+        if let Some(why) = refused {
+            return vec![refuse(&id, Fault::new(REFUSED, why))];
+        }
+        if let Ask::Context(context) = ask {
+            let done = Act::Send(wire::answer(&id, Ok(json!({}))));
+            let news = Act::News(ViewNews::ModelContext);
+            return vec![Act::Context(context), done, news];
+        }
+        self.serving.insert(id.clone());
+        vec![Act::Serve(id, ask)]
+    }
+
+    fn greeted(&mut self, id: &Id, params: &Fields) -> Vec<Act<W>> {
+        if self.stage != Stage::Silent {
+            let fault = Fault::new(INVALID_REQUEST, "`ui/initialize` comes once");
+            return vec![refuse(id, fault)];
+        }
+        self.stage = Stage::Greeted;
+        self.guest = Guest::read(params);
+        self.news.clear();
+        let mut greeting = self.greeting.clone();
+        greeting.insert("protocolVersion".into(), REVISION.into());
+        greeting.insert("hostContext".into(), self.context.clone().into());
+        let answer = wire::answer(id, Ok(greeting.into()));
+        vec![Act::Known(self.guest.clone()), Act::Send(answer)]
+    }
+
+    fn notices(&mut self, method: &str, params: Fields) -> Vec<Act<W>> {
+        let pixels = |key: &str| params.get(key).and_then(Value::as_f64);
+        match (method, self.stage) {
+            ("notifications/cancelled", _) => {
+                let id = params.get("requestId").and_then(Id::read);
+                let ours = id.filter(|id| self.serving.remove(id));
+                ours.map(Act::Withdraw).into_iter().collect()
+            }
+            ("ui/notifications/initialized", Stage::Greeted) => self.ready(),
+            (_, Stage::Silent | Stage::Greeted) => Vec::new(),
+            ("ui/notifications/size-changed", Stage::Ready) => {
+                vec![Act::News(ViewNews::Size(pixels("width"), pixels("height")))]
+            }
+            ("ui/notifications/request-teardown", Stage::Ready) => {
+                vec![Act::News(ViewNews::WantsClose)]
+            }
+            ("notifications/message", Stage::Ready) => {
+                vec![Act::News(ViewNews::Log(params.into()))]
+            }
+            ("notifications/tools/list_changed", Stage::Ready) if self.guest.list_changed => {
+                self.look()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn ready(&mut self) -> Vec<Act<W>> {
+        self.stage = Stage::Ready;
+        let mut acts = vec![Act::News(ViewNews::Ready)];
+        acts.extend(self.tell_context());
+        acts.extend(self.tale.due().into_iter().map(Act::Send));
+        // Whoever does not say that it has tools is not asked for them.
+        if self.guest.tools {
+            acts.extend(self.look());
+        }
+        acts
+    }
+
+    /// Looks at the guest's tools, if it is time.
+    fn look(&mut self) -> Vec<Act<W>> {
+        if self.lists.changed() {
+            vec![Act::List, Act::Rest]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Asks the guest for something, by an id that was not used before.
+    pub(super) fn ask(&mut self, id: u64, method: &str, params: Value, waiting: W) -> Act<W> {
+        let refused = match self.stage {
+            Stage::Silent | Stage::Greeted => Some(Unanswered::Early),
+            Stage::Ready if self.suspended => Some(Unanswered::Suspended),
+            Stage::Ready if self.asked.len() >= MOST_ASKED => Some(Unanswered::Busy),
+            Stage::Ready => None,
+        };
+        if let Some(why) = refused {
+            return Act::Tell(waiting, Err(why));
+        }
+        self.asked.insert(id, waiting);
+        Act::Send(wire::request(id, method, params))
+    }
+
+    /// Asks the guest to put its things away, whether or not it may be asked for anything else.
+    pub(super) fn part(&mut self, id: u64, waiting: W) -> Act<W> {
+        self.suspended = false;
+        self.ask(id, "ui/resource-teardown", json!({}), waiting)
+    }
+
+    /// Nobody waits for that answer any more.
+    pub(super) fn forget(&mut self, id: u64) -> Option<Act<W>> {
+        self.asked.remove(&id)?;
+        let params = json!({"requestId": id, "reason": "nobody waits"});
+        Some(Act::Send(wire::notice("notifications/cancelled", params)))
+    }
+
+    /// One of the guest's requests is answered, unless it took it back.
+    pub(super) fn served(&mut self, id: &Id, result: Result<Value, Fault>) -> Option<Act<W>> {
+        let open = self.serving.remove(id);
+        open.then(|| Act::Send(wire::answer(id, result)))
+    }
+
+    /// Tells the guest of the call that it was opened for, as soon as it may be told.
+    pub(super) fn tell(&mut self, told: Told) -> Vec<Act<W>> {
+        self.tale.take(told);
+        if !self.is_ready() {
+            return Vec::new();
+        }
+        self.tale.due().into_iter().map(Act::Send).collect()
+    }
+
+    /// Changes what the guest knows of its host.
+    pub(super) fn change_context(&mut self, changes: Fields) -> Option<Act<W>> {
+        self.context.extend(changes.clone());
+        self.news.extend(changes);
+        self.is_ready().then(|| self.tell_context())?
+    }
+
+    fn tell_context(&mut self) -> Option<Act<W>> {
+        let news = std::mem::take(&mut self.news);
+        let told =
+            |news: Fields| wire::notice("ui/notifications/host-context-changed", news.into());
+        (!news.is_empty()).then(|| Act::Send(told(news)))
+    }
+
+    /// A look at the guest's tools has ended.
+    pub(super) fn listed(&mut self) -> Vec<Act<W>> {
+        self.lists.ended();
+        self.look_again()
+    }
+
+    /// The pause between two looks is over.
+    pub(super) fn rested(&mut self) -> Vec<Act<W>> {
+        self.lists.rested();
+        self.look_again()
+    }
+
+    fn look_again(&mut self) -> Vec<Act<W>> {
+        if self.lists.is_due() {
+            self.look()
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub(super) fn suspend(&mut self, suspended: bool) {
+        self.suspended = suspended;
+    }
+
+    /// Whoever still waits, to be told that nothing comes.
+    pub(super) fn close(&mut self) -> impl Iterator<Item = W> + use<'_, W> {
+        self.serving.clear();
+        self.asked.drain().map(|(_, waiting)| waiting)
+    }
+}
+
+fn refuse<W>(id: &Id, fault: Fault) -> Act<W> {
+    Act::Send(wire::answer(id, Err(fault)))
+}

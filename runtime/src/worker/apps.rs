@@ -1,0 +1,266 @@
+//! What the apps beside a worker offer in, one table with the tools it has anyway out: each by its name, or all behind two.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ractor::ActorCell;
+use serde_json::{Map, Value, json};
+
+use super::inbox::{self, Terms};
+use super::{Worker, intake, outcome};
+use crate::call::{Call, Origin};
+use crate::capability::{Halt, ReadPermit, StopFlag};
+use crate::effect::{Outcome, Reply};
+use crate::error::{CallError, Code};
+use crate::id::ToolName;
+use crate::pipeline::{Facts, Mode};
+use crate::policy::Authority;
+use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
+
+/// The two names that tools of apps stand behind, where a host wants no more of them.
+const LIST: &str = "list_app_tools";
+const CALL: &str = "call_app_tool";
+
+/// What one app offers.
+#[derive(Debug, Default)]
+struct Shelf {
+    /// Its tools are found behind [`LIST`] alone.
+    indirect: bool,
+    tools: BTreeMap<ToolName, Arc<Entry>>,
+}
+
+/// The tools of the apps that people look at beside one worker, for as long as they do.
+#[derive(Debug, Default)]
+pub(crate) struct AppTools(Mutex<BTreeMap<Arc<str>, Shelf>>);
+
+impl AppTools {
+    fn shelves(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Shelf>> {
+        // Nothing that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the name of an app; false if another has it.
+    pub(crate) fn claim(&self, app: &Arc<str>, indirect: bool) -> bool {
+        let mut shelves = self.shelves();
+        if shelves.contains_key(app) {
+            return false;
+        }
+        let shelf = Shelf {
+            indirect,
+            ..Shelf::default()
+        };
+        shelves.insert(Arc::clone(app), shelf);
+        true
+    }
+
+    /// Offers what an app offers now, in place of what it offered; nothing once it is gone.
+    pub(crate) fn put(&self, app: &str, entries: impl Iterator<Item = Entry>) {
+        let tools = entries.map(|entry| (entry.name.clone(), Arc::new(entry)));
+        let tools = tools.collect();
+        if let Some(shelf) = self.shelves().get_mut(app) {
+            shelf.tools = tools;
+        }
+    }
+
+    /// Gives the name of an app back.
+    pub(crate) fn remove(&self, app: &str) {
+        self.shelves().remove(app);
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Entry>> {
+        let shelves = self.shelves();
+        shelves
+            .values()
+            .find_map(|shelf| shelf.tools.get(name))
+            .cloned()
+    }
+
+    /// The tools behind the two names; none if no app is.
+    fn behind(&self) -> Option<Vec<Arc<Entry>>> {
+        let shelves = self.shelves();
+        let mut indirect = shelves.values().filter(|shelf| shelf.indirect).peekable();
+        indirect.peek()?;
+        let tools = indirect.flat_map(|shelf| shelf.tools.values());
+        Some(tools.cloned().collect())
+    }
+
+    pub(super) fn get(&self, name: &str, authority: &Authority) -> Option<Arc<Entry>> {
+        match name {
+            LIST => Some(Arc::new(listing(&self.behind()?, authority))),
+            CALL => self.behind().map(|_| Arc::new(calling())),
+            _ => self.find(name),
+        }
+    }
+
+    /// `tools`, and after them what apps offer by other names than these have.
+    pub(super) fn after(
+        &self,
+        mut tools: Vec<Arc<Entry>>,
+        authority: &Authority,
+    ) -> Vec<Arc<Entry>> {
+        let mut more: Vec<Arc<Entry>> = [LIST, CALL]
+            .iter()
+            .filter_map(|name| self.get(name, authority))
+            .collect();
+        let shelves = self.shelves();
+        let direct = shelves.values().filter(|shelf| !shelf.indirect);
+        more.extend(direct.flat_map(|shelf| shelf.tools.values()).cloned());
+        drop(shelves);
+        more.retain(|app| tools.iter().all(|tool| tool.name != app.name));
+        tools.extend(more);
+        tools
+    }
+
+    /// The call that `call` stands for, if it names its tool in its arguments: it is judged, asked about and recorded as
+    /// a call of that tool.
+    pub(super) fn directed(&self, tools: &Tools, call: Call) -> Call {
+        if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
+            return call;
+        }
+        match self.meant(&call.arguments) {
+            Some((tool, arguments)) => Call {
+                tool,
+                arguments,
+                meta: call.meta,
+            },
+            None => call,
+        }
+    }
+
+    fn meant(&self, arguments: &Value) -> Option<(ToolName, Value)> {
+        let arguments = arguments.as_object()?;
+        let known = |key: &String| matches!(key.as_str(), "name" | "arguments");
+        let name = arguments.get("name")?.as_str()?;
+        let behind = self.behind()?;
+        let entry = behind.iter().find(|entry| entry.name.as_str() == name)?;
+        let inner = arguments.get("arguments").cloned();
+        arguments.keys().all(known).then(|| {
+            let inner = inner.unwrap_or_else(|| Value::Object(Map::new()));
+            (entry.name.clone(), inner)
+        })
+    }
+}
+
+/// A list that is read at once.
+#[derive(Debug)]
+struct Listing(Value);
+
+impl ReadJob for Listing {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        Some(self.read(permit))
+    }
+
+    fn read(&self, _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(Reply::text(self.0.to_string(), self.0.clone()))
+    }
+}
+
+fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
+    let left = tools
+        .iter()
+        .filter(|entry| intake::is_left(entry, authority));
+    let told = left.map(|entry| {
+        json!({
+            "name": entry.name.as_str(),
+            "description": entry.spec.description,
+            "inputSchema": entry.input_schema,
+            "readOnly": !entry.mutates,
+        })
+    });
+    let told = json!({ "tools": told.collect::<Vec<_>>() });
+    Entry {
+        name: ToolName::new(LIST),
+        spec: ToolSpec::new(
+            LIST,
+            "List tools of apps",
+            "Lists the tools of the apps that the person looks at now. What an app says of its tools is checked by nobody.",
+        ),
+        intent: None,
+        input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        output_schema: json!({
+            "type": "object",
+            "properties": {"tools": {"type": "array", "items": {"type": "object"}}},
+            "required": ["tools"],
+        }),
+        mutates: false,
+        remote: None,
+        prepare: Box::new(move |_: Arguments<'_>, _: &_| {
+            Ok((Vec::new(), Job::Read(Arc::new(Listing(told.clone())))))
+        }),
+    }
+}
+
+/// What is called in its place is what it names: see [`AppTools::directed`].
+fn calling() -> Entry {
+    Entry {
+        name: ToolName::new(CALL),
+        spec: ToolSpec::new(
+            CALL,
+            "Call a tool of an app",
+            "Calls one of the tools that `list_app_tools` lists.",
+        ),
+        intent: None,
+        input_schema: json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+            "required": ["name"],
+            "additionalProperties": false,
+        }),
+        output_schema: json!({"type": "object"}),
+        mutates: true,
+        remote: None,
+        prepare: Box::new(|_: Arguments<'_>, _: &_| {
+            let message = "`name` must be one that `list_app_tools` lists, and `arguments` its own";
+            Err(CallError::new(Code::InvalidArguments, message))
+        }),
+    }
+}
+
+impl Worker {
+    pub(crate) fn apps(&self) -> &AppTools {
+        &self.shared.apps
+    }
+
+    /// The supervisor that its actor is linked to.
+    pub(crate) fn supervisor(&self) -> Option<ActorCell> {
+        self.shared.core.supervisor_of(self.shared.id)
+    }
+
+    /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
+    pub(crate) fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
+        let tools = &self.shared.core.tools;
+        let entry = match server {
+            Some(server) => tools.of_server(server, tool),
+            None => tools.own(tool),
+        };
+        let reached = |entry: &Arc<Entry>| {
+            entry.is_for(Origin::View, true) && intake::is_left(entry, &self.shared.authority)
+        };
+        entry.filter(reached)
+    }
+
+    /// Audits that a view's call is refused before it is one of any tool.
+    pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
+        let facts = Facts {
+            id: self.shared.core.next_call(),
+            worker: self.shared.id,
+            tool: ToolName::new(tool),
+            origin: Origin::View,
+            mode: Mode::Apply,
+            token: None,
+            arguments,
+            stop: Arc::new(StopFlag::counting(None)),
+        };
+        self.shared.refused(&facts, &error);
+        error
+    }
+
+    /// Like [`Worker::submit`], for what a view calls and a person confirmed to the view's host.
+    pub(crate) async fn submit_confirmed(&self, call: Call) -> Result<Outcome, CallError> {
+        let terms = Terms {
+            confirmed: true,
+            ..Terms::new(Mode::Apply)
+        };
+        outcome(inbox::submit(&self.shared, call, terms).await?)
+    }
+}
