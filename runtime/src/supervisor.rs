@@ -34,7 +34,10 @@ pub use spawn::SpawnError;
 pub(crate) struct Core {
     pub(crate) tools: Tools,
     /// Told whenever the tools of other servers may be others.
-    #[cfg(feature = "mcp")]
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(dead_code, reason = "only clients of a gateway are told")
+    )]
     pub(crate) changes: Option<tokio::sync::watch::Receiver<()>>,
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,

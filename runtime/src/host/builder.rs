@@ -91,6 +91,7 @@ pub struct RuntimeBuilder {
     tools: ToolSet,
     /// What other servers offer.
     remote: Arc<RemoteTools>,
+    changes: Option<tokio::sync::watch::Receiver<()>>,
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
     audit_capacity: usize,
@@ -128,6 +129,7 @@ impl RuntimeBuilder {
             grantable: Vec::new(),
             tools: ToolSet::new(),
             remote: Arc::default(),
+            changes: None,
             approver: None,
             sink: Box::new(MemoryAudit::new(4096)),
             audit_capacity: DEFAULT_CAPACITY,
@@ -360,12 +362,10 @@ impl RuntimeBuilder {
             ..BrokerConfig::default()
         };
         let broker = Broker::start(broker, audit.clone(), approver).await?;
-        let (artifacts, bytes) = self.artifacts;
         let marks = Arc::clone(self.remote.marks());
         let core = Arc::new(Core {
             tools: Tools::new(self.tools, self.remote),
-            #[cfg(feature = "mcp")]
-            changes: self.upstreams.as_ref().map(Upstreams::changes),
+            changes: self.changes,
             names: config.namespace(),
             authority: authority.clone(),
             roots,
@@ -373,7 +373,7 @@ impl RuntimeBuilder {
             audit,
             broker: broker.clone(),
             asks,
-            artifacts: ArtifactStore::new(artifacts, bytes),
+            artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
             admission: self.admission,
             call_limit: self.call_limit,
             max_depth: self.max_depth,

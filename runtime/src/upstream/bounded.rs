@@ -115,7 +115,7 @@ impl<T> Bounded<T> {
                 }
                 Some(JsonRpcMessage::Response(response))
             }
-            other => Some(other),
+            error @ JsonRpcMessage::Error(_) => Some(error),
         }
     }
 

@@ -199,8 +199,11 @@ async fn closed(service: Option<Service>, child: Option<Child>) {
 async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
     let info = peer.peer_info();
     let stateless = info.is_some_and(|info| !info.protocol_version.has_initialize());
+    if !stateless {
+        return std::future::pending().await;
+    }
     let mut backoff = Backoff::default();
-    while stateless {
+    loop {
         let began = Instant::now();
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         match peer.listen(filter).await {
@@ -211,12 +214,11 @@ async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
                 while let Ok(Some(_)) = subscription.next().await {}
             }
             // It does not offer this.
-            Err(ServiceError::McpError(_)) => break,
+            Err(ServiceError::McpError(_)) => return std::future::pending().await,
             Err(_) => {}
         }
         sleep(backoff.ended(began.elapsed()).unwrap_or(RELISTEN)).await;
     }
-    std::future::pending().await
 }
 
 /// Asks for the tools again whenever they may have changed; ends if the server does not say.

@@ -11,6 +11,7 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn servers(mut self, upstreams: &Upstreams) -> Self {
         self.remote = Arc::clone(upstreams.table());
+        self.changes = Some(upstreams.changes());
         self.upstreams = Some(upstreams.clone());
         self
     }
