@@ -72,7 +72,7 @@
 //! # }
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let config = bailiwick::Config { allow: vec!["read:people".parse()?], ..bailiwick::Config::new() };
-//! # let builder = bailiwick::Runtime::builder().tools(bailiwick::ToolSet::new().read(Greet)).config(config);
+//! # let builder = bailiwick::Runtime::builder().tools(bailiwick::ToolSet::new().reader(Greet)).config(config);
 //! # let (runtime, _grants) = builder.build().await?;
 //! # let worker = runtime.spawn(bailiwick::WorkerSpec::new("greeter").policy(bailiwick::Policy::new())).await?;
 //! let tool = &tools(&worker)[0];
@@ -149,7 +149,7 @@
 //! #     }
 //! # }
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let builder = bailiwick::Runtime::builder().tools(bailiwick::ToolSet::new().read(Greet));
+//! # let builder = bailiwick::Runtime::builder().tools(bailiwick::ToolSet::new().reader(Greet));
 //! # let builder = builder.grantable("read:people").approver(bailiwick::Deferred);
 //! # let (runtime, grants) = builder.build().await?;
 //! # let worker = runtime.spawn(bailiwick::WorkerSpec::new("greeter").policy(bailiwick::Policy::new())).await?;

@@ -8,16 +8,14 @@ mod threads;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::call::Origin;
 use crate::config::{Config, ConfigError, RootConfig};
 use crate::path::{PathError, VirtualPath};
-use crate::permission::{
-    Approver, AskLimits, Broker, BrokerConfig, DenyAll, GrantAuthority, GrantStore,
-};
+use crate::permission::{Approver, AskLimits, Broker, DenyAll, GrantAuthority, GrantStore};
 use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
@@ -352,26 +350,18 @@ impl RuntimeBuilder {
         grants::recorded(&audit, self.store.as_ref()).await?;
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
-        let began = Instant::now();
-        let broker = BrokerConfig {
-            limits: self.asks,
-            patience: self.patience,
-            clock: Arc::new(move || began.elapsed()),
-            store: self.store,
-            nonce: grants::nonce().map_err(BuildError::Random)?,
-            ..BrokerConfig::default()
-        };
+        let broker = grants::asking(self.asks, self.patience, self.store)?;
         let broker = Broker::start(broker, audit.clone(), approver).await?;
-        let marks = Arc::clone(self.remote.marks());
+        let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());
         let core = Arc::new(Core {
             tools: Tools::new(self.tools, self.remote),
             changes: self.changes,
             names: config.namespace(),
-            authority: authority.clone(),
+            authority,
             roots,
             kept_out,
             audit,
-            broker: broker.clone(),
+            broker,
             asks,
             artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
             admission: self.admission,
@@ -394,7 +384,6 @@ impl RuntimeBuilder {
             #[cfg(feature = "mcp")]
             _upstreams: self.upstreams,
         });
-        let grants = GrantAuthority::new(broker, authority, marks);
         Ok((Runtime { house }, grants))
     }
 }

@@ -78,8 +78,8 @@ impl RemoteTools {
         self.marks.store(Arc::new(marks));
     }
 
-    pub(crate) fn marks(&self) -> &Arc<ArcSwap<Marks>> {
-        &self.marks
+    pub(crate) fn marks(&self) -> Arc<ArcSwap<Marks>> {
+        Arc::clone(&self.marks)
     }
 }
 

@@ -178,7 +178,7 @@ mod tests {
             .and_then(|schema| schema.as_object().cloned())
             .map(Into::into);
         let spec = ServerSpec::stdio("s", "x");
-        let listed = listed(&[tool], &spec, "s~1").pop().unwrap();
+        let listed = listed(&[tool], spec.provider("s~1")).pop().unwrap();
         listed.offer.unwrap()
     }
 

@@ -1,9 +1,12 @@
 //! A store of grants in, what a runtime that takes them up records out.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use super::{BuildError, RuntimeBuilder};
 use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
-use crate::permission::{GrantHolder, GrantStore, Lifetime, StoredGrant};
+use crate::permission::{AskLimits, BrokerConfig, GrantHolder, GrantStore, Lifetime, StoredGrant};
 
 impl RuntimeBuilder {
     /// Keeps what people grant to agents ([`Lifetime::Agent`]) in `store`, and takes up what is in it. No root and no
@@ -18,7 +21,7 @@ impl RuntimeBuilder {
 }
 
 /// What tells the questions of one run from those of another.
-pub(super) fn nonce() -> Result<u64, getrandom::Error> {
+fn nonce() -> Result<u64, getrandom::Error> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
@@ -54,4 +57,21 @@ fn event(grant: &StoredGrant) -> AuditEvent {
             descendants: grant.descendants,
         })),
     }
+}
+
+/// How a broker with these limits puts questions, from now on.
+pub(super) fn asking(
+    limits: AskLimits,
+    patience: Duration,
+    store: Option<GrantStore>,
+) -> Result<BrokerConfig, BuildError> {
+    let began = Instant::now();
+    Ok(BrokerConfig {
+        limits,
+        patience,
+        clock: Arc::new(move || began.elapsed()),
+        store,
+        nonce: nonce().map_err(BuildError::Random)?,
+        ..BrokerConfig::default()
+    })
 }
