@@ -53,10 +53,6 @@ pub(super) enum Reach {
         env: BTreeMap<String, String>,
         folder: Option<PathBuf>,
     },
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(dead_code, reason = "without HTTP it is refused and no more")
-    )]
     Http(HttpReach),
 }
 
