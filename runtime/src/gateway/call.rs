@@ -16,6 +16,8 @@ use super::convert;
 use super::door::Served;
 use super::meta::Extras;
 use super::tasks::Underway;
+#[cfg(feature = "ui")]
+use super::views;
 use super::{Asking, Gateway, apps};
 use crate::call::{Asks, Call, CallMeta, Origin, Progress};
 use crate::error::{CallError, Code};
@@ -55,6 +57,11 @@ impl Gateway {
         let mut extras = Extras::read(&context.meta, self.desk.trust)?;
         let served = self.served().await?;
         let views = apps::shown_by(context.client_capabilities().as_ref());
+        #[cfg(feature = "ui")]
+        let request = match views::asked_for(request, views, &served, &mut extras) {
+            Ok(request) => request,
+            Err(error) => return convert::failure(&error).map(Into::into),
+        };
         #[cfg(feature = "ui")]
         if views && let Some(answer) = self.viewed(&request, &served, &extras).await {
             return answer.map(Into::into);
@@ -280,6 +287,7 @@ impl Errand {
             deadline: None,
             progress: self.progress.clone(),
             asks,
+            confirm: self.extras.confirm,
         })
     }
 

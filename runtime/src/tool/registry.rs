@@ -84,13 +84,13 @@ impl Entry {
         (self.prepare)(arguments, names)
     }
 
-    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing,
-    /// though it may look at what would be changed.
-    pub(crate) fn is_for(&self, origin: Origin, previews: bool) -> bool {
+    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing by
+    /// itself, though it may look at what would be changed, or have a person allow it: such a call is `watched`.
+    pub(crate) fn is_for(&self, origin: Origin, watched: bool) -> bool {
         match origin {
             Origin::Human | Origin::Host => true,
             Origin::Model => !self.spec.app_only,
-            Origin::View => previews || !self.mutates,
+            Origin::View => watched || !self.mutates,
         }
     }
 

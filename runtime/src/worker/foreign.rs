@@ -247,6 +247,7 @@ impl Shared {
             origin: Origin::Model,
             mode: Mode::Apply,
             token: None,
+            confirm: false,
             arguments: params.arguments(),
             stop: Arc::new(StopFlag::counting(None)),
         };

@@ -204,6 +204,7 @@ pub(super) async fn submit(
         origin: meta.origin,
         mode: terms.mode,
         token: meta.preview_token,
+        confirm: meta.confirm,
         arguments,
         stop: Arc::new(StopFlag::counting(meta.progress)),
     });
