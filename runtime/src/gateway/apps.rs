@@ -103,7 +103,7 @@ pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceCon
 }
 
 /// The pages that are the same for every call: ours, as far as `files` are served, and those of the host.
-pub(super) fn pages<'p>(files: bool, own: &'p [AppPage]) -> impl Iterator<Item = &'p AppPage> {
+pub(super) fn pages(files: bool, own: &[AppPage]) -> impl Iterator<Item = &AppPage> {
     #[cfg(feature = "ui")]
     let ours = pages::PAGES
         .iter()
