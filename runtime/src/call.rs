@@ -100,4 +100,7 @@ pub struct CallMeta {
     pub progress: Option<Progress>,
     /// Whether people may be asked for what the call lacks.
     pub asks: Asks,
+    /// Whether a person must allow every change of this very call, by a question of its own: what policies allow and
+    /// what was granted before is not enough. A call of [`Origin::View`] changes something only so.
+    pub confirm: bool,
 }

@@ -239,6 +239,19 @@ impl Reply {
             output: Arc::new(output),
         }
     }
+
+    /// The structured output as JSON.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the tool's output cannot be written as JSON.
+    pub fn structured(&self) -> Result<Value, CallError> {
+        self.output.to_json().map_err(|error| {
+            CallError::new(
+                crate::error::Code::Internal,
+                format!("the tool's output is no JSON: {error}"),
+            )
+        })
+    }
 }
 
 /// Stands for one computed plan; the same files and arguments give the same token.
@@ -319,12 +332,7 @@ impl Outcome {
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.
     pub fn structured(&self) -> Result<Value, CallError> {
-        self.reply.output.to_json().map_err(|error| {
-            CallError::new(
-                crate::error::Code::Internal,
-                format!("the tool's output is no JSON: {error}"),
-            )
-        })
+        self.reply.structured()
     }
 
     /// The structured output as the tool's own type, if `T` is that type.

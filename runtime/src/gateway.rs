@@ -48,6 +48,7 @@ use crate::call::Asks;
 use crate::describe::Manual;
 use crate::worker::Worker;
 
+pub use apps::AppPage;
 pub(crate) use convert::{failure, outcome};
 use door::Door;
 pub use door::{OpenError, Opener, Served};
@@ -137,6 +138,8 @@ struct Desk {
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
+    /// The host's own, for clients that show views.
+    pages: Vec<AppPage>,
 }
 
 /// What becomes of a call that a person must allow.
@@ -248,6 +251,7 @@ impl GatewayBuilder {
                 watching: watch::Watching::default(),
                 schema: None,
                 manual: None,
+                pages: Vec::new(),
             },
         }
     }
@@ -278,6 +282,13 @@ impl GatewayBuilder {
     #[must_use]
     pub fn manual(mut self, manual: Manual) -> Self {
         self.desk.manual = Some(manual);
+        self
+    }
+
+    /// Serves a page of one's own to clients that show views. A tool names it by [`ToolSpec::page`](crate::ToolSpec::page).
+    #[must_use]
+    pub fn page(mut self, page: AppPage) -> Self {
+        self.desk.pages.push(page);
         self
     }
 

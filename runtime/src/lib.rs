@@ -114,7 +114,8 @@ pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};
 #[cfg(feature = "mcp")]
 pub use gateway::{
-    About, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Rate, ServeError, Served, Trust,
+    About, AppPage, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Rate, ServeError,
+    Served, Trust,
 };
 #[cfg(feature = "http")]
 pub use gateway::{Endpoint, Http, HttpError, Token};

@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
     pub(crate) token: Option<PreviewToken>,
+    /// A person must allow this very call.
+    pub(crate) confirm: bool,
     /// As JSON; `Null` for arguments of the tool's own type.
     pub(crate) arguments: Value,
     pub(crate) stop: Arc<StopFlag>,

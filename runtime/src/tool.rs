@@ -65,6 +65,9 @@ pub struct ToolSpec {
     pub failures: &'static [Failure],
     /// It is for the views that people look at, and no model is offered it.
     pub app_only: bool,
+    /// The page on which people look at its calls, such as `ui://hr/dashboard`; empty for the review of what it changes,
+    /// if it changes anything.
+    pub page: &'static str,
 }
 
 /// A tool as it is handed to a model.
@@ -104,6 +107,7 @@ impl ToolSpec {
             examples: &[],
             failures: &[],
             app_only: false,
+            page: "",
         }
     }
 
@@ -182,6 +186,13 @@ impl ToolSpec {
     #[must_use]
     pub const fn failures(mut self, failures: &'static [Failure]) -> Self {
         self.failures = failures;
+        self
+    }
+
+    /// Names the page on which people look at its calls, as whoever serves it gives it (`GatewayBuilder::page`).
+    #[must_use]
+    pub const fn page(mut self, uri: &'static str) -> Self {
+        self.page = uri;
         self
     }
 

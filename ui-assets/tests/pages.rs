@@ -51,28 +51,45 @@ fn the_sources_are_well_typed() {
     run("npx", &["tsc", "--noEmit"], &[]);
 }
 
+/// The pages that are committed, and those of the examples.
+fn committed() -> [PathBuf; 2] {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let example = here.join("../examples/examples/hr_dashboard");
+    [here.join("dist"), example]
+}
+
+fn pages(folder: &Path) -> BTreeMap<String, String> {
+    let mut pages = files(folder);
+    pages.retain(|name, _| !name.ends_with(".rs") && !name.ends_with(".json"));
+    pages
+}
+
 /// The build refuses what is larger than `sizes.mjs` allows.
 #[test]
 fn what_is_committed_is_what_the_sources_make() {
-    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist");
-    run("node", &["build.mjs", made.to_str().unwrap()], &[]);
-    let committed = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("dist"));
-    let made = files(&made);
-    assert_eq!(
-        committed.keys().collect::<Vec<_>>(),
-        made.keys().collect::<Vec<_>>()
-    );
-    for (name, text) in &made {
-        assert!(
-            committed.get(name) == Some(text),
-            "dist/{name} is not what the sources make; run `npm ci && npm run build` in ui-assets/web"
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (dist, examples) = (made.join("dist"), made.join("examples"));
+    let folders = [&dist, &examples].map(|folder| folder.to_str().unwrap());
+    run("node", &["build.mjs", folders[0], folders[1]], &[]);
+    let made = [dist, examples.join("hr_dashboard")];
+    for (committed, made) in committed().iter().zip(&made) {
+        let (committed, made) = (pages(committed), pages(made));
+        assert_eq!(
+            committed.keys().collect::<Vec<_>>(),
+            made.keys().collect::<Vec<_>>()
         );
+        for (name, text) in &made {
+            assert!(
+                committed.get(name) == Some(text),
+                "{name} is not what the sources make; run `npm ci && npm run build` in ui-assets/web"
+            );
+        }
     }
 }
 
 #[test]
 fn no_page_makes_code_or_markup_of_text() {
-    for (name, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("dist")) {
+    for (name, text) in committed().iter().flat_map(|folder| pages(folder)) {
         for way in [
             "eval(",
             "new Function",
@@ -82,7 +99,7 @@ fn no_page_makes_code_or_markup_of_text() {
             "document.write",
             "setTimeout(\"",
         ] {
-            assert!(!text.contains(way), "dist/{name} has `{way}`");
+            assert!(!text.contains(way), "{name} has `{way}`");
         }
     }
 }

@@ -1,4 +1,5 @@
-// Sources in, one self-contained file for each page and component out: `node build.mjs [FOLDER]`, by default ../dist.
+// Sources in, one self-contained file for each page and component out: `node build.mjs [FOLDER EXAMPLES]`, by default into
+// ../dist, and the page of each example beside its Rust code.
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -8,10 +9,11 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { minify } from "terser";
 
-import { budgets, total } from "./sizes.mjs";
+import { budgets, examples, total } from "./sizes.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(process.argv[2] ?? join(here, "../dist"));
+const shown = resolve(process.argv[3] ?? join(here, "../../examples/examples"));
 
 async function bundled(entry, format) {
   const result = await build({
@@ -102,6 +104,14 @@ async function main() {
     }
   }
   console.log(`all scripts ${sum} of ${total}`);
+  for (const [name, most] of Object.entries(examples)) {
+    const { text, script } = await page(join(here, "examples", name));
+    await mkdir(join(shown, name), { recursive: true });
+    await writeFile(join(shown, name, "dashboard.html"), text);
+    const size = Buffer.byteLength(script);
+    console.log(`${name.padEnd(24)} script ${String(size).padStart(7)} of ${most}, an example's`);
+    if (size > most) over.push(`${name}: ${size} bytes of script, at most ${most}`);
+  }
   if (sum > total) over.push(`all together: ${sum} bytes of script, at most ${total}`);
   if (over.length > 0) throw new Error(`too large:\n  ${over.join("\n  ")}`);
 }

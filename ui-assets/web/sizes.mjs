@@ -10,3 +10,5 @@ export const budgets = {
 };
 // Of all of them.
 export const total = 110_000;
+// Of pages of examples, which are no part of the library.
+export const examples = { hr_dashboard: 15_200 };

@@ -11,6 +11,13 @@ use crate::{chromium, node, program, serving, wrong};
 async fn people_try_real_servers_in_a_browser() {
     let vanilla = program("mcp-server-basic-vanillajs");
     let everything = program("mcp-server-everything");
+    let [budget, cohorts, customers, system] = [
+        "mcp-budget-allocator-server",
+        "mcp-cohort-heatmap-server",
+        "mcp-customer-segmentation-server",
+        "mcp-system-monitor-server",
+    ]
+    .map(program);
     let wrong = wrong();
     let mut hosts = Vec::new();
     let mut urls = serde_json::Map::new();
@@ -23,6 +30,10 @@ async fn people_try_real_servers_in_a_browser() {
         ("elicit", &["--elicit"]),
         ("stateless", &["--elicit", "--revision", "2026-07-28"]),
         ("view", &[&vanilla, "--stdio"]),
+        ("budget", &[&budget, "--stdio"]),
+        ("cohorts", &[&cohorts, "--stdio"]),
+        ("customers", &[&customers, "--stdio"]),
+        ("system", &[&system, "--stdio"]),
         ("everything", &[&everything]),
         ("wrong", &["node", &wrong]),
     ] {

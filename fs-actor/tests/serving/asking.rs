@@ -393,3 +393,39 @@ async fn nobody_is_asked_through_an_agents_own_client_or_one_that_cannot_ask() {
         assert_eq!(code(&answer), "SCOPE_REQUIRED", "{answer}");
     }
 }
+
+#[tokio::test]
+async fn the_person_is_asked_for_what_a_page_commits_and_told_that_a_page_asks() {
+    for (decision, text) in [("allow", "x"), ("deny", "one\ntwo\nthree\n")] {
+        let world = World::new();
+        let mut client = Client::of(&world.asking(Trust::Host));
+        let mut capabilities = crate::views::showing();
+        capabilities["elicitation"] = json!({});
+        client.greet("2025-11-25", capabilities).await;
+        let write = json!({"path": "/r/a.txt", "content": "x", "mode": "overwrite"});
+        let commit = json!({"tool": "write_file", "arguments": write});
+        let commit = json!({"name": "commit_call", "arguments": commit});
+        send(&mut client, "c", commit).await;
+        let question = client.next().await;
+        let told = question["params"]["message"].as_str().unwrap();
+        assert!(
+            told.starts_with("A page that the agent's client shows asks for this.\nAgent: "),
+            "{told}"
+        );
+        assert!(told.contains("Tool: write_file\n"), "{told}");
+        answer(
+            &mut client,
+            &question,
+            "accept",
+            json!({"decision": decision}),
+        )
+        .await;
+        assert_eq!(client.next().await["id"], "c");
+        assert_eq!(world.text("r/a.txt"), text);
+        // A model of the same worker needs no word for it.
+        let model =
+            json!({"name": "write_file", "arguments": {"path": "/r/m.txt", "content": "x"}});
+        let done = client.ask("tools/call", model).await;
+        assert_ne!(done["result"]["isError"], true, "{done}");
+    }
+}

@@ -45,6 +45,27 @@ impl ReadTool for Peek {
     }
 }
 
+/// A tool with a page of its own.
+struct Shows;
+
+impl ReadTool for Shows {
+    type Args = Nothing;
+    type Output = Peeked;
+    type Job = ();
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("shows", "Show", "Shows a page.").page("ui://own/page")
+    }
+
+    fn prepare(&self, _: Nothing, _: &Namespace) -> Result<Prepared<()>, CallError> {
+        Peek.prepare(Nothing {}, &Namespace::default())
+    }
+
+    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Halt> {
+        Peek.read(&(), permit)
+    }
+}
+
 fn tools() -> ToolSet {
     bailiwick_fs::tools().reader(Peek)
 }
@@ -332,6 +353,9 @@ async fn views_preview_and_read_reviews_by_tools_and_change_nothing() {
         let data = tool(&mut shows, "review_rows", rows).await;
         let data = &data["result"]["structuredContent"];
         assert_eq!((&data["uri"], &data["preview"]), (review, &json!(true)));
+        let told = &answer["result"]["structuredContent"];
+        assert_eq!(told["output"]["path"], "/r/a.txt", "{told}");
+        assert!(told["preview_token"].is_string(), "{told}");
         let state = json!({"uri": format!("{uri}.state")});
         let state = tool(&mut shows, "review_rows", state).await;
         assert_eq!(
@@ -356,6 +380,152 @@ async fn views_preview_and_read_reviews_by_tools_and_change_nothing() {
         let refused = tool(&mut plain, "preview_call", call).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
+}
+
+/// What a view sends to have a call made: [`EDIT`], of this preview.
+fn commit(token: &Value) -> Value {
+    let edit: Value = serde_json::from_str(EDIT).unwrap();
+    let arguments = json!({"tool": "edit_file", "arguments": edit, "preview_token": token});
+    json!({"name": "commit_call", "arguments": arguments})
+}
+
+async fn previewed(client: &mut Either) -> Value {
+    let edit: Value = serde_json::from_str(EDIT).unwrap();
+    let call = json!({"tool": "edit_file", "arguments": edit});
+    let answer = tool(client, "preview_call", call).await;
+    answer["result"]["structuredContent"]["preview_token"].clone()
+}
+
+#[tokio::test]
+async fn what_a_view_commits_its_host_asks_a_person_for_though_its_model_may_do_it() {
+    for era in ["handshake", "stateless"] {
+        let world = World::new();
+        let mut shows = Either::new(&world, era, showing()).await;
+        let listed = shows.ask("tools/list", json!({})).await;
+        let told = named(&listed, "tools", "name", "commit_call").unwrap();
+        assert_eq!(told["_meta"]["ui"], json!({"visibility": ["app"]}));
+        assert_eq!(told["annotations"]["readOnlyHint"], false);
+        let token = previewed(&mut shows).await;
+        let mut call = commit(&token);
+        let refused = shows.ask("tools/call", call.clone()).await;
+        let code = &refused["result"]["structuredContent"]["code"];
+        assert_eq!(code, "SCOPE_REQUIRED", "{refused}");
+        assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+        let requested = &refused["result"]["_meta"]["requested_scopes"];
+        assert_eq!(*requested, json!(["write:file:/r/a.txt"]));
+        call["_meta"] = json!({"granted_scopes": requested});
+        let done = shows.ask("tools/call", call.clone()).await;
+        assert_eq!(
+            done["result"]["structuredContent"]["path"], "/r/a.txt",
+            "{done}"
+        );
+        let changed = world.text("r/a.txt");
+        assert_ne!(changed, "one\ntwo\nthree\n");
+        // It was that preview's and no other's.
+        let stale = shows.ask("tools/call", call).await;
+        assert_eq!(stale["result"]["isError"], true, "{stale}");
+        assert_eq!(world.text("r/a.txt"), changed);
+    }
+}
+
+#[tokio::test]
+async fn a_view_commits_no_more_than_a_call_that_changes_something() {
+    let world = World::new();
+    let mut shows = Either::new(&world, "handshake", showing()).await;
+    let reads = json!({"tool": "read_file", "arguments": {"path": "/r/a.txt"}});
+    let hidden = json!({"path": "/r/secret/key", "content": "x", "mode": "overwrite"});
+    let edit = json!({"path": "/r/b.txt", "content": "x"});
+    for (arguments, code) in [
+        (reads, "INVALID_ARGUMENTS"),
+        (json!({}), "INVALID_ARGUMENTS"),
+        (
+            json!({"tool": "write_file", "arguments": hidden}),
+            "PERMISSION_DENIED",
+        ),
+        (
+            json!({"tool": "write_file", "arguments": edit, "preview_token": "x"}),
+            "INVALID_ARGUMENTS",
+        ),
+        (
+            json!({"tool": "write_file", "arguments": edit, "confirm": false}),
+            "INVALID_ARGUMENTS",
+        ),
+        (
+            json!({"tool": "write_file", "arguments": edit}),
+            "SCOPE_REQUIRED",
+        ),
+    ] {
+        let refused = tool(&mut shows, "commit_call", arguments.clone()).await;
+        let found = &refused["result"]["structuredContent"]["code"];
+        assert_eq!(found, code, "{arguments}: {refused}");
+    }
+    for name in ["nothing", "commit_call", "preview_call"] {
+        let refused = tool(&mut shows, "commit_call", json!({"tool": name})).await;
+        assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+    }
+    assert!(!world.host("r/b.txt").exists());
+    let mut plain = Either::new(&world, "handshake", json!({})).await;
+    let edit = json!({"tool": "write_file", "arguments": {"path": "/r/b.txt", "content": "x"}});
+    let refused = tool(&mut plain, "commit_call", edit).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    // An agent says of itself what it likes: it is asked about as any view, and brings no person's word.
+    let mut agent = world.client(Trust::Agent);
+    agent.greet("2025-11-25", showing()).await;
+    let mut call = commit(&Value::Null);
+    call["_meta"] = json!({"granted_scopes": ["write:file:/r/a.txt"]});
+    let refused = agent.ask("tools/call", call).await;
+    assert_eq!(
+        refused["result"]["structuredContent"]["code"],
+        "SCOPE_REQUIRED"
+    );
+    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+}
+
+#[tokio::test]
+async fn a_page_of_the_hosts_own_is_listed_read_and_named_by_its_tool() {
+    let world = World::with(|| bailiwick_fs::tools().reader(Shows));
+    let page = bailiwick::AppPage {
+        uri: "ui://own/page".into(),
+        name: "own".into(),
+        title: "Own".into(),
+        description: "A page of its own".into(),
+        html: "<!doctype html><title>own</title>".into(),
+        application: true,
+    };
+    let mut taken = page.clone();
+    taken.uri = "ui://bailiwick/review".into();
+    let gateway = world.gateway(Trust::Host).page(page).page(taken).build();
+    let mut shows = Client::of(&gateway);
+    shows.greet("2025-11-25", showing()).await;
+    let tools = shows.ask("tools/list", json!({})).await;
+    let ui = &named(&tools, "tools", "name", "shows").unwrap()["_meta"]["ui"];
+    let expected = json!({"visibility": ["model", "app"], "resourceUri": "ui://own/page"});
+    assert_eq!(*ui, expected);
+    let listed = shows.ask("resources/list", json!({})).await;
+    let own = named(&listed, "resources", "uri", "ui://own/page").unwrap();
+    assert_eq!(
+        (&own["mimeType"], &own["title"]),
+        (&json!(MIME), &json!("Own"))
+    );
+    assert_eq!(own["annotations"]["type"], "application");
+    assert_eq!(own["_meta"]["ui"], json!({"prefersBorder": true}));
+    let mut read = async |uri: &str| {
+        let read = shows.ask("resources/read", json!({"uri": uri})).await;
+        read["result"]["contents"][0].clone()
+    };
+    let own = read("ui://own/page").await;
+    assert_eq!(own["text"], "<!doctype html><title>own</title>");
+    assert_eq!(
+        (&own["mimeType"], &own["_meta"]["ui"]),
+        (&json!(MIME), &json!({"prefersBorder": true}))
+    );
+    // Ours cannot be replaced.
+    let ours = read("ui://bailiwick/review").await;
+    assert_ne!(ours["text"], own["text"]);
+    let mut plain = Client::of(&gateway);
+    plain.greet("2025-11-25", json!({})).await;
+    let told = plain.ask("resources/list", json!({})).await;
+    assert!(!told.to_string().contains("ui://"), "{told}");
 }
 
 #[tokio::test]

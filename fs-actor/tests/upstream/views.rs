@@ -1,25 +1,21 @@
 //! Pages of another server in, what of its tools they reach and what its models do out.
 
-use bailiwick::{
-    DenyView, GuestLink, Policy, Requested, View, ViewHost, ViewSpec, ViewWish, Worker,
-};
+use bailiwick::{DenyView, GuestLink, Policy, RuntimeBuilder, View, ViewSpec, Worker};
 use serde_json::{Value, json};
 
 use crate::support::{Stage, hostile, stage, started, yes};
 
-/// A person who confirms whatever a page wants.
-struct Confirms;
-
-impl ViewHost for Confirms {
-    fn wished(&self, _: ViewWish) -> Requested<'_, bool> {
-        Box::pin(std::future::ready(true))
-    }
-}
-
-/// Two servers of the same kind, and a worker that may use both.
-async fn two() -> (Stage, Worker) {
+/// Two servers of the same kind, and a worker that may use both; the person behind it, if there is one, allows what is asked.
+async fn two(person: bool) -> (Stage, Worker) {
     let servers = started([hostile("h", "views"), hostile("other", "views")]).await;
-    let stage = stage(servers, |builder| builder.approver(yes().0)).await;
+    let asking = |builder: RuntimeBuilder| {
+        if person {
+            builder.approver(yes().0)
+        } else {
+            builder
+        }
+    };
+    let stage = stage(servers, asking).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -31,9 +27,9 @@ async fn asked(link: &mut GuestLink, method: &str, params: Value) -> Value {
 }
 
 /// A page of the server `h`.
-async fn page(stage: &Stage, worker: &Worker, host: impl ViewHost) -> (View, GuestLink) {
+async fn page(stage: &Stage, worker: &Worker) -> (View, GuestLink) {
     let spec = ViewSpec::new("page").of_server(&stage.upstreams, "h");
-    let (view, mut link) = worker.open_view(spec, host).await.unwrap();
+    let (view, mut link) = worker.open_view(spec, DenyView).await.unwrap();
     asked(&mut link, "ui/initialize", json!({})).await;
     let ready = json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"});
     assert!(link.ear().hear(ready.to_string()).await);
@@ -47,7 +43,7 @@ async fn called(link: &mut GuestLink, name: &str) -> Value {
 
 #[tokio::test]
 async fn a_tool_is_reached_by_whom_its_server_says() {
-    let (stage, worker) = two().await;
+    let (stage, worker) = two(true).await;
     let offered = worker.tools().into_iter();
     let offered: Vec<_> = offered.map(|tool| tool.spec.name.into_owned()).collect();
     assert!(offered.contains(&"h__for_models".to_owned()));
@@ -55,7 +51,7 @@ async fn a_tool_is_reached_by_whom_its_server_says() {
     let refused = worker.call("h__for_apps", json!({})).await.unwrap_err();
     assert_eq!(refused.code(), bailiwick::Code::UnknownTool);
 
-    let (_view, mut link) = page(&stage, &worker, Confirms).await;
+    let (_view, mut link) = page(&stage, &worker).await;
     for name in ["for_apps", "note"] {
         let answer = called(&mut link, name).await;
         assert_eq!(
@@ -84,14 +80,14 @@ async fn a_tool_is_reached_by_whom_its_server_says() {
 }
 
 #[tokio::test]
-async fn what_changes_something_at_a_server_is_confirmed_by_a_person() {
-    let (stage, worker) = two().await;
-    let (view, mut link) = page(&stage, &worker, DenyView).await;
+async fn what_changes_something_at_a_server_a_person_allows() {
+    let (stage, worker) = two(false).await;
+    let (_view, mut link) = page(&stage, &worker).await;
     let refused = called(&mut link, "apps_write").await;
     let code = &refused["result"]["structuredContent"]["code"];
-    assert_eq!(code, "PERMISSION_DENIED");
-    view.close().await;
-    let (_view, mut link) = page(&stage, &worker, Confirms).await;
+    assert_eq!(code, "SCOPE_REQUIRED");
+    let (stage, worker) = two(true).await;
+    let (_view, mut link) = page(&stage, &worker).await;
     let done = called(&mut link, "apps_write").await;
     assert_eq!(done["result"]["isError"], json!(false), "{done}");
 }

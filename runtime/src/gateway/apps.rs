@@ -3,9 +3,14 @@
 #[cfg(feature = "ui")]
 mod pages;
 
-use rmcp::model::{ClientCapabilities, Resource, ResourceContents, Tool};
-use serde_json::{Value, json};
+use std::borrow::Cow;
 
+use rmcp::model::{
+    Annotations, ClientCapabilities, MetaObject, Resource, ResourceContents, Role, Tool,
+};
+use serde_json::{Map, Value, json};
+
+use super::describe;
 use crate::tool::ToolInfo;
 
 /// The media type of pages for views.
@@ -13,6 +18,53 @@ pub(super) const MIME: &str = "text/html;profile=mcp-app";
 /// Where the page stands that shows what a call changes.
 const REVIEW: &str = "ui://bailiwick/review";
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
+
+/// A page of the host's own, for clients that show views (MCP Apps).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppPage {
+    /// Where it stands, such as `ui://hr/dashboard`; what begins with `ui://bailiwick/` is this library's.
+    pub uri: Cow<'static, str>,
+    /// Its name, for programs.
+    pub name: Cow<'static, str>,
+    /// Its name, for people.
+    pub title: Cow<'static, str>,
+    /// What it shows.
+    pub description: Cow<'static, str>,
+    /// The whole page. It reaches no network: its policy is nothing but what it says itself.
+    pub html: Cow<'static, str>,
+    /// It is of use by itself, without a call, so people may open it.
+    pub application: bool,
+}
+
+impl AppPage {
+    /// How it is listed.
+    pub(super) fn listed(&self) -> Resource {
+        let mut meta = meta();
+        meta.0.extend(describe::of_resource("page", false).0);
+        if self.application {
+            meta.0.insert("type".into(), "application".into());
+        }
+        let for_people = Annotations::default().with_audience(vec![Role::User]);
+        Resource::new(self.uri.clone(), self.name.clone())
+            .with_title(self.title.clone())
+            .with_description(self.description.clone())
+            .with_mime_type(MIME)
+            .with_annotations(for_people)
+            .with_meta(meta)
+    }
+
+    /// How it is read.
+    pub(super) fn read(&self) -> ResourceContents {
+        let contents = ResourceContents::text(self.html.clone(), self.uri.clone());
+        contents.with_mime_type(MIME).with_meta(meta())
+    }
+}
+
+/// What is said of a page where it is listed and where it is read. It names no origin, so it reaches no network.
+fn meta() -> MetaObject {
+    let ui = json!({"prefersBorder": true});
+    MetaObject(Map::from_iter([("ui".to_owned(), ui)]))
+}
 
 /// Whether a client shows views: it says so of itself, with the media type of these pages.
 pub(super) fn shown_by(capabilities: Option<&ClientCapabilities>) -> bool {
@@ -23,14 +75,17 @@ pub(super) fn shown_by(capabilities: Option<&ClientCapabilities>) -> bool {
     types.is_some_and(|types| types.iter().any(|mime| mime == MIME))
 }
 
-/// Says of a tool who may call it, and of one that changes something which page shows that.
+/// Says of a tool who may call it and which page shows that: its own, or the review of what it changes.
 pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
     let mut ui = json!({"visibility": info.visibility()});
-    if cfg!(feature = "ui")
-        && info.mutates
+    let page = match info.spec.page {
+        "" if cfg!(feature = "ui") && info.mutates => REVIEW,
+        own => own,
+    };
+    if !page.is_empty()
         && let Some(ui) = ui.as_object_mut()
     {
-        ui.insert("resourceUri".into(), REVIEW.into());
+        ui.insert("resourceUri".into(), page.into());
     }
     let meta = tool.meta.get_or_insert_default();
     meta.0.insert("ui".into(), ui);
@@ -40,33 +95,22 @@ pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
 pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceContents {
     #[cfg(feature = "ui")]
     if mime == MIME {
-        return contents.with_meta(pages::meta());
+        return contents.with_meta(meta());
     }
     #[cfg(not(feature = "ui"))]
     let _ = mime;
     contents
 }
 
-/// The pages that are the same for every call, where `files` are served or not.
-pub(super) fn pages(files: bool) -> Vec<Resource> {
+/// The pages that are the same for every call: ours, as far as `files` are served, and those of the host.
+pub(super) fn pages(files: bool, own: &[AppPage]) -> impl Iterator<Item = &AppPage> {
     #[cfg(feature = "ui")]
-    return pages::listed(files).collect();
+    let ours = pages::PAGES
+        .iter()
+        .filter(move |page| files || !page.application);
     #[cfg(not(feature = "ui"))]
-    {
-        let _ = files;
-        Vec::new()
-    }
-}
-
-/// The one of them that stands at `uri`.
-pub(super) fn page(uri: &str, files: bool) -> Option<ResourceContents> {
-    #[cfg(feature = "ui")]
-    return pages::read(uri, files);
-    #[cfg(not(feature = "ui"))]
-    {
-        let _ = (uri, files);
-        None
-    }
+    let (ours, _) = (std::iter::empty(), files);
+    ours.chain(own)
 }
 
 #[cfg(test)]

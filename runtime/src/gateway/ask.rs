@@ -47,6 +47,7 @@ impl Subject<'_> {
             policy,
             origin,
             token,
+            confirm,
             // A call that brings grants asks nobody.
             granted: _,
             ignored_grants: _,
@@ -59,6 +60,7 @@ impl Subject<'_> {
             policy.as_ref().map(canonical),
             origin,
             token,
+            confirm,
         ]);
         ContentHash::of(whole.to_string().as_bytes())
     }

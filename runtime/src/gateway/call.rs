@@ -16,6 +16,8 @@ use super::convert;
 use super::door::Served;
 use super::meta::Extras;
 use super::tasks::Underway;
+#[cfg(feature = "ui")]
+use super::views;
 use super::{Asking, Gateway, apps};
 use crate::call::{Asks, Call, CallMeta, Origin, Progress};
 use crate::error::{CallError, Code};
@@ -56,15 +58,13 @@ impl Gateway {
         let served = self.served().await?;
         let views = apps::shown_by(context.client_capabilities().as_ref());
         #[cfg(feature = "ui")]
-        if views {
-            let seen = tokio::select! {
-                biased;
-                seen = self.viewed(&request, &served, &extras) => seen,
-                () = context.ct.cancelled() => return Err(cancelled()),
-            };
-            if let Some(answer) = seen {
-                return answer.map(Into::into);
-            }
+        let request = match views::asked_for(request, views, &served, &mut extras) {
+            Ok(request) => request,
+            Err(error) => return convert::failure(&error).map(Into::into),
+        };
+        #[cfg(feature = "ui")]
+        if views && let Some(answer) = self.viewed(&request, &served, &extras, &context).await {
+            return answer.map(Into::into);
         }
         if served.worker().is_app_only(&request.name) {
             if !views {
@@ -244,7 +244,7 @@ impl Gateway {
     }
 }
 
-fn cancelled() -> ErrorData {
+pub(super) fn cancelled() -> ErrorData {
     let reason = "the call was cancelled";
     ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None)
 }
@@ -289,6 +289,7 @@ impl Errand {
             deadline: None,
             progress: self.progress.clone(),
             asks,
+            confirm: self.extras.confirm,
         })
     }
 

@@ -164,15 +164,8 @@ fn result(
     if links {
         blocks.extend(artifacts.iter().map(link));
     }
-    let output = reply.output.to_json();
-    let output = output.map_err(|error| {
-        CallError::new(
-            Code::Internal,
-            format!("the tool's output is no JSON: {error}"),
-        )
-    })?;
     let mut result = CallToolResult::success(blocks);
-    result.structured_content = Some(output);
+    result.structured_content = Some(reply.structured()?);
     Ok(result)
 }
 

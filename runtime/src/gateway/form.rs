@@ -6,6 +6,7 @@ use std::time::Duration;
 use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
+use crate::call::Origin;
 use crate::effect::Change;
 use crate::permission::{Answer, Lifetime, Question, listed};
 use crate::scope::ScopePattern;
@@ -137,9 +138,14 @@ fn message(question: &Question) -> String {
     } else {
         ""
     };
+    let from = if request.origin == Origin::View {
+        "A page that the agent's client shows asks for this.\n"
+    } else {
+        ""
+    };
     // A line break of an agent's text is escaped, so none of it begins a line.
     format!(
-        "{care}Agent: {}\nTool: {}\nNeeds: {}\n{changes}Intent: {}\nArguments: {}",
+        "{care}{from}Agent: {}\nTool: {}\nNeeds: {}\n{changes}Intent: {}\nArguments: {}",
         crate::escape(&request.agent_path.join(" > ")),
         crate::escape(request.tool.as_str()),
         needs.join(", "),

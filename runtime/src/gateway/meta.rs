@@ -36,6 +36,8 @@ pub(super) struct Extras {
     pub(super) ignored_grants: bool,
     /// The preview that this call carries out.
     pub(super) token: Option<PreviewToken>,
+    /// A view asks for the call, so a person must allow it. It is read from no message.
+    pub(super) confirm: bool,
 }
 
 impl Extras {

@@ -10,6 +10,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
+use super::apps::AppPage;
 use super::meta::Extras;
 use super::pages::listed;
 use super::{Gateway, apps, convert, describe, uri};
@@ -43,7 +44,7 @@ impl Gateway {
             }));
         }
         if views {
-            resources.extend(apps::pages(self.desk.files.is_some()));
+            resources.extend(self.pages().map(AppPage::listed));
         }
         resources.extend(worker.artifacts().iter().map(convert::artifact));
         Ok(listed!(ListResourcesResult, resources, request.as_ref()))
@@ -66,6 +67,10 @@ impl Gateway {
         Ok(listed!(ListResourceTemplatesResult, templates, request))
     }
 
+    fn pages(&self) -> impl Iterator<Item = &AppPage> {
+        apps::pages(self.desk.files.is_some(), &self.desk.pages)
+    }
+
     /// Reads a resource; what is absent, forbidden and malformed is told apart by nobody.
     pub(super) async fn resource(
         &self,
@@ -77,8 +82,8 @@ impl Gateway {
         }
         let contents = if uri == describe::HELP {
             self.help().await?
-        } else if let Some(page) = apps::page(uri, self.desk.files.is_some()) {
-            page
+        } else if let Some(page) = self.pages().find(|page| page.uri == uri) {
+            page.read()
         } else if uri.starts_with("ui://") {
             let served = self.served().await?;
             #[cfg(feature = "ui")]
@@ -139,6 +144,7 @@ impl Gateway {
             deadline: None,
             progress: None,
             asks: self.desk.asking.of_reads(),
+            confirm: false,
         });
         match served.grants() {
             Some(grants) if !extras.granted.is_empty() => {

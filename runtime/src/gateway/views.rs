@@ -1,12 +1,14 @@
-//! What a view wants to see of a call in, a client's answer to it out; nothing is changed by any of this.
+//! What a view wants to see of a call in, a client's answer to it out; and the call that it asks a person for.
 
 use std::borrow::Cow;
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, Tool};
+use rmcp::service::{RequestContext, RoleServer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::call::cancelled;
 use super::door::Served;
 use super::meta::Extras;
 use super::{Gateway, convert};
@@ -15,9 +17,11 @@ use crate::effect::{Change, Entry, Op};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
+use crate::worker::Worker;
 
 const READ: &str = "review_rows";
 const PREVIEW: &str = "preview_call";
+const COMMIT: &str = "commit_call";
 /// What stands behind the address of a review whose files are to be looked at anew.
 const STATE: &str = ".state";
 /// Of how many files of one call is said whether they changed.
@@ -37,8 +41,17 @@ struct Preview {
     arguments: Value,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Commit {
+    tool: String,
+    #[serde(default)]
+    arguments: JsonObject,
+    preview_token: Option<String>,
+}
+
 /// The tools that the gateway itself offers to views.
-pub(super) fn tools() -> [Tool; 2] {
+pub(super) fn tools() -> [Tool; 3] {
     let read = json!({
         "type": "object",
         "properties": {"uri": {"type": "string", "description": "Such an address"}},
@@ -54,9 +67,15 @@ pub(super) fn tools() -> [Tool; 2] {
         "required": ["tool"],
         "additionalProperties": false,
     });
-    [
+    let mut commit = preview.clone();
+    if let Some(properties) = commit.get_mut("properties").and_then(Value::as_object_mut) {
+        let token = json!({"type": "string", "description": "Of the preview that is carried out; STALE_PREVIEW if it would do anything else now"});
+        properties.insert("preview_token".into(), token);
+    }
+    let mut tools = [
         (READ, "Read a review", "Reads `ui://TOOL/ID.rows` or `ui://TOOL/ID.state`, for views whose host offers them no resources.", read),
         (PREVIEW, "Preview a call", "Says what a call would change, and changes nothing.", preview),
+        (COMMIT, "Ask for a call", "Asks a person to allow a call that changes something, and makes it if they do.", commit),
     ]
     .map(|(name, title, description, schema)| {
         let schema = match schema {
@@ -64,12 +83,70 @@ pub(super) fn tools() -> [Tool; 2] {
             _ => JsonObject::new(),
         };
         convert::for_views(name, title, description, schema)
-    })
+    });
+    if let Some(annotations) = tools.last_mut().and_then(|tool| tool.annotations.as_mut()) {
+        annotations.read_only_hint = Some(false);
+        annotations.destructive_hint = Some(true);
+        annotations.idempotent_hint = Some(false);
+    }
+    tools
+}
+
+/// The call that a view asks for, in place of its request; of a client without `views`, and anything else, the request as
+/// it is. It is a view's call from then on, which a person must allow however much its model may do.
+pub(super) fn asked_for(
+    mut request: CallToolRequestParams,
+    views: bool,
+    served: &Served,
+    extras: &mut Extras,
+) -> Result<CallToolRequestParams, CallError> {
+    let worker = served.worker();
+    if !views || request.name != COMMIT || worker.has_tool(COMMIT) {
+        return Ok(request);
+    }
+    let wanted = Value::Object(request.arguments.take().unwrap_or_default());
+    let wanted: Commit = understood(wanted)?;
+    changes(worker, &wanted.tool)?;
+    if let Some(token) = wanted.preview_token {
+        let wrong = |_| CallError::new(Code::InvalidArguments, "that is no token of a preview");
+        extras.token = Some(token.parse().map_err(wrong)?);
+    }
+    extras.origin = Origin::View;
+    extras.confirm = true;
+    request.name = wanted.tool.into();
+    request.arguments = Some(wanted.arguments);
+    Ok(request)
+}
+
+/// Refuses what changes nothing, or is not there.
+fn changes(worker: &Worker, tool: &str) -> Result<(), CallError> {
+    if worker.tool(tool).is_none() {
+        return Err(CallError::unknown_tool(tool));
+    }
+    if worker.mutates(tool) {
+        return Ok(());
+    }
+    let message = "this tool changes nothing, so there is nothing to preview or to allow";
+    Err(CallError::new(Code::InvalidArguments, message))
 }
 
 impl Gateway {
-    /// Answers a view that calls one of [`tools`]; none if it calls another.
+    /// Answers a view that calls one of [`tools`], unless it gives up before; none if it calls another.
     pub(super) async fn viewed(
+        &self,
+        request: &CallToolRequestParams,
+        served: &Served,
+        extras: &Extras,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<Result<CallToolResult, ErrorData>> {
+        tokio::select! {
+            biased;
+            seen = self.seen(request, served, extras) => seen,
+            () = context.ct.cancelled() => Some(Err(cancelled())),
+        }
+    }
+
+    async fn seen(
         &self,
         request: &CallToolRequestParams,
         served: &Served,
@@ -192,13 +269,7 @@ impl Gateway {
 async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result<Value, CallError> {
     let Preview { tool, arguments } = understood(arguments)?;
     let worker = served.worker();
-    if worker.tool(&tool).is_none() {
-        return Err(CallError::unknown_tool(&tool));
-    }
-    if !worker.mutates(&tool) {
-        let message = "this tool changes nothing, so there is nothing to preview";
-        return Err(CallError::new(Code::InvalidArguments, message));
-    }
+    changes(worker, &tool)?;
     let call = Call::new(&tool, arguments).meta(CallMeta {
         origin: Origin::View,
         policy: extras.policy.clone(),
@@ -206,6 +277,7 @@ async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result
         deadline: None,
         progress: None,
         asks: Asks::Refuse,
+        confirm: false,
     });
     let preview = worker.submit_preview(call).await?;
     if !preview.artifacts.is_empty() {
@@ -215,7 +287,12 @@ async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result
     let uri = artifacts
         .find(|made| made.name == "review")
         .map(|made| &made.uri);
-    Ok(json!({"intent": preview.intent, "review": uri}))
+    Ok(json!({
+        "intent": preview.intent,
+        "review": uri,
+        "output": preview.reply.structured()?,
+        "preview_token": preview.token,
+    }))
 }
 
 fn understood<T: for<'de> Deserialize<'de>>(arguments: Value) -> Result<T, CallError> {

@@ -84,15 +84,15 @@ impl Entry {
         (self.prepare)(arguments, names)
     }
 
-    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing,
-    /// though it may look at what would be changed, and make a change that a person confirmed to its host (`harmless`).
-    /// What another server keeps from views, none calls.
-    pub(crate) fn is_for(&self, origin: Origin, harmless: bool) -> bool {
+    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing by
+    /// itself, though it may look at what would be changed, or have a person allow it: such a call is `watched`. What
+    /// another server keeps from views, none calls.
+    pub(crate) fn is_for(&self, origin: Origin, watched: bool) -> bool {
         let views = self.remote.as_ref().is_none_or(|it| it.views);
         match origin {
             Origin::Human | Origin::Host => true,
             Origin::Model => !self.spec.app_only,
-            Origin::View => views && (harmless || !self.mutates),
+            Origin::View => views && (watched || !self.mutates),
         }
     }
 

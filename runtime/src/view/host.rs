@@ -63,13 +63,6 @@ impl ModelContext {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ViewWish {
-    /// To call a tool of its server that changes something.
-    Change {
-        /// The tool, as workers call it.
-        tool: String,
-        /// Its arguments.
-        arguments: Value,
-    },
     /// To open an address, `http` or `https`, in the person's browser. The host opens it.
     Link(String),
     /// To say this in the conversation. The host says it.

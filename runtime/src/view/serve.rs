@@ -14,7 +14,7 @@ use super::instance::Instance;
 use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::call::{Call, CallMeta, Origin};
 use crate::effect::Utf8;
-use crate::error::{CallError, Code};
+use crate::error::CallError;
 use crate::gateway;
 use crate::upstream::ServerText;
 
@@ -71,7 +71,7 @@ async fn shown(instance: &Instance, wanted: Option<DisplayMode>) -> DisplayMode 
 }
 
 /// Calls a tool of the guest's own server as a view may: through the worker's pipeline, and what changes something only
-/// if a person confirmed it.
+/// if a person allows that very call.
 async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, Fault> {
     let worker = &instance.worker;
     let server = instance.source.as_ref().map(|(_, server)| server.as_str());
@@ -82,25 +82,11 @@ async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Va
     };
     let meta = CallMeta {
         origin: Origin::View,
+        confirm: entry.mutates,
         ..CallMeta::default()
     };
-    let ended = if entry.mutates {
-        let wish = ViewWish::Change {
-            tool: entry.name.to_string(),
-            arguments: arguments.clone(),
-        };
-        if !wished(instance, wish).await {
-            let message = "nobody confirmed this, and a view changes nothing by itself";
-            let error = CallError::new(Code::PermissionDenied, message);
-            let error = worker.refuse_view(entry.name.as_str(), arguments, error);
-            return told(gateway::failure(&error));
-        }
-        let call = Call::new(entry.name.as_str(), arguments).meta(meta);
-        worker.submit_confirmed(call).await
-    } else {
-        let call = Call::new(entry.name.as_str(), arguments).meta(meta);
-        worker.submit(call).await
-    };
+    let call = Call::new(entry.name.as_str(), arguments).meta(meta);
+    let ended = worker.submit(call).await;
     let ended = ended.and_then(|outcome| gateway::outcome(&outcome, true));
     told(ended.or_else(|error| gateway::failure(&error)))
 }

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ractor::ActorCell;
 use serde_json::{Map, Value, json};
 
-use super::inbox::{self, Terms};
-use super::{Worker, intake, outcome};
+use super::{Worker, intake};
 use crate::call::{Call, Origin};
 use crate::capability::{Halt, ReadPermit, StopFlag};
-use crate::effect::{Outcome, Reply};
+use crate::effect::Reply;
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::pipeline::{Facts, Mode};
@@ -248,19 +247,11 @@ impl Worker {
             origin: Origin::View,
             mode: Mode::Apply,
             token: None,
+            confirm: false,
             arguments,
             stop: Arc::new(StopFlag::counting(None)),
         };
         self.shared.refused(&facts, &error);
         error
-    }
-
-    /// Like [`Worker::submit`], for what a view calls and a person confirmed to the view's host.
-    pub(crate) async fn submit_confirmed(&self, call: Call) -> Result<Outcome, CallError> {
-        let terms = Terms {
-            confirmed: true,
-            ..Terms::new(Mode::Apply)
-        };
-        outcome(inbox::submit(&self.shared, call, terms).await?)
     }
 }

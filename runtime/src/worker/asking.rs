@@ -42,7 +42,11 @@ impl Shared {
     pub(super) fn redeem(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
         let shared = Arc::clone(self);
         let needs = waiting.asks().to_vec();
-        let (offered, rest) = waiting.offered();
+        let (offered, mut rest) = waiting.offered();
+        if waiting.facts().confirm {
+            // What was granted before is no word on this call.
+            rest.clear();
+        }
         let task = tokio::spawn(async move {
             let redeemed = shared.redeemable(offered, rest.into()).await;
             // What was granted and cannot be opened is refused: asking for it again would help nobody.
@@ -97,7 +101,7 @@ impl Shared {
         told: Option<Told>,
     ) -> Asking {
         let request = Request {
-            alone: asks == Asks::WaitAlone,
+            alone: asks == Asks::WaitAlone || waiting.facts().confirm,
             ..self.request(waiting, preview)
         };
         let shared = Arc::clone(self);

@@ -138,8 +138,6 @@ pub(super) struct Terms {
     pub(super) offered: Vec<ScopePattern>,
     /// Who hears of each question that the call waits for.
     pub(super) told: Option<Told>,
-    /// A person confirmed the call to the host of the view that makes it.
-    pub(super) confirmed: bool,
 }
 
 impl Terms {
@@ -149,7 +147,6 @@ impl Terms {
             typed: None,
             offered: Vec::new(),
             told: None,
-            confirmed: false,
         }
     }
 }
@@ -209,6 +206,7 @@ pub(super) async fn submit(
         origin: meta.origin,
         mode: terms.mode,
         token: meta.preview_token,
+        confirm: meta.confirm,
         arguments,
         stop: Arc::new(StopFlag::counting(meta.progress)),
     });
@@ -218,7 +216,6 @@ pub(super) async fn submit(
         typed: terms.typed,
         policy: meta.policy,
         offered: terms.offered,
-        confirmed: terms.confirmed,
     };
     let (port, answer) = oneshot::channel();
     let mut waiter = Waiter {

@@ -12,7 +12,7 @@ use crate::capability::Spent;
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Mode, Parsed, Step};
 use crate::policy::{Authority, Explanation, Policy, Verdict};
-use crate::scope::ScopePattern;
+use crate::scope::{ScopePattern, Verb};
 use crate::tool::{Arguments, Entry};
 
 /// A call that nobody looked at yet.
@@ -25,8 +25,6 @@ pub(super) struct Request {
     pub(super) policy: Option<Value>,
     /// What a person granted to this call alone, before it was made.
     pub(super) offered: Vec<ScopePattern>,
-    /// A person confirmed the call to the host of the view that makes it.
-    pub(super) confirmed: bool,
 }
 
 impl Request {
@@ -37,18 +35,20 @@ impl Request {
             typed,
             policy,
             offered,
-            confirmed,
         } = self;
         let authority = match policy {
             None => shared.authority.clone(),
             Some(fragment) => narrowed(&shared.authority, &fragment, facts.origin)?,
         };
         let tool = facts.tool.as_str();
-        let harmless = confirmed || facts.mode == Mode::Preview;
         let entry = shared
             .tool(tool)
-            .filter(|entry| authority.allows_tool(tool) && entry.is_for(facts.origin, harmless))
+            .filter(|entry| {
+                let watched = facts.mode == Mode::Preview || facts.confirm;
+                authority.allows_tool(tool) && entry.is_for(facts.origin, watched)
+            })
             .ok_or_else(|| CallError::unknown_tool(tool))?;
+        let authority = confirmed(authority, facts.confirm)?;
         let most = authority.limits().budget.calls;
         let spent = Spent {
             what: "calls",
@@ -67,6 +67,10 @@ impl Request {
         };
         let prepared = || Ok(entry.prepare(arguments, &shared.core.names)?);
         let (needs, job) = guarded(prepared).map_err(CallError::from)?;
+        if facts.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
+            let message = "this call names no change that a person could allow";
+            return Err(CallError::new(Code::PermissionDenied, message));
+        }
         Ok(Step::new(
             facts,
             job,
@@ -88,8 +92,11 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
     let tool = call.tool.as_str();
     let entry = shared
         .tool(tool)
-        .filter(|entry| authority.allows_tool(tool) && entry.is_for(call.meta.origin, false))
+        .filter(|entry| {
+            authority.allows_tool(tool) && entry.is_for(call.meta.origin, call.meta.confirm)
+        })
         .ok_or_else(|| CallError::unknown_tool(tool))?;
+    let authority = confirmed(authority, call.meta.confirm)?;
     let prepared = || Ok(entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?);
     let (needs, _) = guarded(prepared)?;
     Ok(needs
@@ -107,6 +114,15 @@ pub(super) fn narrowed(
     layer
         .map(|layer| authority.overlay(&layer))
         .map_err(CallError::from)
+}
+
+/// The authority under which a call counts that a person must allow: each change must be asked for.
+fn confirmed(authority: Authority, confirm: bool) -> Result<Authority, CallError> {
+    if !confirm {
+        return Ok(authority);
+    }
+    let asking = authority.admit(&Policy::new().require_approval(true), Origin::Host)?;
+    Ok(authority.overlay(&asking))
 }
 
 /// Whether a policy leaves a tool: its name, and of another server's tool also what every call of it needs.

@@ -1,6 +1,9 @@
 //! Tools for models and tools for views in, each reached by its own callers alone out.
 
-use bailiwick::{Call, CallMeta, Code, Origin, Policy, RegistryError, ToolSet, ToolSpec, Worker};
+use bailiwick::{
+    Answer, Call, CallError, CallMeta, Code, Lifetime, Origin, Policy, RegistryError, Scripted,
+    ToolSet, ToolSpec, Worker,
+};
 use serde_json::json;
 
 use super::tools::{Board, Peek, Post, Target};
@@ -12,6 +15,19 @@ async fn code(worker: &Worker, tool: &str, origin: Origin) -> Option<Code> {
         ..CallMeta::default()
     };
     let answer = worker.submit(Call::new(tool, at("x")).meta(meta)).await;
+    answer.err().map(|error| error.code())
+}
+
+/// A call by a view of a tool that changes something, which a person must allow.
+fn asked(tool: &str, path: &str) -> Call {
+    Call::new(tool, at(path)).meta(CallMeta {
+        origin: Origin::View,
+        confirm: true,
+        ..CallMeta::default()
+    })
+}
+
+fn code_of<T>(answer: Result<T, CallError>) -> Option<Code> {
     answer.err().map(|error| error.code())
 }
 
@@ -47,6 +63,76 @@ async fn a_tool_for_views_is_no_models_and_no_view_changes_anything() {
 }
 
 #[tokio::test]
+async fn what_a_view_asks_to_change_a_person_allows_each_time_whatever_was_granted_before() {
+    let session = Answer::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Session,
+        descendants: true,
+        left_out: Vec::new(),
+    };
+    let approver = Scripted::new().rule(move |question| {
+        let view = question.request.origin == Origin::View && question.request.preview.is_some();
+        (view && question.request.arguments != at("no")).then_some(session.clone())
+    });
+    let stage = stage(|builder| builder.approver(approver)).await;
+    let worker = stage.open().await;
+    // Its model may post without a word; a view may not, even where a person has said yes for the whole session.
+    assert_eq!(code(&worker, "post", Origin::Model).await, None);
+    for _ in 0..2 {
+        worker.submit(asked("post", "y")).await.unwrap();
+    }
+    assert_eq!(stage.board.posted(), ["/r/x", "/r/y", "/r/y"]);
+    assert_eq!(stage.texts("asked", "/call").await.len(), 2);
+    let refused = worker.submit(asked("post", "no")).await;
+    assert_eq!(code_of(refused), Some(Code::PermissionDenied));
+    // What a tool finds on its way is asked about, too.
+    worker.submit(asked("strays", "z")).await.unwrap();
+    let second = stage.texts("asked", "/event/needs/1").await;
+    assert_eq!(second.last(), Some(&Some("write:file:/r/z".to_owned())));
+    assert_eq!(second.len(), 4);
+    let explained = worker.explain(&asked("post", "y")).unwrap();
+    assert_eq!(explained[0].verdict, bailiwick::Verdict::Ask);
+    let narrow = stage.worker(Policy::new().read_only(true)).await;
+    let denied = narrow.submit(asked("post", "y")).await;
+    assert_eq!(code_of(denied), Some(Code::PermissionDenied));
+    assert_eq!(stage.board.posted().len(), 4);
+}
+
+#[tokio::test]
+async fn where_nobody_can_be_asked_a_view_brings_a_persons_word_or_is_refused() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let refused = worker.submit(asked("post", "x")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ScopeRequired);
+    assert_eq!(refused.requested_scopes()[0].to_string(), "write:file:/r/x");
+    for (pattern, expected) in [
+        ("write:file:/r/y", Some(Code::ScopeRequired)),
+        ("write:file:/r/x", None),
+    ] {
+        let granted = vec![pattern.parse().unwrap()];
+        let done = stage.grants.submit(&worker, asked("post", "x"), granted);
+        assert_eq!(code_of(done.await), expected, "{pattern}");
+    }
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+}
+
+#[tokio::test]
+async fn a_change_that_names_nothing_to_allow_is_no_views() {
+    let root = tempfile::tempdir().unwrap();
+    let built = bailiwick::Runtime::builder()
+        .root("r", root.path())
+        .tools(ToolSet::new().writer(Unnamed))
+        .approver(Scripted::new().rule(|_| Some(Answer::ONCE)));
+    let (runtime, _grants) = built.build().await.unwrap();
+    let spec = bailiwick::WorkerSpec::new("main").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let refused = worker.submit(asked("unnamed", "x")).await;
+    assert_eq!(code_of(refused), Some(Code::PermissionDenied));
+    let model = worker.submit(Call::new("unnamed", at("x"))).await;
+    assert_eq!(code_of(model), None);
+}
+
+#[tokio::test]
 async fn models_are_offered_no_tool_of_views() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
@@ -67,6 +153,42 @@ async fn models_are_offered_no_tool_of_views() {
     assert!(narrowed.app_tools().is_empty());
 }
 
+/// A writer that says of no change what it needs.
+struct Unnamed;
+
+impl bailiwick::WriteTool for Unnamed {
+    type Args = Target;
+    type Output = <Post as bailiwick::WriteTool>::Output;
+    type Job = bailiwick::VirtualPath;
+    type Steps = <Post as bailiwick::WriteTool>::Steps;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("unnamed", "Unnamed", "Posts what it does not name.")
+    }
+
+    fn prepare(
+        &self,
+        args: Target,
+        names: &bailiwick::Namespace,
+    ) -> Result<bailiwick::Prepared<Self::Job>, CallError> {
+        let mut prepared = Post(Board::default()).prepare(args, names)?;
+        prepared.needs.clear();
+        Ok(prepared)
+    }
+
+    fn plan(
+        &self,
+        job: &Self::Job,
+        permit: &bailiwick::ReadPermit,
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Halt> {
+        Post(Board::default()).plan(job, permit)
+    }
+
+    fn apply(&self, steps: Self::Steps, permit: bailiwick::WritePermit) -> Result<(), CallError> {
+        Post(Board::default()).apply(steps, permit)
+    }
+}
+
 /// [`Post`], offered to views alone.
 struct Slips;
 
@@ -84,7 +206,7 @@ impl bailiwick::WriteTool for Slips {
         &self,
         args: Target,
         names: &bailiwick::Namespace,
-    ) -> Result<bailiwick::Prepared<Self::Job>, bailiwick::CallError> {
+    ) -> Result<bailiwick::Prepared<Self::Job>, CallError> {
         Post(Board::default()).prepare(args, names)
     }
 
@@ -96,11 +218,7 @@ impl bailiwick::WriteTool for Slips {
         Post(Board::default()).plan(job, permit)
     }
 
-    fn apply(
-        &self,
-        steps: Self::Steps,
-        permit: bailiwick::WritePermit,
-    ) -> Result<(), bailiwick::CallError> {
+    fn apply(&self, steps: Self::Steps, permit: bailiwick::WritePermit) -> Result<(), CallError> {
         Post(Board::default()).apply(steps, permit)
     }
 }

@@ -190,6 +190,22 @@ test("a page of the official sample server is shown, and speaks through its host
   await wellFormed(page);
 });
 
+for (const [name, tool, words] of [
+  ["budget", "get-budget-data", "R&D"],
+  ["cohorts", "get-cohort-data", "M11"],
+  ["customers", "get-customer-data", /\(\d+\)/u],
+  ["system", "get-system-info", "linux"],
+] as const) {
+  test(`a page of the official samples is shown with what its server says: ${name}`, async ({ page }) => {
+    await open(page, name, tool);
+    await part(page, "Call").click();
+    await expect(page.locator("mcp-view")).toHaveAttribute("data-status", "ready");
+    const app = page.frameLocator("mcp-view iframe").frameLocator("iframe");
+    await expect(app.locator("body")).toContainText(words);
+    await wellFormed(page);
+  });
+}
+
 test("every kind of content is shown as what it is", async ({ page }) => {
   await open(page, "everything", "get-tiny-image");
   await part(page, "Call").click();

@@ -1,0 +1,168 @@
+//! A model, a page and a person in, what each of them gets of the staff dashboard out; and a browser on its page.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+#[path = "../examples/test_host/app.rs"]
+mod app;
+#[path = "../../ui-assets/tests/support/chromium.rs"]
+mod chromium;
+#[path = "hr_dashboard/client.rs"]
+mod client;
+#[path = "../../ui-assets/tests/support/node.rs"]
+mod node;
+#[path = "hr_dashboard/page.rs"]
+mod page;
+#[path = "../examples/hr_dashboard/server.rs"]
+mod server;
+
+use client::{Person, Word};
+use serde_json::{Value, json};
+
+fn raise() -> Value {
+    json!({"department": "Sales", "percent": 10})
+}
+
+#[tokio::test]
+async fn a_model_is_told_of_no_tool_of_the_page_and_of_nobodys_salary() {
+    let chat = Person::new(Word::No, false).await;
+    let told: Vec<String> = chat
+        .tools()
+        .await
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        told,
+        ["raise_salaries", "show_dashboard", "update_employee"]
+    );
+    for name in [
+        "list_employees",
+        "employee_details",
+        "list_raises",
+        "commit_call",
+    ] {
+        let refused = chat.call(name, json!({})).await.unwrap_err();
+        assert!(refused.contains("-32602"), "{name}: {refused}");
+    }
+    let shown = chat.call("show_dashboard", json!({})).await.unwrap();
+    assert_eq!(shown["headcount"], 30);
+    assert_eq!(shown["departments"]["Sales"]["headcount"], 7);
+    assert!(!shown.to_string().contains("e-0"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_client_with_pages_finds_who_may_call_what_and_the_page_that_is_opened() {
+    let host = Person::new(Word::No, true).await;
+    let tools = host.tools().await;
+    let ui = |name: &str| tools.iter().find(|(tool, _)| tool == name).unwrap().1["ui"].clone();
+    let opens = json!({"visibility": ["model", "app"], "resourceUri": "ui://hr/dashboard"});
+    assert_eq!(ui("show_dashboard"), opens);
+    for name in [
+        "list_employees",
+        "employee_details",
+        "list_raises",
+        "preview_call",
+        "commit_call",
+    ] {
+        assert_eq!(ui(name)["visibility"], json!(["app"]), "{name}");
+    }
+    for name in ["raise_salaries", "update_employee"] {
+        assert_eq!(ui(name)["visibility"], json!(["model"]), "{name}");
+    }
+    let page = host.page("ui://hr/dashboard").await;
+    assert!(page.starts_with("<!doctype html>") && page.contains("default-src 'none'"));
+    let listed = host.call("list_employees", json!({})).await.unwrap();
+    assert_eq!(listed["employees"].as_array().unwrap().len(), 30);
+    let one = host
+        .call("employee_details", json!({"id": "e-001"}))
+        .await
+        .unwrap();
+    assert_eq!(one["email"], "mara.lindqvist@example.com");
+}
+
+#[tokio::test]
+async fn a_preview_changes_nothing_and_a_commit_changes_what_it_showed_after_a_yes_alone() {
+    for (word, changes) in [(Word::Yes, true), (Word::No, false), (Word::Nothing, false)] {
+        let host = Person::new(word, true).await;
+        let before = host.file();
+        let preview = json!({"tool": "raise_salaries", "arguments": raise()});
+        let preview = host.call("preview_call", preview).await.unwrap();
+        assert_eq!(preview["intent"], "Raise all salaries in Sales by 10 %");
+        assert_eq!(preview["output"]["employees"], 7);
+        let rows = host.call("list_raises", raise()).await.unwrap();
+        assert_eq!(rows["cost"], preview["output"]["cost"]);
+        assert_eq!((host.file(), host.asked()), (before.clone(), 0));
+        let commit = json!({
+            "tool": "raise_salaries", "arguments": raise(), "preview_token": preview["preview_token"],
+        });
+        let done = host.call("commit_call", commit.clone()).await;
+        assert_eq!(host.asked(), 1);
+        assert_eq!(done.is_ok(), changes, "{word:?}: {done:?}");
+        assert_eq!(host.file() != before, changes);
+        if !changes {
+            continue;
+        }
+        assert_eq!(done.unwrap(), preview["output"]);
+        // The same preview is stale now, and a yes of before is none for anything else.
+        let stale = host.call("commit_call", commit).await.unwrap_err();
+        assert_eq!(stale, "STALE_PREVIEW");
+        let update = json!({"id": "e-001", "salary": 99_000});
+        let update = json!({"tool": "update_employee", "arguments": update});
+        host.call("commit_call", update).await.unwrap();
+        assert_eq!(host.asked(), 3);
+        assert!(host.file().contains(r#""salary":99000"#));
+    }
+}
+
+#[tokio::test]
+async fn a_model_raises_by_a_persons_word_and_within_what_makes_sense() {
+    for (word, changes) in [(Word::Yes, true), (Word::No, false)] {
+        let chat = Person::new(word, false).await;
+        let before = chat.file();
+        assert_eq!(chat.call("raise_salaries", raise()).await.is_ok(), changes);
+        assert_eq!((chat.file() != before, chat.asked()), (changes, 1));
+    }
+    let chat = Person::new(Word::Yes, false).await;
+    let before = chat.file();
+    for (tool, arguments, code) in [
+        (
+            "raise_salaries",
+            json!({"percent": 26}),
+            "INVALID_ARGUMENTS",
+        ),
+        ("raise_salaries", json!({"percent": 0}), "INVALID_ARGUMENTS"),
+        (
+            "raise_salaries",
+            json!({"percent": 3, "department": "None"}),
+            "NOT_FOUND",
+        ),
+        (
+            "update_employee",
+            json!({"id": "e-999", "salary": 1}),
+            "NOT_FOUND",
+        ),
+        (
+            "update_employee",
+            json!({"id": "e-001", "title": "a\nb"}),
+            "INVALID_ARGUMENTS",
+        ),
+    ] {
+        let refused = chat.call(tool, arguments.clone()).await.unwrap_err();
+        assert_eq!(refused, code, "{tool} {arguments}");
+    }
+    assert_eq!(chat.file(), before);
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_ask_is_told_what_its_person_would_have_to_allow() {
+    let host = Person::mute().await;
+    let before = host.file();
+    let commit = json!({"tool": "raise_salaries", "arguments": raise()});
+    let refused = host.call("commit_call", commit).await.unwrap_err();
+    assert_eq!(refused, "SCOPE_REQUIRED");
+    assert_eq!(host.file(), before);
+}

@@ -1,0 +1,91 @@
+//! The staff dashboard behind the test host in, what a person does on its page in a browser out.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bailiwick::{Http, Token};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{app, chromium, node, server};
+
+/// The dashboard over HTTP on loopback; how a test host is told of it.
+async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
+    server::seed(folder).unwrap();
+    let gateway = server::gateway(folder.to_owned()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let token = Token::random().unwrap();
+    let http = Http::new().token(token.clone());
+    tokio::spawn(async move { gateway.serve_http(listener, http, stop).await.unwrap() });
+    let bearer = token.reveal().to_owned();
+    ["--url".to_owned(), url, "--bearer".to_owned(), bearer]
+}
+
+async fn host(folder: &Path, stop: CancellationToken) -> app::Serving {
+    let server = served(folder, stop).await;
+    let arguments = [&["--serve".to_owned()][..], &server].concat();
+    app::serve(app::Options::read(arguments, false).unwrap())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_dashboard_passes_the_checks_of_the_test_host() {
+    let stop = CancellationToken::new();
+    let folder = tempfile::tempdir().unwrap();
+    let server = served(folder.path(), stop.clone()).await;
+    let arguments = [&["check".to_owned()][..], &server].concat();
+    let mut out = Vec::new();
+    let passed = app::run(arguments, false, &mut out).await.unwrap();
+    stop.cancel();
+    let told = String::from_utf8(out).unwrap();
+    assert!(passed, "{told}");
+    assert!(told.contains("none reaches the network"), "{told}");
+    let file = std::fs::read_to_string(folder.path().join("employees.json")).unwrap();
+    assert_eq!(file, server::SEED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_use_the_dashboard_in_a_browser() {
+    let stop = CancellationToken::new();
+    let mut hosts = Vec::new();
+    let mut urls = serde_json::Map::new();
+    for name in ["raise", "refuse", "update", "stale", "look", "narrow"] {
+        let folder = tempfile::tempdir().unwrap();
+        let serving = host(folder.path(), stop.clone()).await;
+        let file = folder.path().join("employees.json");
+        urls.insert(name.to_owned(), json!({"url": serving.url(), "file": file}));
+        hosts.push((serving, folder));
+    }
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui-assets/web");
+    let run = tokio::task::spawn_blocking(move || {
+        node::install(&web);
+        Command::new("npx")
+            .args([
+                "playwright",
+                "test",
+                "--config",
+                "playwright.live.config.ts",
+                "live/hr-dashboard.ts",
+            ])
+            .env("BAILIWICK_DASHBOARDS", json!(urls).to_string())
+            .env("BAILIWICK_CHROMIUM", chromium::place())
+            .current_dir(web)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    });
+    let output = run.await.unwrap();
+    for (serving, _folder) in hosts {
+        serving.shutdown().await;
+    }
+    stop.cancel();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
