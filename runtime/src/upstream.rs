@@ -304,7 +304,7 @@ impl UpstreamsBuilder {
         spec::check_all(&self.specs)?;
         #[cfg(feature = "oauth")]
         if let Some(oauth) = &self.oauth {
-            oauth.check()?;
+            oauth.check(&self.specs)?;
         }
         let (host, bounds) = (self.host, self.bounds);
         let mut servers = Vec::new();

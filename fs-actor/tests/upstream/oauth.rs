@@ -180,6 +180,21 @@ async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
 }
 
 #[tokio::test]
+async fn a_secret_goes_to_whom_the_host_says_unless_all_is_on_this_machine() {
+    let start = |url: &str, oauth: OAuth| {
+        let oauth = oauth.registered("town", "mine", Some("s".into()));
+        let town = Upstreams::builder().server(ServerSpec::http("town", url));
+        town.oauth(oauth).start()
+    };
+    let (elsewhere, here) = ("https://town.example/mcp", "http://127.0.0.1:9/mcp");
+    let refused = start(elsewhere, OAuth::new(LANDING)).await;
+    assert!(matches!(refused, Err(SpecError::Issuer(name)) if name == "town"));
+    let said = OAuth::new(LANDING).issuer("town", "https://as.example");
+    assert!(start(elsewhere, said).await.is_ok());
+    assert!(start(here, OAuth::new(LANDING)).await.is_ok());
+}
+
+#[tokio::test]
 async fn without_a_person_s_yes_nobody_is_signed_in() {
     let town = Town::new(Ways::default()).await;
     let no = Person::new(|_| None);

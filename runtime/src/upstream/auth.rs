@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::requests::Requested;
-use super::spec::SpecError;
+use super::spec::{ServerSpec, SpecError};
 
 pub(super) use account::{Account, Settled};
 pub use landing::Landing;
@@ -83,8 +83,8 @@ impl OAuth {
         self
     }
 
-    /// The client that the host was registered as for a server, and its secret if it has one. Say by [`issuer`] where:
-    /// the secret goes there.
+    /// The client that the host was registered as for a server, and its secret if it has one. A secret for a server
+    /// that is not on this machine goes to its [`issuer`], which must be said.
     ///
     /// [`issuer`]: Self::issuer
     #[must_use]
@@ -113,8 +113,17 @@ impl OAuth {
         self
     }
 
-    /// Refuses a landing that a code would not be safe on.
-    pub(super) fn check(&self) -> Result<(), SpecError> {
+    /// Refuses a landing that a code would not be safe on, and a secret for whichever authorisation server is named by a
+    /// server elsewhere.
+    pub(super) fn check(&self, specs: &[ServerSpec]) -> Result<(), SpecError> {
+        let loose = specs.iter().find(|spec| {
+            let secret = self.registered.get(&spec.name);
+            let secret = secret.is_some_and(|(_, secret)| secret.is_some());
+            secret && !self.issuers.contains_key(&spec.name) && !spec.is_here()
+        });
+        if let Some(spec) = loose {
+            return Err(SpecError::Issuer(spec.name.clone()));
+        }
         let landing = reqwest::Url::parse(&self.landing);
         let safe = landing.is_ok_and(|url| {
             let web = matches!(url.scheme(), "http" | "https");

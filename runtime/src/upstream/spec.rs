@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+#[cfg(feature = "oauth")]
+use super::address::{self, Place};
 use super::classify::Provider;
 use super::pins::Fingerprint;
 use crate::effect::ContentHash;
@@ -125,6 +127,11 @@ pub enum SpecError {
         "browsers cannot be led back to `{0}`; it must be on this machine or begin with `https://`"
     )]
     Landing(String),
+    /// It is not said where a secret goes.
+    #[error(
+        "the host has a secret for the server `{0}`; say which authorisation server it goes to"
+    )]
+    Issuer(String),
     /// HTTP is not built in.
     #[error("the server `{0}` speaks HTTP; build with the feature `http`")]
     NoHttp(String),
@@ -274,6 +281,15 @@ impl ServerSpec {
         let mark = ContentHash::of(whole.to_string().as_bytes()).to_string();
         let mark: String = mark.chars().take(MARK).collect();
         format!("{}~{mark}", self.name)
+    }
+
+    /// Whether it is reached by HTTP on this machine.
+    #[cfg(feature = "oauth")]
+    pub(super) fn is_here(&self) -> bool {
+        let Reach::Http(reach) = &self.reach else {
+            return false;
+        };
+        address::read(&reach.url).is_some_and(|url| Place::said(&url) == Place::Here)
     }
 
     /// Its tools' provider, called `label` in scopes.
