@@ -47,8 +47,10 @@ pub(crate) use inbox::Done;
 #[cfg(not(feature = "mcp"))]
 use inbox::Done;
 use inbox::Terms;
-pub use pending::{Begun, PendingCall};
 #[cfg(feature = "mcp")]
+#[cfg(feature = "mcp")]
+pub(crate) use offered::ToolsChanges;
+pub use pending::{Begun, PendingCall};
 pub(crate) use pending::{Reached, Underway};
 pub(crate) use shared::Shared;
 pub(crate) use turns::Turns;

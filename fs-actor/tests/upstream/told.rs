@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bailiwick::{About, Gateway, Policy, ServerState, Worker};
+use bailiwick::{About, DenyView, Gateway, Policy, ServerState, ViewSpec, Worker};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -176,4 +176,51 @@ async fn who_is_not_offered_a_server_hears_nothing_of_it() {
     );
     theirs.is_told().await;
     other.is_told_nothing().await;
+}
+
+#[tokio::test]
+async fn clients_are_told_that_an_app_came_and_that_it_went() {
+    let (_stage, worker) = alone("plain").await;
+    let mut clients = [
+        Client::greeted(&worker).await,
+        Client::listening(&worker).await,
+    ];
+    let (view, mut link) = worker
+        .open_view(ViewSpec::new("page"), DenyView)
+        .await
+        .unwrap();
+    let ear = link.ear();
+    let info = json!({"name": "page", "version": "1"});
+    let params =
+        json!({"appInfo": info, "appCapabilities": {"tools": {}}, "protocolVersion": "2026-01-26"});
+    let greeting = json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": params});
+    assert!(ear.hear(greeting.to_string()).await);
+    let ready = json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"});
+    assert!(ear.hear(ready.to_string()).await);
+    tokio::spawn(async move {
+        while let Some(message) = link.next().await {
+            let message: Value = serde_json::from_str(&message).unwrap();
+            if message["method"] == "tools/list" {
+                let tools =
+                    json!({"tools": [{"name": "look", "annotations": {"readOnlyHint": true}}]});
+                let listed = json!({"jsonrpc": "2.0", "id": message["id"], "result": tools});
+                assert!(ear.hear(listed.to_string()).await);
+            }
+        }
+    });
+    let listed = || {
+        worker
+            .tools()
+            .iter()
+            .any(|tool| tool.spec.name == "app_page__look")
+    };
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(listed());
+    view.close().await;
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert!(!listed());
 }

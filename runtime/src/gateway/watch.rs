@@ -15,7 +15,7 @@ use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::inotify::{Changes, Instance};
@@ -26,7 +26,7 @@ use crate::call::Call;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
 use crate::tool::ToolInfo;
-use crate::worker::Worker;
+use crate::worker::{ToolsChanges, Worker};
 
 /// How many files all connections of a gateway may watch together.
 const MOST: usize = 64;
@@ -262,7 +262,7 @@ impl Watched {
 struct Offered {
     worker: Worker,
     known: Vec<ToolInfo>,
-    changes: Option<watch::Receiver<()>>,
+    changes: ToolsChanges,
     /// A change was heard of and is not looked at.
     heard: bool,
 }
@@ -281,13 +281,15 @@ impl Offered {
     /// either. Whoever stops waiting misses nothing.
     async fn changed(&mut self) -> Option<()> {
         loop {
-            let changes = self.changes.as_mut()?;
             if !self.heard {
-                changes.changed().await.ok()?;
+                tokio::select! {
+                    () = self.worker.revoked() => return None,
+                    heard = self.changes.next() => heard?,
+                }
                 self.heard = true;
             }
             tokio::time::sleep(GATHER).await;
-            changes.mark_unchanged();
+            self.changes.mark_seen();
             self.heard = false;
             let now = self.worker.tools();
             if now != self.known {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ractor::ActorCell;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::{Worker, intake};
 use crate::call::{Call, Origin};
@@ -30,12 +31,15 @@ struct Shelf {
 
 /// The tools of the apps that people look at beside one worker, for as long as they do.
 #[derive(Debug, Default)]
-pub(crate) struct AppTools(Mutex<BTreeMap<Arc<str>, Shelf>>);
+pub(crate) struct AppTools {
+    shelves: Mutex<BTreeMap<Arc<str>, Shelf>>,
+    changed: watch::Sender<()>,
+}
 
 impl AppTools {
     fn shelves(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Shelf>> {
         // Nothing that can panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the name of an app; false if another has it.
@@ -49,7 +53,14 @@ impl AppTools {
             ..Shelf::default()
         };
         shelves.insert(Arc::clone(app), shelf);
+        drop(shelves);
+        self.changed.send_replace(());
         true
+    }
+
+    /// What is told whenever they may be others.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Offers what an app offers now, in place of what it offered; nothing once it is gone.
@@ -59,11 +70,13 @@ impl AppTools {
         if let Some(shelf) = self.shelves().get_mut(app) {
             shelf.tools = tools;
         }
+        self.changed.send_replace(());
     }
 
     /// Gives the name of an app back.
     pub(crate) fn remove(&self, app: &str) {
         self.shelves().remove(app);
+        self.changed.send_replace(());
     }
 
     fn find(&self, name: &str) -> Option<Arc<Entry>> {

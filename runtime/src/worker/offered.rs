@@ -1,6 +1,8 @@
 //! A worker and a policy in, the tools that are left out: for its model, and for the views that people look at.
 
 use serde_json::Value;
+#[cfg(feature = "mcp")]
+use tokio::sync::watch;
 
 use super::{Worker, intake};
 use crate::call::Origin;
@@ -40,13 +42,46 @@ impl Worker {
     }
 }
 
+/// Tells that the tools of servers, or of the apps beside a worker, are others.
+#[cfg(feature = "mcp")]
+pub(crate) struct ToolsChanges {
+    servers: Option<watch::Receiver<()>>,
+    apps: watch::Receiver<()>,
+}
+
+#[cfg(feature = "mcp")]
+impl ToolsChanges {
+    /// Returns once they are, or none if they will never be again. Whoever stops waiting misses nothing.
+    pub(crate) async fn next(&mut self) -> Option<()> {
+        let Some(servers) = &mut self.servers else {
+            return self.apps.changed().await.ok();
+        };
+        let changed = tokio::select! {
+            changed = servers.changed() => changed,
+            changed = self.apps.changed() => changed,
+        };
+        changed.ok()
+    }
+
+    /// Takes what was told so far as known.
+    pub(crate) fn mark_seen(&mut self) {
+        self.apps.mark_unchanged();
+        if let Some(servers) = &mut self.servers {
+            servers.mark_unchanged();
+        }
+    }
+}
+
 #[cfg(feature = "mcp")]
 impl Worker {
-    /// What is told whenever [`Worker::tools`] may be another, if that can happen at all.
-    pub(crate) fn tools_changes(&self) -> Option<tokio::sync::watch::Receiver<()>> {
-        let mut changes = self.shared.core.changes.clone()?;
-        changes.mark_unchanged();
-        Some(changes)
+    /// What is told from now on whenever [`Worker::tools`] may be another.
+    pub(crate) fn tools_changes(&self) -> ToolsChanges {
+        let mut changes = ToolsChanges {
+            servers: self.shared.core.changes.clone(),
+            apps: self.shared.apps.changes(),
+        };
+        changes.mark_seen();
+        changes
     }
 
     /// Like [`Worker::tools_under`], of [`Worker::app_tools`].
