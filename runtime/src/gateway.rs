@@ -285,9 +285,11 @@ impl GatewayBuilder {
         self
     }
 
-    /// Serves a page of one's own to clients that show views. A tool names it by [`ToolSpec::page`](crate::ToolSpec::page).
+    /// Serves a page of one's own to clients that show views, in place of an earlier one of its address. A tool names it by
+    /// [`ToolSpec::page`](crate::ToolSpec::page).
     #[must_use]
     pub fn page(mut self, page: AppPage) -> Self {
+        self.desk.pages.retain(|earlier| earlier.uri != page.uri);
         self.desk.pages.push(page);
         self
     }

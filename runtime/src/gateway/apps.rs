@@ -91,7 +91,7 @@ pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
     meta.0.insert("ui".into(), ui);
 }
 
-/// What was read of an artifact: of a page it is said what [`page`] says of its own.
+/// What was read of an artifact: of a page it is said what is said of our own.
 pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceContents {
     #[cfg(feature = "ui")]
     if mime == MIME {

@@ -26,19 +26,15 @@ const SECRETS: &[&str] = &[
     "privatekey",
     "accesskey",
     "pincode",
-    "cvv",
-    "cvc",
     "securitycode",
     "cardnumber",
     "creditcard",
-    "ssn",
     "socialsecurity",
-    "otp",
     "mnemonic",
     "seedphrase",
 ];
 /// Names that are too short to look for within others.
-const SECRET_WORDS: &[&str] = &["pin", "pwd", "pass", "key", "otp"];
+const SECRET_WORDS: &[&str] = &["pin", "pwd", "pass", "key", "otp", "ssn", "cvv", "cvc"];
 
 /// Why a person is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,8 +279,13 @@ mod tests {
             "PIN",
             "my pin code",
             "credit_card_number",
+            "ssn",
+            "otp code",
         ] {
             check(name, json!({"type": "string"}), Err(Unasked::Secret));
+        }
+        for name in ["business_name", "class name", "address_number", "do not pick", "keyboard"] {
+            check(name, json!({"type": "string"}), Ok(()));
         }
         check(
             "x",
