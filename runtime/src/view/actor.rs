@@ -37,8 +37,8 @@ pub(super) enum ViewMsg {
     Tell(Told),
     /// The guest's surroundings are others.
     Context(Fields),
-    /// What the guest offers; nothing if it would not say.
-    Listed(Sorted),
+    /// What the guest offers, or why it did not say.
+    Listed(Result<Sorted, Unanswered>),
     /// The pause between two looks at the list is over.
     Rested,
     /// It is out of sight, or in sight again.
@@ -170,8 +170,12 @@ impl Desk {
                 self.act(act);
             }
             ViewMsg::Listed(tools) => {
-                self.instance.offer(tools);
-                let acts = talk.listed();
+                let missed = matches!(tools, Err(Unanswered::Suspended));
+                // Of a guest that says nothing is offered what it said before.
+                if let Ok(tools) = tools {
+                    self.instance.offer(tools);
+                }
+                let acts = talk.listed(missed);
                 self.act(acts);
             }
             ViewMsg::Rested => {
@@ -179,7 +183,8 @@ impl Desk {
                 self.act(acts);
             }
             ViewMsg::Suspend(suspended, done) => {
-                talk.suspend(suspended);
+                let acts = talk.suspend(suspended);
+                self.act(acts);
                 self.note_state();
                 // Whoever asked may have given up.
                 let _ = done.send(());
@@ -257,14 +262,13 @@ impl Desk {
     fn list(&self) {
         let instance = Arc::clone(&self.instance);
         tokio::spawn(async move {
-            // What it does not list it does not offer.
             let tools = instance.listed().await;
             instance.post(ViewMsg::Listed(tools));
         });
     }
 
-    /// Answers all who wait. A call of a tool that the guest made goes on: what it began at a server is not half done
-    /// because somebody looks away, and how it ended is in the audit.
+    /// Answers all who wait. A call of a tool that the guest made goes on, unless it waits for people: what it began at a
+    /// server is not half done because somebody looks away, and how it ended is in the audit.
     fn close(&mut self) {
         for port in self.talk.close() {
             // Whoever waited may have given up.

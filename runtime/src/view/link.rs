@@ -45,7 +45,12 @@ impl GuestLink {
 }
 
 /// Passes on what the guest says until the guest, the worker or the view ends, and sees to it that the view does.
-pub(super) async fn keep(instance: Arc<Instance>, mut heard: mpsc::Receiver<String>) {
+/// `out` is the way to the guest, which is closed once its link is gone, whoever still has an ear.
+pub(super) async fn keep(
+    instance: Arc<Instance>,
+    mut heard: mpsc::Receiver<String>,
+    out: mpsc::Sender<String>,
+) {
     let mut state = instance.state.subscribe();
     loop {
         let text = tokio::select! {
@@ -53,6 +58,7 @@ pub(super) async fn keep(instance: Arc<Instance>, mut heard: mpsc::Receiver<Stri
             () = instance.worker.revoked() => break,
             // Its sender is in the instance.
             _ = state.wait_for(|state| *state == ViewState::Closed) => break,
+            () = out.closed() => break,
             text = heard.recv() => text,
         };
         let Some(text) = text else { break };
@@ -60,6 +66,7 @@ pub(super) async fn keep(instance: Arc<Instance>, mut heard: mpsc::Receiver<Stri
             break;
         }
     }
+    drop(out);
     // What is before it in the mailbox is of this view, too, so the view ends by its turn; unless nobody is there to end it.
     if instance.post(ViewMsg::Close) {
         let closed = state.wait_for(|state| *state == ViewState::Closed);

@@ -6,17 +6,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::ViewState;
 use super::asks::Ask;
 use super::host::{DisplayMode, ViewWish};
 use super::instance::Instance;
 use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::call::{Call, CallMeta, Origin};
-use crate::effect::Utf8;
-use crate::error::CallError;
+use crate::effect::{Outcome, Utf8};
+use crate::error::{CallError, Code};
 use crate::gateway;
 use crate::upstream::ServerText;
+use crate::worker::Begun;
 
 pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
     let grants = instance.host.answers();
@@ -86,9 +89,41 @@ async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Va
         ..CallMeta::default()
     };
     let call = Call::new(entry.name.as_str(), arguments).meta(meta);
-    let ended = worker.submit(call).await;
+    let ended = ended(instance, call).await;
     let ended = ended.and_then(|outcome| gateway::outcome(&outcome, true));
     told(ended.or_else(|error| gateway::failure(&error)))
+}
+
+/// Carries a call out. One that waits for a person when the page is closed is withdrawn: who would answer sees no page
+/// any more that the call could be of.
+async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
+    let worker = &instance.worker;
+    let mut state = instance.state.subscribe();
+    let mut begun = worker.begin(call).await?;
+    loop {
+        let pending = match begun {
+            Begun::Ended(outcome) => return Ok(*outcome),
+            Begun::Asks(pending) => pending,
+        };
+        let question = pending.question().id;
+        let going = pending.go_on();
+        tokio::pin!(going);
+        begun = tokio::select! {
+            biased;
+            () = closed(&mut state) => {
+                if worker.is_asked(question).await {
+                    return Err(CallError::new(Code::Cancelled, "the page was closed"));
+                }
+                going.await?
+            }
+            next = &mut going => next?,
+        };
+    }
+}
+
+async fn closed(state: &mut watch::Receiver<ViewState>) {
+    // Its sender is in the instance.
+    let _ = state.wait_for(|state| *state == ViewState::Closed).await;
 }
 
 fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<Value, Fault> {

@@ -12,10 +12,11 @@ use crate::call::{Call, Origin};
 use crate::capability::{Halt, ReadPermit, StopFlag};
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
-use crate::id::ToolName;
+use crate::id::{QuestionId, ToolName};
 use crate::pipeline::{Facts, Mode};
 use crate::policy::Authority;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
+use crate::upstream::Upstreams;
 
 /// The two names that tools of apps stand behind, where a host wants no more of them.
 const LIST: &str = "list_app_tools";
@@ -24,6 +25,8 @@ const CALL: &str = "call_app_tool";
 /// What one app offers.
 #[derive(Debug, Default)]
 struct Shelf {
+    /// What tells the app from those that had its name before.
+    label: String,
     /// Its tools are found behind [`LIST`] alone.
     indirect: bool,
     tools: BTreeMap<ToolName, Arc<Entry>>,
@@ -43,12 +46,13 @@ impl AppTools {
     }
 
     /// Takes the name of an app; false if another has it.
-    pub(crate) fn claim(&self, app: &Arc<str>, indirect: bool) -> bool {
+    pub(crate) fn claim(&self, app: &Arc<str>, label: &str, indirect: bool) -> bool {
         let mut shelves = self.shelves();
         if shelves.contains_key(app) {
             return false;
         }
         let shelf = Shelf {
+            label: label.to_owned(),
             indirect,
             ..Shelf::default()
         };
@@ -64,18 +68,25 @@ impl AppTools {
     }
 
     /// Offers what an app offers now, in place of what it offered; nothing once it is gone.
-    pub(crate) fn put(&self, app: &str, entries: impl Iterator<Item = Entry>) {
+    pub(crate) fn put(&self, app: &str, label: &str, entries: impl Iterator<Item = Entry>) {
         let tools = entries.map(|entry| (entry.name.clone(), Arc::new(entry)));
         let tools = tools.collect();
-        if let Some(shelf) = self.shelves().get_mut(app) {
+        let mut shelves = self.shelves();
+        let shelf = shelves.get_mut(app).filter(|shelf| shelf.label == label);
+        if let Some(shelf) = shelf {
             shelf.tools = tools;
         }
+        drop(shelves);
         self.changed.send_replace(());
     }
 
     /// Gives the name of an app back.
-    pub(crate) fn remove(&self, app: &str) {
-        self.shelves().remove(app);
+    pub(crate) fn remove(&self, app: &str, label: &str) {
+        let mut shelves = self.shelves();
+        if shelves.get(app).is_some_and(|shelf| shelf.label == label) {
+            shelves.remove(app);
+        }
+        drop(shelves);
         self.changed.send_replace(());
     }
 
@@ -236,6 +247,18 @@ impl Worker {
     /// The supervisor that its actor is linked to.
     pub(crate) fn supervisor(&self) -> Option<ActorCell> {
         self.shared.core.supervisor_of(self.shared.id)
+    }
+
+    /// Whether a question waits for an answer; of a broker that is gone nobody hears that it does not.
+    pub(crate) async fn is_asked(&self, question: QuestionId) -> bool {
+        let asked = self.shared.core.broker.question(question).await;
+        !matches!(asked, Ok(None))
+    }
+
+    /// Whether these are the servers that the runtime was built with, and that is one of them.
+    pub(crate) fn has_server(&self, upstreams: &Upstreams, server: &str) -> bool {
+        let ours = self.shared.core.tools.are_of(upstreams.table());
+        ours && upstreams.names().any(|name| name == server)
     }
 
     /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
