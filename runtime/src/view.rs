@@ -33,7 +33,7 @@ use crate::worker::Worker;
 use actor::{Beginning, ViewActor, ViewMsg};
 use guest::Told;
 use instance::Instance;
-use link::keep;
+use link::{Room, keep};
 use talk::Talk;
 
 pub use host::{DenyView, DisplayMode, ModelContext, ViewGrants, ViewHost, ViewNews, ViewWish};
@@ -145,6 +145,10 @@ impl Worker {
             ids: AtomicU64::new(1),
             said: said.into(),
         });
+        let (heard_room, told_room) = (
+            Room::of(link::HEARD, limits.message),
+            Room::of(link::TOLD, limits.message),
+        );
         let (out, said) = mpsc::channel(link::WAITING);
         let (ear, heard) = mpsc::channel(link::WAITING);
         let carried = out.clone();
@@ -152,6 +156,7 @@ impl Worker {
             instance: Arc::clone(&instance),
             talk: Talk::new((limits.message, limits.requests), greeting, context),
             out,
+            room: told_room,
         };
         let started = Actor::spawn_linked(None, ViewActor, beginning, supervisor).await;
         if let Err(error) = started {
@@ -159,7 +164,10 @@ impl Worker {
             return Err(ViewError::Start(error));
         }
         tokio::spawn(keep(Arc::clone(&instance), heard, carried));
-        let ear = GuestEar(ear);
+        let ear = GuestEar {
+            way: ear,
+            room: heard_room,
+        };
         Ok((View { instance }, GuestLink { ear, said }))
     }
 }

@@ -13,6 +13,7 @@ use super::ViewState;
 use super::asks::Ask;
 use super::guest::Told;
 use super::instance::Instance;
+use super::link::{Room, Waiting};
 use super::serve::serve;
 use super::talk::{Act, Talk, Unanswered};
 use super::tools::Sorted;
@@ -58,14 +59,16 @@ pub(super) struct ViewActor;
 pub(super) struct Beginning {
     pub(super) instance: Arc<Instance>,
     pub(super) talk: Talk<Port>,
-    pub(super) out: mpsc::Sender<String>,
+    pub(super) out: mpsc::Sender<Waiting>,
+    pub(super) room: Room,
 }
 
 /// What it has at hand.
 pub(super) struct Desk {
     instance: Arc<Instance>,
     talk: Talk<Port>,
-    out: mpsc::Sender<String>,
+    out: mpsc::Sender<Waiting>,
+    room: Room,
     began: Instant,
     me: ActorRef<ViewMsg>,
     /// Requests of the guest under way, and whether they outlive it.
@@ -88,6 +91,7 @@ impl Actor for ViewActor {
             instance,
             talk,
             out,
+            room,
         } = beginning;
         // It is started once.
         let _ = instance.actor.set(me.clone());
@@ -95,6 +99,7 @@ impl Actor for ViewActor {
             instance,
             talk,
             out,
+            room,
             began: Instant::now(),
             me,
             serving: HashMap::new(),
@@ -243,7 +248,9 @@ impl Desk {
             text = wire::answer(&id, Err(fault)).to_string();
         }
         self.instance.host.overheard(false, &text);
-        if self.out.try_send(text).is_err() {
+        let sent = self.room.take(&text);
+        let sent = sent.map(|room| self.out.try_send((text, room)));
+        if !matches!(sent, Some(Ok(()))) {
             self.over = true;
         }
     }

@@ -13,12 +13,12 @@ use super::ViewState;
 use super::asks::Ask;
 use super::host::{DisplayMode, ViewWish};
 use super::instance::Instance;
-use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND};
+use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED};
 use crate::call::{Call, CallMeta, Origin};
 use crate::effect::{Outcome, Utf8};
 use crate::error::{CallError, Code};
 use crate::gateway;
-use crate::upstream::ServerText;
+use crate::upstream::{ServerReadError, ServerText};
 use crate::worker::Begun;
 
 pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
@@ -135,7 +135,15 @@ fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<
     serde_json::to_value(result).map_err(|error| Fault::new(INTERNAL, error.to_string()))
 }
 
-/// Reads what the guest's own server has, or what the worker made.
+fn size(part: &ServerText) -> u64 {
+    let bytes = match part {
+        ServerText::Text(text) => text.len(),
+        ServerText::Bytes(bytes) => bytes.len(),
+    };
+    bytes.try_into().unwrap_or(u64::MAX)
+}
+
+/// Reads what the guest's own server has, if the worker may, or what the worker made.
 async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
     let contents = match &instance.source {
         None => {
@@ -152,8 +160,16 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
             vec![content]
         }
         Some((upstreams, server)) => {
+            let worker = &instance.worker;
+            let refused = |error: CallError| Fault::new(REFUSED, error.message());
+            let facts = worker.view_reads(upstreams, server, uri).map_err(refused)?;
             let parts = upstreams.read_resource(server, uri).await;
-            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.to_string()))?;
+            let failed =
+                |error: ServerReadError| CallError::new(Code::ServerFailed, error.to_string());
+            let parts = parts.map_err(failed);
+            let bytes = parts.as_ref().map(|parts| parts.iter().map(size).sum());
+            worker.view_read(&facts, bytes);
+            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.message()))?;
             let parts = parts.into_iter().map(|part| match part {
                 ServerText::Text(text) => json!({"uri": uri, "text": text}),
                 ServerText::Bytes(bytes) => json!({"uri": uri, "blob": STANDARD.encode(bytes)}),

@@ -8,19 +8,24 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::{Worker, intake};
+use crate::audit::Step;
 use crate::call::{Call, Origin};
-use crate::capability::{Halt, ReadPermit, StopFlag};
+use crate::capability::{Halt, ReadPermit, StopFlag, revoked};
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
 use crate::pipeline::{Facts, Mode};
-use crate::policy::Authority;
+use crate::policy::{Authority, Verdict};
+use crate::scope::Scope;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
 use crate::upstream::Upstreams;
 
 /// The two names that tools of apps stand behind, where a host wants no more of them.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
+
+/// What stands in the audit where a page reads what its server has.
+const READ: &str = "resources/read";
 
 /// What one app offers.
 #[derive(Debug, Default)]
@@ -276,7 +281,80 @@ impl Worker {
 
     /// Audits that a view's call is refused before it is one of any tool.
     pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
-        let facts = Facts {
+        self.shared.refused(&self.of_view(tool, arguments), &error);
+        error
+    }
+
+    /// Judges and records that a page reads what its server has; what comes of it is to be told to [`Worker::view_read`].
+    /// Nobody is asked about that.
+    pub(crate) fn view_reads(
+        &self,
+        upstreams: &Upstreams,
+        server: &str,
+        uri: &str,
+    ) -> Result<Facts, CallError> {
+        let facts = self.of_view(READ, json!({ "uri": uri }));
+        let judged = self.judge_reading(&facts, upstreams, server);
+        judged.inspect_err(|error| self.shared.refused(&facts, error))?;
+        Ok(facts)
+    }
+
+    fn judge_reading(
+        &self,
+        facts: &Facts,
+        upstreams: &Upstreams,
+        server: &str,
+    ) -> Result<(), CallError> {
+        if self.shared.gate().is_closed() {
+            return Err(revoked());
+        }
+        let label = upstreams.label(server).unwrap_or(server);
+        let need: Scope = format!("read:mcp:{label}")
+            .parse()
+            .map_err(|_| CallError::new(Code::Internal, "the server has no name"))?;
+        let why = self.shared.authority.explain(&need, &[]);
+        let verdict = why.verdict;
+        let step = Step::Judged {
+            verdict,
+            needs: [need.clone()].into(),
+            rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
+        };
+        self.shared.audit(facts, step)?;
+        match verdict {
+            Verdict::Allow => {}
+            Verdict::Ask => {
+                let message =
+                    "reading what the server has is not allowed, and nobody is asked about it";
+                return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
+            }
+            Verdict::Deny => {
+                let message = format!("the policy denies `{need}`");
+                return Err(CallError::new(Code::PermissionDenied, message));
+            }
+        }
+        let step = Step::Sent {
+            server: server.into(),
+            tool_there: READ.into(),
+            preview: false,
+        };
+        self.shared.audit(facts, step)
+    }
+
+    /// Records how a page's reading ended: with so many bytes, or with an error.
+    pub(crate) fn view_read(&self, facts: &Facts, ended: Result<u64, &CallError>) {
+        match ended {
+            Ok(bytes) => {
+                // What was read was recorded before; the log counts what it missed.
+                let _ = self
+                    .shared
+                    .audit(facts, Step::Finished { code: None, bytes });
+            }
+            Err(error) => self.shared.refused(facts, error),
+        }
+    }
+
+    fn of_view(&self, tool: &str, arguments: Value) -> Facts {
+        Facts {
             id: self.shared.core.next_call(),
             worker: self.shared.id,
             tool: ToolName::new(tool),
@@ -286,8 +364,6 @@ impl Worker {
             confirm: false,
             arguments,
             stop: Arc::new(StopFlag::counting(None)),
-        };
-        self.shared.refused(&facts, &error);
-        error
+        }
     }
 }

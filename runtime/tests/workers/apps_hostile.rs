@@ -606,3 +606,18 @@ async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
     let none = worker.explain(&Call::new("call_app_tool", json!({})));
     assert_eq!(none.unwrap_err().code(), Code::InvalidArguments);
 }
+
+#[tokio::test]
+async fn a_text_that_no_view_could_read_is_not_taken() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = ViewSpec::new("files").limits(ViewLimits {
+        message: 1024,
+        ..ViewLimits::default()
+    });
+    let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(!guest.ear().hear("x".repeat(2049)).await);
+    assert!(guest.ear().hear("x".repeat(2048)).await);
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+}
