@@ -47,7 +47,9 @@ use crate::scope::{Marks, Verb};
 use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
 pub(crate) use answer::{failure, reply};
 pub(crate) use classify::{Offer, Provider, listed};
+pub(crate) use elicit::url as check_url;
 use job::Errand;
+pub(crate) use pages::Weight;
 use requests::Hearing;
 use server::Server;
 

@@ -33,7 +33,7 @@ use crate::worker::Worker;
 use actor::{Beginning, ViewActor, ViewMsg};
 use guest::Told;
 use instance::Instance;
-use link::keep;
+use link::{Room, keep};
 use talk::Talk;
 
 pub use host::{DenyView, DisplayMode, ModelContext, ViewGrants, ViewHost, ViewNews, ViewWish};
@@ -67,6 +67,9 @@ pub enum ViewError {
     /// Another view of the worker has the name.
     #[error("the worker has a view `{0}` already")]
     Taken(String),
+    /// The runtime was not built with these servers, or none of them has the name.
+    #[error("the runtime has no such server `{0}`")]
+    Server(String),
     /// The worker has ended.
     #[error("the worker has ended")]
     Ended,
@@ -111,18 +114,24 @@ impl Worker {
         spec.check()?;
         let supervisor = self.supervisor().filter(|_| !self.status().revoked);
         let supervisor = supervisor.ok_or(ViewError::Ended)?;
+        if let Some((upstreams, server)) = &spec.source
+            && !self.has_server(upstreams, server)
+        {
+            return Err(ViewError::Server(crate::escape(server).into()));
+        }
         let mut mark = [0; MARK];
         getrandom::fill(&mut mark).map_err(ViewError::Random)?;
         let mark: String = mark.iter().map(|byte| format!("{byte:02x}")).collect();
         let name: Arc<str> = format!("{OF_APPS}{}", spec.name).into();
-        if !self.apps().claim(&name, spec.indirect) {
+        let label = format!("{name}~{mark}");
+        if !self.apps().claim(&name, &label, spec.indirect) {
             return Err(ViewError::Taken(spec.name));
         }
         let limits = spec.limits;
         let (greeting, context) = (spec.greeting(host.answers()), spec.surroundings());
         let said = instance::Said::new(spec.mode());
         let instance = Arc::new(Instance {
-            label: format!("{name}~{mark}"),
+            label,
             name,
             worker: self.clone(),
             host: Arc::new(host),
@@ -136,20 +145,29 @@ impl Worker {
             ids: AtomicU64::new(1),
             said: said.into(),
         });
+        let (heard_room, told_room) = (
+            Room::of(link::HEARD, limits.message),
+            Room::of(link::TOLD, limits.message),
+        );
         let (out, said) = mpsc::channel(link::WAITING);
         let (ear, heard) = mpsc::channel(link::WAITING);
+        let carried = out.clone();
         let beginning = Beginning {
             instance: Arc::clone(&instance),
             talk: Talk::new((limits.message, limits.requests), greeting, context),
             out,
+            room: told_room,
         };
         let started = Actor::spawn_linked(None, ViewActor, beginning, supervisor).await;
         if let Err(error) = started {
             instance.end();
             return Err(ViewError::Start(error));
         }
-        tokio::spawn(keep(Arc::clone(&instance), heard));
-        let ear = GuestEar(ear);
+        tokio::spawn(keep(Arc::clone(&instance), heard, carried));
+        let ear = GuestEar {
+            way: ear,
+            room: heard_room,
+        };
         Ok((View { instance }, GuestLink { ear, said }))
     }
 }

@@ -179,7 +179,8 @@ impl GrantAuthority {
     /// agent is on the disk when this returns, if there is a [`GrantStore`](super::GrantStore).
     ///
     /// A server of others and its tool may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then has
-    /// those that they have now, and is none once they are others.
+    /// those that they have now, and is none once they are others. A page ([`Worker::open_view`](crate::Worker::open_view))
+    /// has a mark of its own and is named by no grant without it: a person answers the question that its call asks.
     ///
     /// # Errors
     /// [`AuthorityError::NotThere`] if it names a server that there is none of, or a tool that is withheld;

@@ -21,7 +21,7 @@ impl Marks {
     /// # Errors
     /// What it names that is not there.
     pub(crate) fn marked(&self, pattern: &ScopePattern) -> Result<ScopePattern, String> {
-        let Some(segments) = pattern.mcp().filter(|_| !self.servers.is_empty()) else {
+        let Some(segments) = pattern.mcp() else {
             return Ok(pattern.clone());
         };
         let (server, rest) = segments.split_once(':').unwrap_or((segments, ""));
@@ -100,7 +100,7 @@ mod tests {
             check(pattern, Ok(pattern));
         }
         let none = Marks::default().marked(&"write:mcp:disk".parse().unwrap());
-        assert_eq!(none.unwrap().to_string(), "write:mcp:disk");
+        assert_eq!(none, Err("disk".to_owned()), "there is no server at all");
     }
 
     #[test]

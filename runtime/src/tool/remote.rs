@@ -95,6 +95,12 @@ impl Tools {
         Self { own, remote }
     }
 
+    /// Whether that is the table that the tools of other servers are in.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn are_of(&self, remote: &Arc<RemoteTools>) -> bool {
+        Arc::ptr_eq(&self.remote, remote)
+    }
+
     /// One of the runtime's own.
     #[cfg(feature = "mcp")]
     pub(crate) fn own(&self, name: &str) -> Option<Arc<Entry>> {

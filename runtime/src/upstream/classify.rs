@@ -212,7 +212,7 @@ fn offer(
 }
 
 /// Whether a tool is for models, and whether it is for views, as MCP Apps says it; for both, unless it says so.
-fn visible_to(tool: &Tool) -> (bool, bool) {
+pub(super) fn visible_to(tool: &Tool) -> (bool, bool) {
     let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
     let said = ui.and_then(|ui| ui.get("visibility")?.as_array());
     let names = |who: &str| said.is_none_or(|said| said.iter().any(|one| one == who));

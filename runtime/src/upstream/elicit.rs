@@ -38,7 +38,7 @@ const SECRET_WORDS: &[&str] = &["pin", "pwd", "pass", "key", "otp", "ssn", "cvv"
 
 /// Why a person is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unasked {
+pub(crate) enum Unasked {
     /// A field is no text, number, choice or yes and no.
     NotFlat,
     /// There are too many fields or choices.
@@ -155,10 +155,12 @@ fn is_secret(text: &str) -> bool {
 }
 
 /// Refuses addresses that a person should not be sent to.
-pub(super) fn url(url: &str) -> Result<(), Unasked> {
-    let rest = url
-        .strip_prefix("https://")
-        .or_else(|| url.strip_prefix("http://"));
+pub(crate) fn url(url: &str) -> Result<(), Unasked> {
+    let after = |scheme: &str| {
+        let (start, rest) = url.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let rest = after("https://").or_else(|| after("http://"));
     let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     let fits = authority.is_some_and(|it| !it.is_empty() && !it.contains('@'))
@@ -306,7 +308,11 @@ mod tests {
 
     #[test]
     fn an_address_is_of_the_web_and_names_no_user() {
-        for good in ["https://example.org/a?b=c", "http://127.0.0.1:8080/"] {
+        for good in [
+            "https://example.org/a?b=c",
+            "HTTP://example.org",
+            "http://127.0.0.1:8080/",
+        ] {
             assert_eq!(url(good), Ok(()), "{good}");
         }
         for bad in [

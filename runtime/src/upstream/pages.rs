@@ -34,17 +34,15 @@ where
     F: Future<Output = Result<(Vec<T>, Option<String>), E>>,
 {
     let mut all = Vec::new();
-    let mut weight = Weight { left: most.bytes };
+    let mut weight = Weight::up_to(most.bytes);
     let mut next = PaginatedRequestParams::default();
     for _ in 0..MOST_PAGES {
         let (items, cursor) = page(next.clone()).await.map_err(Unpaged::Page)?;
-        let fits = items
-            .iter()
-            .all(|item| serde_json::to_writer(&mut weight, item).is_ok());
-        all.extend(items);
-        if !fits || all.len() > most.items {
+        let fits = all.len() + items.len() <= most.items;
+        if !fits || !items.iter().all(|item| weight.takes(item)) {
             return Err(Unpaged::TooMuch);
         }
+        all.extend(items);
         next.cursor = cursor;
         if next.cursor.is_none() {
             return Ok(all);
@@ -54,8 +52,19 @@ where
 }
 
 /// Takes so many bytes and no more, and keeps none.
-struct Weight {
+pub(crate) struct Weight {
     left: usize,
+}
+
+impl Weight {
+    pub(crate) fn up_to(most: usize) -> Self {
+        Self { left: most }
+    }
+
+    /// Whether there was room for it, as JSON.
+    pub(crate) fn takes(&mut self, item: &impl Serialize) -> bool {
+        serde_json::to_writer(self, item).is_ok()
+    }
 }
 
 impl io::Write for Weight {

@@ -8,6 +8,7 @@ use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::classify::{offers_preview, visible_to};
 use crate::effect::{ContentHash, NotAHash};
 use crate::pipeline::canonical;
 
@@ -15,7 +16,7 @@ use crate::pipeline::canonical;
 /// twice as many as would do against a stranger.
 const MARK: usize = 32;
 
-/// Stands for one form of a tool: its name, title, description, schemas and hints. Another form has another.
+/// Stands for one form of a tool: its name, title, description, schemas, hints, and whom it is for. Another form has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(ContentHash);
@@ -30,7 +31,8 @@ impl Fingerprint {
             schema(&tool.input_schema),
             tool.output_schema.as_deref().map(schema),
             tool.annotations,
-            super::classify::offers_preview(tool),
+            offers_preview(tool),
+            visible_to(tool),
         ]);
         Self(ContentHash::of(whole.to_string().as_bytes()))
     }
@@ -124,13 +126,14 @@ mod tests {
     fn every_part_that_a_model_or_a_person_is_shown_counts() {
         use rmcp::model::ToolAnnotations;
         let plain = tool("a");
-        let mut forms = vec![plain.clone(); 6];
+        let mut forms = vec![plain.clone(); 7];
         forms[1].description = None;
         forms[2].title = Some("T".into());
         forms[3].input_schema =
             std::sync::Arc::new(Map::from_iter([("type".into(), "object".into())]));
         forms[4].output_schema = Some(std::sync::Arc::default());
         forms[5].annotations = Some(ToolAnnotations::new().read_only(true));
+        forms[6].meta = serde_json::from_value(json!({"ui": {"visibility": ["app"]}})).unwrap();
         let prints: std::collections::BTreeSet<_> = forms.iter().map(Fingerprint::of).collect();
         assert_eq!(prints.len(), forms.len());
         let text = Fingerprint::of(&plain).to_string();

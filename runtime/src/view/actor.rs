@@ -13,6 +13,7 @@ use super::ViewState;
 use super::asks::Ask;
 use super::guest::Told;
 use super::instance::Instance;
+use super::link::{Room, Waiting};
 use super::serve::serve;
 use super::talk::{Act, Talk, Unanswered};
 use super::tools::Sorted;
@@ -37,8 +38,8 @@ pub(super) enum ViewMsg {
     Tell(Told),
     /// The guest's surroundings are others.
     Context(Fields),
-    /// What the guest offers; nothing if it would not say.
-    Listed(Sorted),
+    /// What the guest offers, or why it did not say.
+    Listed(Result<Sorted, Unanswered>),
     /// The pause between two looks at the list is over.
     Rested,
     /// It is out of sight, or in sight again.
@@ -58,14 +59,16 @@ pub(super) struct ViewActor;
 pub(super) struct Beginning {
     pub(super) instance: Arc<Instance>,
     pub(super) talk: Talk<Port>,
-    pub(super) out: mpsc::Sender<String>,
+    pub(super) out: mpsc::Sender<Waiting>,
+    pub(super) room: Room,
 }
 
 /// What it has at hand.
 pub(super) struct Desk {
     instance: Arc<Instance>,
     talk: Talk<Port>,
-    out: mpsc::Sender<String>,
+    out: mpsc::Sender<Waiting>,
+    room: Room,
     began: Instant,
     me: ActorRef<ViewMsg>,
     /// Requests of the guest under way, and whether they outlive it.
@@ -88,6 +91,7 @@ impl Actor for ViewActor {
             instance,
             talk,
             out,
+            room,
         } = beginning;
         // It is started once.
         let _ = instance.actor.set(me.clone());
@@ -95,6 +99,7 @@ impl Actor for ViewActor {
             instance,
             talk,
             out,
+            room,
             began: Instant::now(),
             me,
             serving: HashMap::new(),
@@ -170,8 +175,12 @@ impl Desk {
                 self.act(act);
             }
             ViewMsg::Listed(tools) => {
-                self.instance.offer(tools);
-                let acts = talk.listed();
+                let missed = matches!(tools, Err(Unanswered::Suspended));
+                // Of a guest that says nothing is offered what it said before.
+                if let Ok(tools) = tools {
+                    self.instance.offer(tools);
+                }
+                let acts = talk.listed(missed);
                 self.act(acts);
             }
             ViewMsg::Rested => {
@@ -179,7 +188,8 @@ impl Desk {
                 self.act(acts);
             }
             ViewMsg::Suspend(suspended, done) => {
-                talk.suspend(suspended);
+                let acts = talk.suspend(suspended);
+                self.act(acts);
                 self.note_state();
                 // Whoever asked may have given up.
                 let _ = done.send(());
@@ -238,7 +248,9 @@ impl Desk {
             text = wire::answer(&id, Err(fault)).to_string();
         }
         self.instance.host.overheard(false, &text);
-        if self.out.try_send(text).is_err() {
+        let sent = self.room.take(&text);
+        let sent = sent.map(|room| self.out.try_send((text, room)));
+        if !matches!(sent, Some(Ok(()))) {
             self.over = true;
         }
     }
@@ -257,14 +269,13 @@ impl Desk {
     fn list(&self) {
         let instance = Arc::clone(&self.instance);
         tokio::spawn(async move {
-            // What it does not list it does not offer.
             let tools = instance.listed().await;
             instance.post(ViewMsg::Listed(tools));
         });
     }
 
-    /// Answers all who wait. A call of a tool that the guest made goes on: what it began at a server is not half done
-    /// because somebody looks away, and how it ended is in the audit.
+    /// Answers all who wait. A call of a tool that the guest made goes on, unless it waits for people: what it began at a
+    /// server is not half done because somebody looks away, and how it ended is in the audit.
     fn close(&mut self) {
         for port in self.talk.close() {
             // Whoever waited may have given up.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ractor::ActorRef;
-use rmcp::model::Tool;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -16,14 +15,17 @@ use super::guest::Guest;
 use super::host::{DisplayMode, ModelContext, ViewHost, ViewNews};
 use super::talk::Unanswered;
 use super::tools::Sorted;
-use super::wire::Fields;
+use super::wire::{Fault, Fields, REFUSED};
 use super::{ViewLimits, ViewState, tools};
 use crate::error::{CallError, Code};
-use crate::upstream::{Fingerprint, Offer, ServerTool, Upstreams};
+use crate::upstream::{Fingerprint, Offer, ServerTool, Upstreams, Weight};
 use crate::worker::Worker;
 
 /// The most parts in which a list of tools comes.
 const MOST_PAGES: usize = 50;
+
+/// How many times the tools that an app may offer it may list.
+const FAR_MORE: usize = 4;
 
 /// The server that an app is a page of; none for a page of this runtime.
 pub(super) type Source = Option<(Upstreams, String)>;
@@ -119,28 +121,39 @@ impl Instance {
         }
     }
 
-    /// What the guest lists now, looked at on a thread that nobody waits for; nothing if there is no list.
-    pub(super) async fn listed(self: &Arc<Self>) -> Sorted {
-        let Ok(tools) = self.list().await else {
-            return Sorted::default();
-        };
+    /// What the guest lists now, looked at on a thread that nobody waits for.
+    pub(super) async fn listed(self: &Arc<Self>) -> Result<Sorted, Unanswered> {
+        let listed = self.list().await?;
         let instance = Arc::clone(self);
-        let sorted = tokio::task::spawn_blocking(move || tools::sorted(&instance, &tools));
-        sorted.await.unwrap_or_default()
+        let sorted = tokio::task::spawn_blocking(move || {
+            let tools: Vec<_> = listed.into_iter().filter_map(tools::read).collect();
+            tools::sorted(&instance, &tools)
+        });
+        Ok(sorted.await.unwrap_or_default())
     }
 
-    /// The tools that the guest lists now, all of its parts within the limit of one call. What is no tool is passed over.
-    async fn list(&self) -> Result<Vec<Tool>, Unanswered> {
+    /// What the guest lists now as its tools, all parts of it within the limit of one call. What is far more than may be
+    /// offered is no list, and not looked at.
+    async fn list(&self) -> Result<Vec<Value>, Unanswered> {
         let pages = async {
             let mut found = Vec::new();
+            let mut weight = Weight::up_to(self.limits.message);
             let mut params = json!({});
             for _ in 0..MOST_PAGES {
-                let page = self.ask("tools/list", params, self.limits.call).await?;
-                let before = found.len();
-                found.extend(tools::read(&page));
-                let more = page.get("nextCursor").and_then(Value::as_str);
-                let full = found.len() > self.limits.tools || found.len() == before;
-                let Some(cursor) = more.filter(|_| !full) else {
+                let mut page = self.ask("tools/list", params, self.limits.call).await?;
+                let Some(Value::Array(tools)) = page.remove("tools") else {
+                    break;
+                };
+                let most = self.limits.tools.saturating_mul(FAR_MORE);
+                if found.len() + tools.len() > most || !tools.iter().all(|it| weight.takes(it)) {
+                    let fault = Fault::new(REFUSED, "it lists far more tools than it may have");
+                    return Err(Unanswered::Fault(fault));
+                }
+                let empty = tools.is_empty();
+                found.extend(tools);
+                let full = found.len() > self.limits.tools || empty;
+                let Some(Value::String(cursor)) = page.remove("nextCursor").filter(|_| !full)
+                else {
                     break;
                 };
                 params = json!({ "cursor": cursor });
@@ -160,7 +173,7 @@ impl Instance {
         (said.seen, said.offered) = (seen, forms.collect());
         drop(said);
         let entries = offers.iter().map(|offer| tools::entry(self, offer));
-        self.worker.apps().put(&self.name, entries);
+        self.worker.apps().put(&self.name, &self.label, entries);
         self.host.heard(ViewNews::Tools);
     }
 
@@ -219,7 +232,7 @@ impl Instance {
         });
         if ended {
             self.said().offered.clear();
-            self.worker.apps().remove(&self.name);
+            self.worker.apps().remove(&self.name, &self.label);
             self.host.heard(ViewNews::Closed);
         }
     }

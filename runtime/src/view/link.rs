@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::ViewState;
@@ -12,22 +12,72 @@ use super::instance::Instance;
 /// How many messages wait on each way.
 pub(super) const WAITING: usize = 256;
 
+/// How many of the longest messages wait, in bytes: of what the guest says, and of what it is told, which is not held back.
+pub(super) const HEARD: usize = 2;
+pub(super) const TOLD: usize = 8;
+
+/// A text, and the room that it takes as long as it waits.
+pub(super) type Waiting = (String, OwnedSemaphorePermit);
+
+/// How many bytes wait on one way.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    left: Arc<Semaphore>,
+    whole: u32,
+}
+
+impl Room {
+    pub(super) fn of(messages: usize, longest: usize) -> Self {
+        let whole = u32::try_from(longest.saturating_mul(messages)).unwrap_or(u32::MAX);
+        let most = usize::try_from(whole).unwrap_or(usize::MAX);
+        Self {
+            left: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            whole,
+        }
+    }
+
+    /// What a text takes; none if there is never room for it.
+    fn weight(&self, text: &str) -> Option<u32> {
+        let bytes = u32::try_from(text.len()).ok()?;
+        (bytes <= self.whole).then_some(bytes)
+    }
+
+    async fn wait(&self, text: &str) -> Option<OwnedSemaphorePermit> {
+        let left = Arc::clone(&self.left);
+        left.acquire_many_owned(self.weight(text)?).await.ok()
+    }
+
+    pub(super) fn take(&self, text: &str) -> Option<OwnedSemaphorePermit> {
+        let left = Arc::clone(&self.left);
+        left.try_acquire_many_owned(self.weight(text)?).ok()
+    }
+}
+
 /// A guest's end: what carries messages between the page and the view holds it, and the view lives as long as it does.
 /// Each text is one JSON-RPC message, whatever carries it.
 #[derive(Debug)]
 pub struct GuestLink {
     pub(super) ear: GuestEar,
-    pub(super) said: mpsc::Receiver<String>,
+    pub(super) said: mpsc::Receiver<Waiting>,
 }
 
 /// The way from a guest to its view; there may be several.
 #[derive(Clone, Debug)]
-pub struct GuestEar(pub(super) mpsc::Sender<String>);
+pub struct GuestEar {
+    pub(super) way: mpsc::Sender<Waiting>,
+    pub(super) room: Room,
+}
 
 impl GuestEar {
-    /// Passes on what the guest said, and waits while too much waits already; false once the view is closed.
+    /// Passes on what the guest said, and waits while too much waits already, by number or by bytes. False once the view is
+    /// closed, and of a text that is longer than two messages may be together: that is heard by nobody. To one that is
+    /// longer than one may be the view answers that it is.
     pub async fn hear(&self, text: impl Into<String>) -> bool {
-        self.0.send(text.into()).await.is_ok()
+        let text = text.into();
+        match self.room.wait(&text).await {
+            Some(room) => self.way.send((text, room)).await.is_ok(),
+            None => false,
+        }
     }
 }
 
@@ -40,12 +90,18 @@ impl GuestLink {
 
     /// The next message for the guest; none once the view is closed.
     pub async fn next(&mut self) -> Option<String> {
-        self.said.recv().await
+        let (text, _) = self.said.recv().await?;
+        Some(text)
     }
 }
 
 /// Passes on what the guest says until the guest, the worker or the view ends, and sees to it that the view does.
-pub(super) async fn keep(instance: Arc<Instance>, mut heard: mpsc::Receiver<String>) {
+/// `out` is the way to the guest, which is closed once its link is gone, whoever still has an ear.
+pub(super) async fn keep(
+    instance: Arc<Instance>,
+    mut heard: mpsc::Receiver<Waiting>,
+    out: mpsc::Sender<Waiting>,
+) {
     let mut state = instance.state.subscribe();
     loop {
         let text = tokio::select! {
@@ -53,17 +109,36 @@ pub(super) async fn keep(instance: Arc<Instance>, mut heard: mpsc::Receiver<Stri
             () = instance.worker.revoked() => break,
             // Its sender is in the instance.
             _ = state.wait_for(|state| *state == ViewState::Closed) => break,
+            () = out.closed() => break,
             text = heard.recv() => text,
         };
-        let Some(text) = text else { break };
+        let Some((text, _room)) = text else { break };
         if !instance.heard(text).await {
             break;
         }
     }
+    drop(out);
     // What is before it in the mailbox is of this view, too, so the view ends by its turn; unless nobody is there to end it.
     if instance.post(ViewMsg::Close) {
         let closed = state.wait_for(|state| *state == ViewState::Closed);
         let _ = timeout(instance.limits.parting, closed).await;
     }
     instance.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_bytes_wait_and_no_more() {
+        let room = Room::of(2, 10);
+        assert_eq!(room.weight(&"x".repeat(20)), Some(20));
+        assert_eq!(room.weight(&"x".repeat(21)), None);
+        let first = room.take(&"x".repeat(15));
+        assert!(first.is_some() && room.take(&"x".repeat(6)).is_none());
+        assert!(room.take(&"x".repeat(5)).is_some());
+        drop(first);
+        assert!(room.take(&"x".repeat(20)).is_some());
+    }
 }

@@ -24,6 +24,11 @@ impl Lists {
         now
     }
 
+    /// The list may have changed, and it is no time to look.
+    pub(super) fn later(&mut self) {
+        self.again = true;
+    }
+
     /// A look has ended.
     pub(super) fn ended(&mut self) {
         self.looking = false;

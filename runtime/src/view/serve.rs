@@ -6,17 +6,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::ViewState;
 use super::asks::Ask;
 use super::host::{DisplayMode, ViewWish};
 use super::instance::Instance;
-use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND};
+use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED};
 use crate::call::{Call, CallMeta, Origin};
-use crate::effect::Utf8;
-use crate::error::CallError;
+use crate::effect::{Outcome, Utf8};
+use crate::error::{CallError, Code};
 use crate::gateway;
-use crate::upstream::ServerText;
+use crate::upstream::{ServerReadError, ServerText};
+use crate::worker::Begun;
 
 pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
     let grants = instance.host.answers();
@@ -86,9 +89,41 @@ async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Va
         ..CallMeta::default()
     };
     let call = Call::new(entry.name.as_str(), arguments).meta(meta);
-    let ended = worker.submit(call).await;
+    let ended = ended(instance, call).await;
     let ended = ended.and_then(|outcome| gateway::outcome(&outcome, true));
     told(ended.or_else(|error| gateway::failure(&error)))
+}
+
+/// Carries a call out. One that waits for a person when the page is closed is withdrawn: who would answer sees no page
+/// any more that the call could be of.
+async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
+    let worker = &instance.worker;
+    let mut state = instance.state.subscribe();
+    let mut begun = worker.begin(call).await?;
+    loop {
+        let pending = match begun {
+            Begun::Ended(outcome) => return Ok(*outcome),
+            Begun::Asks(pending) => pending,
+        };
+        let question = pending.question().id;
+        let going = pending.go_on();
+        tokio::pin!(going);
+        begun = tokio::select! {
+            biased;
+            () = closed(&mut state) => {
+                if worker.is_asked(question).await {
+                    return Err(CallError::new(Code::Cancelled, "the page was closed"));
+                }
+                going.await?
+            }
+            next = &mut going => next?,
+        };
+    }
+}
+
+async fn closed(state: &mut watch::Receiver<ViewState>) {
+    // Its sender is in the instance.
+    let _ = state.wait_for(|state| *state == ViewState::Closed).await;
 }
 
 fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<Value, Fault> {
@@ -100,7 +135,15 @@ fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<
     serde_json::to_value(result).map_err(|error| Fault::new(INTERNAL, error.to_string()))
 }
 
-/// Reads what the guest's own server has, or what the worker made.
+fn size(part: &ServerText) -> u64 {
+    let bytes = match part {
+        ServerText::Text(text) => text.len(),
+        ServerText::Bytes(bytes) => bytes.len(),
+    };
+    bytes.try_into().unwrap_or(u64::MAX)
+}
+
+/// Reads what the guest's own server has, if the worker may, or what the worker made.
 async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
     let contents = match &instance.source {
         None => {
@@ -117,8 +160,16 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
             vec![content]
         }
         Some((upstreams, server)) => {
+            let worker = &instance.worker;
+            let refused = |error: CallError| Fault::new(REFUSED, error.message());
+            let facts = worker.view_reads(upstreams, server, uri).map_err(refused)?;
             let parts = upstreams.read_resource(server, uri).await;
-            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.to_string()))?;
+            let failed =
+                |error: ServerReadError| CallError::new(Code::ServerFailed, error.to_string());
+            let parts = parts.map_err(failed);
+            let bytes = parts.as_ref().map(|parts| parts.iter().map(size).sum());
+            worker.view_read(&facts, bytes);
+            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.message()))?;
             let parts = parts.into_iter().map(|part| match part {
                 ServerText::Text(text) => json!({"uri": uri, "text": text}),
                 ServerText::Bytes(bytes) => json!({"uri": uri, "blob": STANDARD.encode(bytes)}),

@@ -218,9 +218,12 @@ impl<W> Talk<W> {
         acts
     }
 
-    /// Looks at the guest's tools, if it is time.
+    /// Looks at the guest's tools, if it is time; of a guest that is suspended, once it is not.
     fn look(&mut self) -> Vec<Act<W>> {
-        if self.lists.changed() {
+        if self.suspended {
+            self.lists.later();
+            Vec::new()
+        } else if self.lists.changed() {
             vec![Act::List, Act::Rest]
         } else {
             Vec::new()
@@ -229,9 +232,15 @@ impl<W> Talk<W> {
 
     /// Asks the guest for something, by an id that was not used before.
     pub(super) fn ask(&mut self, id: u64, method: &str, params: Value, waiting: W) -> Act<W> {
+        if self.is_ready() && self.suspended {
+            return Act::Tell(waiting, Err(Unanswered::Suspended));
+        }
+        self.put(id, method, params, waiting)
+    }
+
+    fn put(&mut self, id: u64, method: &str, params: Value, waiting: W) -> Act<W> {
         let refused = match self.stage {
             Stage::Silent | Stage::Greeted => Some(Unanswered::Early),
-            Stage::Ready if self.suspended => Some(Unanswered::Suspended),
             Stage::Ready if self.asked.len() >= MOST_ASKED => Some(Unanswered::Busy),
             Stage::Ready => None,
         };
@@ -244,8 +253,7 @@ impl<W> Talk<W> {
 
     /// Asks the guest to put its things away, whether or not it may be asked for anything else.
     pub(super) fn part(&mut self, id: u64, waiting: W) -> Act<W> {
-        self.suspended = false;
-        self.ask(id, "ui/resource-teardown", json!({}), waiting)
+        self.put(id, "ui/resource-teardown", json!({}), waiting)
     }
 
     /// Nobody waits for that answer any more.
@@ -284,9 +292,12 @@ impl<W> Talk<W> {
         (!news.is_empty()).then(|| Act::Send(told(news)))
     }
 
-    /// A look at the guest's tools has ended.
-    pub(super) fn listed(&mut self) -> Vec<Act<W>> {
+    /// A look at the guest's tools has ended; if it fell into the time that the guest is suspended, it is made again.
+    pub(super) fn listed(&mut self, missed: bool) -> Vec<Act<W>> {
         self.lists.ended();
+        if missed {
+            self.lists.later();
+        }
         self.look_again()
     }
 
@@ -297,15 +308,16 @@ impl<W> Talk<W> {
     }
 
     fn look_again(&mut self) -> Vec<Act<W>> {
-        if self.lists.is_due() {
+        if self.lists.is_due() && !self.suspended {
             self.look()
         } else {
             Vec::new()
         }
     }
 
-    pub(super) fn suspend(&mut self, suspended: bool) {
+    pub(super) fn suspend(&mut self, suspended: bool) -> Vec<Act<W>> {
         self.suspended = suspended;
+        self.look_again()
     }
 
     /// Whoever still waits, to be told that nothing comes.

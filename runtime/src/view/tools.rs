@@ -25,17 +25,13 @@ pub(super) struct Sorted {
     pub(super) offers: Vec<Arc<Offer>>,
 }
 
-/// The tools of one part of a list; one without a schema takes an object.
-pub(super) fn read(page: &Fields) -> impl Iterator<Item = Tool> {
-    let listed = page.get("tools").and_then(Value::as_array);
-    let listed = listed.into_iter().flatten().cloned();
-    listed.filter_map(|mut tool| {
-        let fields = tool.as_object_mut()?;
-        fields
-            .entry("inputSchema")
-            .or_insert_with(|| json!({"type": "object"}));
-        serde_json::from_value(tool).ok()
-    })
+/// A tool of a list, if it is one; one without a schema takes an object.
+pub(super) fn read(mut tool: Value) -> Option<Tool> {
+    let fields = tool.as_object_mut()?;
+    fields
+        .entry("inputSchema")
+        .or_insert_with(|| json!({"type": "object"}));
+    serde_json::from_value(tool).ok()
 }
 
 /// Every tool that was listed, and those that may be offered: what comes after the most that an app may have is not.

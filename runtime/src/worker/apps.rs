@@ -8,22 +8,30 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::{Worker, intake};
+use crate::audit::Step;
 use crate::call::{Call, Origin};
-use crate::capability::{Halt, ReadPermit, StopFlag};
+use crate::capability::{Halt, ReadPermit, StopFlag, revoked};
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
-use crate::id::ToolName;
+use crate::id::{QuestionId, ToolName};
 use crate::pipeline::{Facts, Mode};
-use crate::policy::Authority;
+use crate::policy::{Authority, Verdict};
+use crate::scope::Scope;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
+use crate::upstream::Upstreams;
 
 /// The two names that tools of apps stand behind, where a host wants no more of them.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
 
+/// What stands in the audit where a page reads what its server has.
+const READ: &str = "resources/read";
+
 /// What one app offers.
 #[derive(Debug, Default)]
 struct Shelf {
+    /// What tells the app from those that had its name before.
+    label: String,
     /// Its tools are found behind [`LIST`] alone.
     indirect: bool,
     tools: BTreeMap<ToolName, Arc<Entry>>,
@@ -43,12 +51,13 @@ impl AppTools {
     }
 
     /// Takes the name of an app; false if another has it.
-    pub(crate) fn claim(&self, app: &Arc<str>, indirect: bool) -> bool {
+    pub(crate) fn claim(&self, app: &Arc<str>, label: &str, indirect: bool) -> bool {
         let mut shelves = self.shelves();
         if shelves.contains_key(app) {
             return false;
         }
         let shelf = Shelf {
+            label: label.to_owned(),
             indirect,
             ..Shelf::default()
         };
@@ -64,18 +73,25 @@ impl AppTools {
     }
 
     /// Offers what an app offers now, in place of what it offered; nothing once it is gone.
-    pub(crate) fn put(&self, app: &str, entries: impl Iterator<Item = Entry>) {
+    pub(crate) fn put(&self, app: &str, label: &str, entries: impl Iterator<Item = Entry>) {
         let tools = entries.map(|entry| (entry.name.clone(), Arc::new(entry)));
         let tools = tools.collect();
-        if let Some(shelf) = self.shelves().get_mut(app) {
+        let mut shelves = self.shelves();
+        let shelf = shelves.get_mut(app).filter(|shelf| shelf.label == label);
+        if let Some(shelf) = shelf {
             shelf.tools = tools;
         }
+        drop(shelves);
         self.changed.send_replace(());
     }
 
     /// Gives the name of an app back.
-    pub(crate) fn remove(&self, app: &str) {
-        self.shelves().remove(app);
+    pub(crate) fn remove(&self, app: &str, label: &str) {
+        let mut shelves = self.shelves();
+        if shelves.get(app).is_some_and(|shelf| shelf.label == label) {
+            shelves.remove(app);
+        }
+        drop(shelves);
         self.changed.send_replace(());
     }
 
@@ -238,6 +254,18 @@ impl Worker {
         self.shared.core.supervisor_of(self.shared.id)
     }
 
+    /// Whether a question waits for an answer; of a broker that is gone nobody hears that it does not.
+    pub(crate) async fn is_asked(&self, question: QuestionId) -> bool {
+        let asked = self.shared.core.broker.question(question).await;
+        !matches!(asked, Ok(None))
+    }
+
+    /// Whether these are the servers that the runtime was built with, and that is one of them.
+    pub(crate) fn has_server(&self, upstreams: &Upstreams, server: &str) -> bool {
+        let ours = self.shared.core.tools.are_of(upstreams.table());
+        ours && upstreams.names().any(|name| name == server)
+    }
+
     /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
     pub(crate) fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
         let tools = &self.shared.core.tools;
@@ -253,7 +281,80 @@ impl Worker {
 
     /// Audits that a view's call is refused before it is one of any tool.
     pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
-        let facts = Facts {
+        self.shared.refused(&self.of_view(tool, arguments), &error);
+        error
+    }
+
+    /// Judges and records that a page reads what its server has; what comes of it is to be told to [`Worker::view_read`].
+    /// Nobody is asked about that.
+    pub(crate) fn view_reads(
+        &self,
+        upstreams: &Upstreams,
+        server: &str,
+        uri: &str,
+    ) -> Result<Facts, CallError> {
+        let facts = self.of_view(READ, json!({ "uri": uri }));
+        let judged = self.judge_reading(&facts, upstreams, server);
+        judged.inspect_err(|error| self.shared.refused(&facts, error))?;
+        Ok(facts)
+    }
+
+    fn judge_reading(
+        &self,
+        facts: &Facts,
+        upstreams: &Upstreams,
+        server: &str,
+    ) -> Result<(), CallError> {
+        if self.shared.gate().is_closed() {
+            return Err(revoked());
+        }
+        let label = upstreams.label(server).unwrap_or(server);
+        let need: Scope = format!("read:mcp:{label}")
+            .parse()
+            .map_err(|_| CallError::new(Code::Internal, "the server has no name"))?;
+        let why = self.shared.authority.explain(&need, &[]);
+        let verdict = why.verdict;
+        let step = Step::Judged {
+            verdict,
+            needs: [need.clone()].into(),
+            rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
+        };
+        self.shared.audit(facts, step)?;
+        match verdict {
+            Verdict::Allow => {}
+            Verdict::Ask => {
+                let message =
+                    "reading what the server has is not allowed, and nobody is asked about it";
+                return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
+            }
+            Verdict::Deny => {
+                let message = format!("the policy denies `{need}`");
+                return Err(CallError::new(Code::PermissionDenied, message));
+            }
+        }
+        let step = Step::Sent {
+            server: server.into(),
+            tool_there: READ.into(),
+            preview: false,
+        };
+        self.shared.audit(facts, step)
+    }
+
+    /// Records how a page's reading ended: with so many bytes, or with an error.
+    pub(crate) fn view_read(&self, facts: &Facts, ended: Result<u64, &CallError>) {
+        match ended {
+            Ok(bytes) => {
+                // What was read was recorded before; the log counts what it missed.
+                let _ = self
+                    .shared
+                    .audit(facts, Step::Finished { code: None, bytes });
+            }
+            Err(error) => self.shared.refused(facts, error),
+        }
+    }
+
+    fn of_view(&self, tool: &str, arguments: Value) -> Facts {
+        Facts {
             id: self.shared.core.next_call(),
             worker: self.shared.id,
             tool: ToolName::new(tool),
@@ -263,8 +364,6 @@ impl Worker {
             confirm: false,
             arguments,
             stop: Arc::new(StopFlag::counting(None)),
-        };
-        self.shared.refused(&facts, &error);
-        error
+        }
     }
 }

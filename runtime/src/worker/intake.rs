@@ -84,6 +84,8 @@ impl Request {
 
 /// Says what decides on each need of a call, without looking at anything.
 pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, CallError> {
+    #[cfg(feature = "mcp")]
+    let call = &shared.apps.directed(&shared.core.tools, call.clone());
     let fragment = call.meta.policy.as_ref();
     let authority = fragment.map_or_else(
         || Ok(shared.authority.clone()),

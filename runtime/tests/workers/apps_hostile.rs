@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use bailiwick::{Code, Unoffered, ViewLimits, ViewSpec, ViewState};
+use bailiwick::{
+    Answer, AuthorityError, Call, Code, Deferred, DenyView, GrantHolder, Lifetime, NewGrant,
+    Unoffered, Upstreams, ViewError, ViewLimits, ViewSpec, ViewState,
+};
 use serde_json::{Value, json};
 
 use super::at;
@@ -405,4 +408,216 @@ async fn an_app_cannot_take_the_name_of_another_tool() {
         "the app"
     );
     until(|| worker.status().in_flight == 0).await;
+}
+
+#[tokio::test]
+async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let ear = guest.ear();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        let name = if looks == 1 { "first" } else { "second" };
+        Some(json!({"result": {"tools": [tool(name, true)]}}))
+    });
+    listed(&view).await;
+    view.suspend().await.unwrap();
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    ear.hear(changed.to_string()).await;
+    // What a view is told after that is done after it.
+    view.suspend().await.unwrap();
+    assert_eq!(names(&worker), ["app_files__first"]);
+    view.resume().await;
+    until(|| names(&worker) == ["app_files__second"]).await;
+}
+
+#[tokio::test]
+async fn a_look_that_fails_takes_no_tool_away() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let ear = guest.ear();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        Some(match (method, looks) {
+            ("tools/list", 1) => json!({"result": {"tools": [tool("first", true)]}}),
+            ("tools/list", 2) => json!({"error": {"code": 1, "message": "no"}}),
+            ("tools/list", _) => json!({"result": {"tools": [tool("third", true)]}}),
+            _ => json!({"result": says(&looks.to_string())}),
+        })
+    });
+    listed(&view).await;
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    ear.hear(changed.to_string()).await;
+    let mut looked = String::new();
+    while looked != "2" {
+        looked = worker
+            .call("app_files__first", json!({}))
+            .await
+            .unwrap()
+            .text();
+    }
+    ear.hear(changed.to_string()).await;
+    until(|| names(&worker) == ["app_files__third"]).await;
+}
+
+#[tokio::test]
+async fn a_list_of_far_more_than_may_be_offered_is_none() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let many = |count: usize| (0..count).map(|n| tool(&format!("t{n}"), true)).collect();
+    let (view, _guest) = offered(&worker, "files", offering(many(200), echo)).await;
+    assert_eq!((view.tools().len(), names(&worker).len()), (200, 50));
+    view.close().await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let ear = guest.ear();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        let tools: Vec<_> = if looks == 1 { many(201) } else { many(1) };
+        (method == "tools/list").then(|| json!({"result": {"tools": tools}}))
+    });
+    assert!(view.reached(ViewState::Mounted).await);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    ear.hear(changed.to_string()).await;
+    listed(&view).await;
+    assert_eq!(view.tools().len(), 1);
+}
+
+#[tokio::test]
+async fn the_end_of_its_link_is_the_end_of_a_view_whoever_has_an_ear() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(view.reached(ViewState::Mounted).await);
+    let ear = guest.ear();
+    drop(guest);
+    let closed = tokio::time::timeout(Duration::from_secs(20), view.reached(ViewState::Closed));
+    assert!(closed.await.unwrap());
+    assert!(!ear.hear("{}").await);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_person_goes_with_the_page() {
+    let stage = apps(|builder| builder.approver(Deferred)).await;
+    let worker = worker(&stage).await;
+    let post = json!({"name": "post", "arguments": at("x")});
+    let post = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": post});
+    for closes in [true, false] {
+        let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+        guest.greets(Value::Null).await;
+        guest.says(post.clone()).await;
+        let question = loop {
+            if let Some(question) = stage.grants.questions().await.unwrap().pop() {
+                break question.id;
+            }
+            tokio::task::yield_now().await;
+        };
+        if closes {
+            view.close().await;
+            // A question goes once those who asked it have.
+            while !stage.grants.questions().await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            until(|| worker.status().in_flight == 0).await;
+        }
+        let answered = stage.grants.answer(question, Answer::ONCE).await;
+        assert_eq!(answered.is_err(), closes);
+        if !closes {
+            let done = guest.next().await.unwrap();
+            assert_eq!(done["result"]["isError"], json!(false), "{done}");
+        }
+        let posted = stage.board.posted();
+        assert_eq!(posted.is_empty(), closes, "{posted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_grant_without_a_mark_is_refused_where_it_would_bind_nothing() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let grant = async |pattern: &str| {
+        let grant = NewGrant {
+            pattern: pattern.parse().unwrap(),
+            holder: GrantHolder::Worker(worker.id()),
+            lifetime: Lifetime::Session,
+            descendants: false,
+        };
+        stage.grants.grant(grant).await
+    };
+    for pattern in ["write:mcp:app_files", "write:mcp:app_files:push"] {
+        let refused = grant(pattern).await.unwrap_err();
+        assert!(matches!(refused, AuthorityError::NotThere(name) if name == "app_files"));
+    }
+    assert!(grant("write:file:/r").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let others = Upstreams::builder().start().await.unwrap();
+    let spec = quick("files").of_server(&others, "disk");
+    let refused = worker.open_view(spec, DenyView).await;
+    assert!(matches!(refused, Err(ViewError::Server(name)) if name == "disk"));
+    assert!(worker.open_view(quick("files"), DenyView).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_page_that_was_told_to_part_stays_suspended() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(view.reached(ViewState::Mounted).await);
+    view.suspend().await.unwrap();
+    let closing = view.clone();
+    let closing = tokio::spawn(async move { closing.close().await });
+    assert_eq!(
+        guest.next().await.unwrap()["method"],
+        "ui/resource-teardown"
+    );
+    let answer = guest.calls("echo", at("x")).await;
+    assert_eq!(answer["error"]["code"], json!(-32000), "{answer}");
+    closing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = quick("files").behind_two_tools();
+    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(json!({})).await;
+    let _guest = guest.acts(offering(vec![tool("push", false)], echo));
+    listed(&view).await;
+    let by_two = Call::new("call_app_tool", json!({"name": "app_files__push"}));
+    let by_two = worker.explain(&by_two).unwrap();
+    let own = Call::new("app_files__push", json!({}));
+    let own = worker.explain(&own).unwrap();
+    assert_eq!((by_two.len(), &by_two[0].need), (1, &own[0].need));
+    let none = worker.explain(&Call::new("call_app_tool", json!({})));
+    assert_eq!(none.unwrap_err().code(), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn a_text_that_no_view_could_read_is_not_taken() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = ViewSpec::new("files").limits(ViewLimits {
+        message: 1024,
+        ..ViewLimits::default()
+    });
+    let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(!guest.ear().hear("x".repeat(2049)).await);
+    assert!(guest.ear().hear("x".repeat(2048)).await);
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
 }
