@@ -139,6 +139,7 @@ async fn a_person_signs_in_once_and_the_tools_are_there() {
         (&asked[0].address, &asked[0].issuer),
         (&town.url(), &town.origin)
     );
+    assert_eq!(format!("http://{}", asked[0].opens), town.origin);
     assert_eq!(asked[0].scopes, ["read"]);
     let seen = town.seen();
     let authorized = &seen.authorized[0];
@@ -294,6 +295,68 @@ async fn a_server_leads_its_host_nowhere_else() {
             ..ways.clone()
         })
         .await;
+    }
+}
+
+#[tokio::test]
+async fn an_authorisation_server_leads_people_to_no_other_s_page() {
+    let honest = Town::new(Ways::default()).await;
+    let at = |path: &str| format!("{}{path}", honest.origin);
+    for elsewhere in [
+        json!({"authorization_endpoint": at("/authorize")}),
+        json!({"token_endpoint": at("/token")}),
+        json!({"registration_endpoint": at("/register")}),
+    ] {
+        let issuer = Some(elsewhere);
+        let town = Town::new(Ways::default()).await;
+        town.change(|ways| ways.issuer.clone_from(&issuer));
+        unasked(Ways {
+            issuer,
+            ..Ways::default()
+        })
+        .await;
+        // The host says that it knows this one.
+        let person = Person::new(|_| None);
+        let oauth = OAuth::new(LANDING).issuer("town", &town.origin);
+        signed(&town, oauth, &person).await;
+        assert_eq!(person.asked().len(), 1);
+    }
+    assert!(honest.seen().tokens.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_asked_of_an_authorisation_server_is_the_host_s_alone() {
+    for (query, allowed) in [
+        ("tenant=1", true),
+        ("scope=admin", false),
+        ("Scope=admin", false),
+        ("redirect_uri=https://evil.example", false),
+        ("client_id=x", false),
+        ("state=x", false),
+        ("code%5Fchallenge=x", false),
+        ("tenant=1&response_type=token", false),
+        ("request_uri=x", false),
+    ] {
+        for named in [false, true] {
+            let (town, person) = (Town::new(Ways::default()).await, Person::new(|_| None));
+            let endpoint = format!("{}/authorize?{query}", town.origin);
+            let issuer = Some(json!({"authorization_endpoint": endpoint}));
+            town.change(|ways| ways.issuer = issuer);
+            let oauth = OAuth::new(LANDING);
+            let oauth = match named {
+                true => oauth.issuer("town", &town.origin),
+                false => oauth,
+            };
+            let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+            let builder = builder.oauth(oauth).requests(person.clone());
+            let upstreams = builder.start().await.unwrap();
+            let left = [ServerState::Waiting, ServerState::GivenUp];
+            tokio::select! {
+                _ = upstreams.reached("town", left[0]) => {}
+                _ = upstreams.reached("town", left[1]) => {}
+            }
+            assert_eq!(person.asked().len(), usize::from(allowed), "{query}");
+        }
     }
 }
 

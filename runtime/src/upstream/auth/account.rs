@@ -259,6 +259,7 @@ impl Account {
                 .map(|scope| crate::escape(scope).into_owned())
                 .collect(),
             more: challenge.more.is_some(),
+            opens: cut(&crate::escape(asked.url.authority()), LONGEST),
             url: crate::escape(asked.url.as_str()).into_owned(),
         };
         Ok(Some((request, state)))

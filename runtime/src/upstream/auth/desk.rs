@@ -42,6 +42,40 @@ pub(super) struct Asked {
     pub(super) scopes: Vec<String>,
 }
 
+/// What an authorisation request says by its query, and the address that it is made to may therefore not.
+const OAUTH: &[&str] = &[
+    "authorization_details",
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "redirect_uri",
+    "request",
+    "request_uri",
+    "resource",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
+];
+
+/// Whether all addresses of an authorisation server are its own, where `named` does not say that it may have others: one
+/// that leads people to another's page would be told the code that they get there.
+fn is_own(metadata: &AuthorizationMetadata, named: bool) -> bool {
+    let issuer = metadata.issuer.as_deref().and_then(address::read);
+    let (Some(issuer), Some(page)) = (issuer, address::read(&metadata.authorization_endpoint))
+    else {
+        return false;
+    };
+    let own = |endpoint: &String| {
+        named || address::read(endpoint).is_some_and(|url| url.origin() == issuer.origin())
+    };
+    let mut asked = page.query_pairs();
+    own(&metadata.authorization_endpoint)
+        && own(&metadata.token_endpoint)
+        && metadata.registration_endpoint.as_ref().is_none_or(own)
+        && !asked.any(|(key, _)| OAUTH.contains(&key.to_ascii_lowercase().as_str()))
+}
+
 /// Runs it without a log: what it would write holds codes.
 fn unheard<F: Future>(it: F) -> impl Future<Output = F::Output> {
     it.with_subscriber(NoSubscriber::default())
@@ -173,7 +207,9 @@ impl Desk {
             return Err(SignInError::Pkce);
         }
         let pinned = self.oauth.issuers.get(&self.server);
-        if pinned.is_some_and(|pinned| metadata.issuer.as_ref() != Some(pinned)) {
+        if pinned.is_some_and(|pinned| metadata.issuer.as_ref() != Some(pinned))
+            || !is_own(&metadata, pinned.is_some())
+        {
             return Err(SignInError::Discovery);
         }
         let kept = self.vault.credentials().await;

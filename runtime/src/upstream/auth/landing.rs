@@ -29,7 +29,7 @@ const UNKNOWN: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection
 /// impl ServerRequests for Host {
 ///     fn sign_in(&self, request: SignIn) -> Requested<'_, Option<String>> {
 ///         Box::pin(async move {
-///             // Shows the server's name and address and the issuer, and opens `request.url` if the person wants it.
+///             // Shows the server's name and address, the issuer and the host, and opens `request.url` if the person wants it.
 ///             if ask_and_open(&request) { self.landing.led_back(&request).await } else { None }
 ///         })
 ///     }
