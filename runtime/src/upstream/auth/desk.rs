@@ -15,7 +15,7 @@ use super::super::spec::HttpReach;
 use super::account::Challenge;
 use super::fetch::Fetch;
 use super::sent::SentBack;
-use super::vault::{Door, Vault};
+use super::vault::{Door, Last, Vault};
 use super::{OAuth, SignInError};
 
 /// What this host knows of the authorisation server of one server.
@@ -99,6 +99,7 @@ impl Desk {
             AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::clone(&fetch) as _);
         let mut manager = made.await.ok()?;
         manager.set_credential_store(Door(Arc::clone(&vault)));
+        manager.set_state_store(Last::default());
         Some(Self {
             server: server.to_owned(),
             oauth: oauth.clone(),
@@ -108,6 +109,11 @@ impl Desk {
             manager,
             known: None,
         })
+    }
+
+    /// What the server lets this host in with.
+    pub(super) fn vault(&self) -> Arc<Vault> {
+        Arc::clone(&self.vault)
     }
 
     /// The token, renewed if its time is over; none if the server is to be asked without.
@@ -154,10 +160,10 @@ impl Desk {
             if unknown && challenge.more.is_none() && self.remembered(&metadata).await {
                 return Ok(None);
             }
-            let client = self.client(&metadata).await?;
-            let configured = self.manager.configure_client(client.clone());
-            configured.map_err(|_| SignInError::Discovery)?;
-            self.known = Some(Known { metadata, client });
+            if let Err(error) = self.known_as(metadata).await {
+                self.restore();
+                return Err(error);
+            }
         }
         let known = self.known.as_ref().ok_or(SignInError::Discovery)?;
         let issuer = known.metadata.issuer.clone().unwrap_or_default();
@@ -171,6 +177,24 @@ impl Desk {
             issuer,
             scopes,
         }))
+    }
+
+    /// Makes this host known to the authorisation server that has this metadata.
+    async fn known_as(&mut self, metadata: AuthorizationMetadata) -> Result<(), SignInError> {
+        let client = self.client(&metadata).await?;
+        let configured = self.manager.configure_client(client.clone());
+        configured.map_err(|_| SignInError::Discovery)?;
+        self.known = Some(Known { metadata, client });
+        Ok(())
+    }
+
+    /// Has the state machine know the authorisation server again that this host is known to.
+    fn restore(&mut self) {
+        if let Some(known) = &self.known {
+            self.manager.set_metadata(known.metadata.clone());
+            // It was this client before.
+            let _ = self.manager.configure_client(known.client.clone());
+        }
     }
 
     /// What the server wants, or all that it has and more.
