@@ -17,9 +17,13 @@ impl Chromium {
     /// Opens `url` with the browser at `place`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or the system has no room for its profile.
     pub(crate) fn open(place: &Path, url: &str) -> Result<Self, Failure> {
         let profile = tempfile::tempdir()?;
+        // Whoever is on this machine reads command lines, and the address lets in. The folder is its owner's alone.
+        let first = profile.path().join("first.html");
+        let lead = format!("<meta http-equiv=\"refresh\" content=\"0; url={url}\">");
+        std::fs::write(&first, lead)?;
         let mut command = Command::new(place);
         command
             .args([
@@ -32,7 +36,7 @@ impl Chromium {
             // In a container it may have no other sandbox than the one around it; the page is ours.
             .arg("--no-sandbox")
             .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(url)
+            .arg(&first)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use bailiwick::{
     Code, Landing, OAuth, Policy, Requested, ServerRequests, ServerSpec, ServerState, SignIn,
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::support::{Stage, code, stage, text, yes};
-use super::town::{Town, Ways, parameters};
+use super::town::{Echo, Town, Ways, parameters};
 
 const LANDING: &str = "http://127.0.0.1:9/back";
 
@@ -139,6 +139,7 @@ async fn a_person_signs_in_once_and_the_tools_are_there() {
         (&asked[0].address, &asked[0].issuer),
         (&town.url(), &town.origin)
     );
+    assert_eq!(format!("http://{}", asked[0].opens), town.origin);
     assert_eq!(asked[0].scopes, ["read"]);
     let seen = town.seen();
     let authorized = &seen.authorized[0];
@@ -256,7 +257,10 @@ async fn only_the_answer_to_the_question_that_was_asked_counts() {
             .filter(|asked| asked["code"] != "made-up")
             .count();
         assert_eq!(exchanged, usize::from(allowed));
-        assert_eq!(person.asked().len(), 1);
+        // A code that makes no token may be the network's fault: they are asked once more.
+        let made_up = town.seen().tokens.len() - exchanged;
+        assert_eq!(person.asked().len(), made_up.max(1));
+        assert!(made_up <= 2);
     }
 }
 
@@ -298,6 +302,68 @@ async fn a_server_leads_its_host_nowhere_else() {
 }
 
 #[tokio::test]
+async fn an_authorisation_server_leads_people_to_no_other_s_page() {
+    let honest = Town::new(Ways::default()).await;
+    let at = |path: &str| format!("{}{path}", honest.origin);
+    for elsewhere in [
+        json!({"authorization_endpoint": at("/authorize")}),
+        json!({"token_endpoint": at("/token")}),
+        json!({"registration_endpoint": at("/register")}),
+    ] {
+        let issuer = Some(elsewhere);
+        let town = Town::new(Ways::default()).await;
+        town.change(|ways| ways.issuer.clone_from(&issuer));
+        unasked(Ways {
+            issuer,
+            ..Ways::default()
+        })
+        .await;
+        // The host says that it knows this one.
+        let person = Person::new(|_| None);
+        let oauth = OAuth::new(LANDING).issuer("town", &town.origin);
+        signed(&town, oauth, &person).await;
+        assert_eq!(person.asked().len(), 1);
+    }
+    assert!(honest.seen().tokens.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_asked_of_an_authorisation_server_is_the_host_s_alone() {
+    for (query, allowed) in [
+        ("tenant=1", true),
+        ("scope=admin", false),
+        ("Scope=admin", false),
+        ("redirect_uri=https://evil.example", false),
+        ("client_id=x", false),
+        ("state=x", false),
+        ("code%5Fchallenge=x", false),
+        ("tenant=1&response_type=token", false),
+        ("request_uri=x", false),
+    ] {
+        for named in [false, true] {
+            let (town, person) = (Town::new(Ways::default()).await, Person::new(|_| None));
+            let endpoint = format!("{}/authorize?{query}", town.origin);
+            let issuer = Some(json!({"authorization_endpoint": endpoint}));
+            town.change(|ways| ways.issuer = issuer);
+            let oauth = OAuth::new(LANDING);
+            let oauth = match named {
+                true => oauth.issuer("town", &town.origin),
+                false => oauth,
+            };
+            let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+            let builder = builder.oauth(oauth).requests(person.clone());
+            let upstreams = builder.start().await.unwrap();
+            let left = [ServerState::Waiting, ServerState::GivenUp];
+            tokio::select! {
+                _ = upstreams.reached("town", left[0]) => {}
+                _ = upstreams.reached("town", left[1]) => {}
+            }
+            assert_eq!(person.asked().len(), usize::from(allowed), "{query}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_code_and_its_proof_are_not_led_on() {
     let other = Town::new(Ways::default()).await;
     let leads = Some(format!("{}/token", other.origin));
@@ -313,8 +379,26 @@ async fn a_code_and_its_proof_are_not_led_on() {
     let builder = builder.oauth(OAuth::new(LANDING)).requests(person.clone());
     let upstreams = builder.start().await.unwrap();
     assert!(upstreams.reached("town", ServerState::GivenUp).await);
-    assert_eq!(town.seen().tokens.len(), 1);
+    assert_eq!(town.seen().tokens.len(), 2);
     assert!(other.seen().tokens.is_empty());
+}
+
+#[tokio::test]
+async fn a_sign_in_that_the_network_failed_is_asked_for_again() {
+    let forged = Arc::new(Mutex::new(true));
+    let first = Arc::clone(&forged);
+    let person = Person::new(move |url: String| {
+        let made_up = std::mem::replace(&mut *first.lock().unwrap(), false);
+        Some(if made_up {
+            url.replace("code=", "code=not-")
+        } else {
+            url
+        })
+    });
+    let town = Town::new(Ways::default()).await;
+    assert_eq!(state(&town, &person).await, ServerState::Ready);
+    assert_eq!(person.asked().len(), 2);
+    assert!(!*forged.lock().unwrap());
 }
 
 #[tokio::test]
@@ -484,15 +568,71 @@ impl Write for Log {
     }
 }
 
-#[tokio::test]
-async fn neither_codes_nor_tokens_are_told() {
+/// What every thread of every test logs.
+static LOG: LazyLock<Log> = LazyLock::new(|| {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    log
+});
+
+#[tokio::test]
+async fn what_a_server_says_back_is_told_to_no_log() {
+    const CONFIGURED: &str = "configured-s3cr3t";
+    let log = LazyLock::force(&LOG);
+    for (echo, places) in [
+        (
+            Echo::Headers,
+            ["event", "greeting", "session", "type"].as_slice(),
+        ),
+        (Echo::Names, &["greeting", "tool", "type"]),
+    ] {
+        for configured in [false, true] {
+            let town = Town::new(Ways {
+                echo: Some(echo),
+                open: configured,
+                ..Ways::default()
+            })
+            .await;
+            let mut spec = ServerSpec::http("town", town.url());
+            if configured {
+                spec = spec.header("Authorization", format!("Bearer {CONFIGURED}"));
+            }
+            let builder = Upstreams::builder().server(spec);
+            let builder = builder
+                .oauth(OAuth::new(LANDING))
+                .requests(Person::willing());
+            let upstreams = builder.start().await.unwrap();
+            assert!(upstreams.reached("town", ServerState::Ready).await);
+            let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+            let worker = stage.worker(Policy::new()).await;
+            let failed = worker.call("town__look", json!({})).await.unwrap_err();
+            while echo == Echo::Headers && !town.seen().echoed.contains("event") {
+                tokio::task::yield_now().await;
+            }
+            stage.upstreams.shutdown().await;
+            let echoed: Vec<_> = town.seen().echoed.iter().copied().collect();
+            assert_eq!(echoed, places);
+            let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+            assert!(!logged.is_empty(), "it logs at all");
+            let mut secrets = town.seen().secrets.clone();
+            secrets.push(CONFIGURED.to_owned());
+            let lines = logged.lines().chain([failed.message()]);
+            for line in lines {
+                let secret = secrets.iter().find(|secret| line.contains(*secret));
+                assert_eq!(secret, None, "{line}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn neither_codes_nor_tokens_are_told() {
+    let log = LazyLock::force(&LOG);
     let town = Town::new(Ways::default()).await;
     let person = Person {
         times: 1,
@@ -529,6 +669,10 @@ async fn a_browser_is_led_back_to_this_machine() {
                 let browser = async {
                     let back = led(&request.url).await;
                     let (at, _) = back.split_once('?').unwrap();
+                    let host = at.strip_prefix("http://").unwrap();
+                    let (host, _) = host.split_once('/').unwrap();
+                    // One that says nothing is in nobody's way.
+                    let _silent = TcpStream::connect(host).await.unwrap();
                     let strange = opened(&format!("{at}?code=x&state=y")).await;
                     assert!(strange.starts_with("HTTP/1.1 404"), "{strange}");
                     let page = opened(&back).await;

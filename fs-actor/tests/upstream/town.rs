@@ -1,6 +1,6 @@
 //! A way to misbehave in, a server that lets nobody in without a token and the authorisation server it names out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::extract::{Form, Query, State};
@@ -12,6 +12,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+
+/// Where a server puts what it is told.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Echo {
+    /// Into headers and ids, after a handshake.
+    Headers,
+    /// Into names of tools, in the revision that has headers for arguments.
+    Names,
+}
 
 /// What the two servers do otherwise than they should.
 #[derive(Clone, Default)]
@@ -32,6 +41,8 @@ pub(crate) struct Ways {
     pub(crate) leads: Option<String>,
     /// Everybody is let in.
     pub(crate) open: bool,
+    /// Where the server puts what it is told.
+    pub(crate) echo: Option<Echo>,
     /// Refresh tokens are refused.
     pub(crate) forgets: bool,
 }
@@ -45,6 +56,8 @@ pub(crate) struct Seen {
     pub(crate) secrets: Vec<String>,
     codes: HashMap<String, HashMap<String, String>>,
     valid: HashMap<String, (String, String)>,
+    /// Where the server put what it was told.
+    pub(crate) echoed: BTreeSet<&'static str>,
 }
 
 #[derive(Clone)]
@@ -98,7 +111,7 @@ impl Town {
 
     pub(crate) fn router(&self) -> Router {
         Router::new()
-            .route("/mcp", post(mcp))
+            .route("/mcp", post(mcp).get(events).delete(ended))
             .route("/.well-known/oauth-protected-resource/mcp", get(resource))
             .route("/.well-known/oauth-authorization-server", get(issuer))
             .route("/register", post(register))
@@ -229,10 +242,81 @@ fn challenge(town: &Town, status: StatusCode, more: &str, headers: &HeaderMap) -
     (status, [(header::WWW_AUTHENTICATE, said)], told.to_owned()).into_response()
 }
 
+/// What a server is told that nobody else is to know.
+fn told(headers: &HeaderMap) -> String {
+    let told = headers.get(header::AUTHORIZATION);
+    let told = told.and_then(|told| told.to_str().ok()).unwrap_or_default();
+    told.replace(' ', "-")
+}
+
+/// Events of which none is a message, and the end of them.
+async fn events(State(town): State<Town>, headers: HeaderMap) -> Response {
+    if town.ways().echo != Some(Echo::Headers) {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    town.seen().echoed.insert("event");
+    let told = told(&headers);
+    let events = format!("id: {told}\ndata: {told}\n\n");
+    ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
+}
+
+async fn ended(State(town): State<Town>) -> StatusCode {
+    town.seen().echoed.insert("session");
+    StatusCode::INTERNAL_SERVER_ERROR
+}
+
+/// An answer that says what the server was told, and where.
+fn echoed(echo: Echo, asked: &Value, headers: &HeaderMap) -> Option<(&'static str, Response)> {
+    let told = told(headers);
+    let info = json!({"name": "town", "version": "1"});
+    let schema =
+        json!({"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": told}}});
+    let plain = json!({"name": "look", "inputSchema": {"type": "object"}});
+    let fresh = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+    let answered = |result: &Value| json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+    Some(match (echo, asked["method"].as_str()?) {
+        (Echo::Headers, "initialize") => {
+            let result = json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info,
+            });
+            let session = [("mcp-session-id", told)];
+            (
+                "greeting",
+                (session, Json(answered(&result))).into_response(),
+            )
+        }
+        (Echo::Names, "server/discover") => {
+            let known = json!({
+                "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                "serverInfo": info,
+            });
+            let Json(known) = merged(fresh, Some(&known));
+            ("greeting", Json(answered(&known)).into_response())
+        }
+        (Echo::Names, "tools/list") => {
+            let tools = json!({"tools": [plain, {"name": told, "inputSchema": schema}]});
+            let Json(listed) = merged(fresh, Some(&tools));
+            ("tool", Json(answered(&listed)).into_response())
+        }
+        (_, "tools/call") => {
+            let kind = [(header::CONTENT_TYPE, format!("text/{told}"))];
+            ("type", (kind, "{}").into_response())
+        }
+        _ => return None,
+    })
+}
+
 async fn mcp(State(town): State<Town>, headers: HeaderMap, Json(asked): Json<Value>) -> Response {
     let Some(scopes) = town.lets_in(&headers) else {
         return challenge(&town, StatusCode::UNAUTHORIZED, "scope=\"read\"", &headers);
     };
+    let ways = town.ways();
+    if let Some(echo) = ways.echo
+        && let Some((place, answer)) = echoed(echo, &asked, &headers)
+    {
+        town.seen().echoed.insert(place);
+        return answer;
+    }
     let tool = asked.pointer("/params/name").and_then(Value::as_str);
     if tool == Some("change") && !scopes.split(' ').any(|scope| scope == "write") {
         let more = "error=\"insufficient_scope\", scope=\"write\"";

@@ -76,7 +76,7 @@ impl OAuth {
     }
 
     /// The authorisation server that people sign in at for a server, as it calls itself; without, whichever the server
-    /// names.
+    /// names. One that is said here may have its addresses on other hosts than its own.
     #[must_use]
     pub fn issuer(mut self, server: impl Into<String>, issuer: impl Into<String>) -> Self {
         self.issuers.insert(server.into(), issuer.into());
@@ -161,6 +161,8 @@ pub struct SignIn {
     pub scopes: Vec<String>,
     /// Whether the person is signed in, and the server wants more.
     pub more: bool,
+    /// The host that `url` opens; show it.
+    pub opens: String,
     /// What the person opens in their browser. It is by HTTPS, or of this machine as the server is.
     pub url: String,
 }
@@ -171,6 +173,7 @@ impl fmt::Debug for SignIn {
         f.debug_struct("SignIn")
             .field("server", &self.server)
             .field("issuer", &self.issuer)
+            .field("opens", &self.opens)
             .finish_non_exhaustive()
     }
 }

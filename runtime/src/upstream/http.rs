@@ -1,10 +1,14 @@
 //! An address and headers in, a connection by HTTP out that follows no redirection and uses no proxy.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::OnceLock;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio::runtime::{Builder, Handle};
+use tracing::subscriber::NoSubscriber;
 
 use super::address::{self, Place, Reachable};
 use super::connect::ConnectError;
@@ -17,6 +21,24 @@ pub(super) type Sender = super::auth::Signed;
 /// What sends requests and hears answers.
 #[cfg(not(feature = "oauth"))]
 pub(super) type Sender = reqwest::Client;
+
+/// Where everything runs that speaks with servers by HTTP: a thread without a log. rmcp and what is below it log what
+/// servers send, as headers, names and ids, and a server may send back the tokens that it was told.
+fn unheard() -> Option<&'static Handle> {
+    static UNHEARD: OnceLock<Option<Handle>> = OnceLock::new();
+    let started = || {
+        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+        let handle = runtime.handle().clone();
+        let run = move || {
+            let never = std::future::pending::<Infallible>();
+            tracing::subscriber::with_default(NoSubscriber::default(), || runtime.block_on(never))
+        };
+        let thread = std::thread::Builder::new().name("bailiwick-http".to_owned());
+        thread.spawn(run).ok()?;
+        Some(handle)
+    };
+    UNHEARD.get_or_init(started).as_ref()
+}
 
 pub(super) fn transport(
     server: &Server,
@@ -36,6 +58,7 @@ pub(super) fn transport(
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(custom)
         .max_sse_event_size(server.bounds.message_bytes);
+    let _unheard = unheard().ok_or(ConnectError::Http)?.enter();
     Ok(StreamableHttpClientTransport::with_client(sender, config))
 }
 

@@ -73,10 +73,7 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
             tokio::select! {
                 () = stopped(&mut stop) => return parted(ServerState::Stopped),
                 () = server.retry.notified() => {
-                    #[cfg(feature = "oauth")]
-                    if let Some(account) = &server.account {
-                        account.afresh();
-                    }
+                    afresh(&server);
                     continue;
                 }
             }
@@ -84,10 +81,20 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
         parted(ServerState::Waiting);
         tokio::select! {
             () = stopped(&mut stop) => return parted(ServerState::Stopped),
-            () = server.retry.notified() => {}
+            () = server.retry.notified() => afresh(&server),
             () = sleep(wait) => {}
         }
     }
+}
+
+/// A person wants a server tried again, and may be asked again what they were asked.
+fn afresh(server: &Server) {
+    #[cfg(feature = "oauth")]
+    if let Some(account) = &server.account {
+        account.afresh();
+    }
+    #[cfg(not(feature = "oauth"))]
+    let _ = server;
 }
 
 /// How a server stands to whoever would be let in.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::super::address;
@@ -17,6 +18,7 @@ use super::super::requests::ServerRequests;
 use super::super::spec::HttpReach;
 use super::desk::Desk;
 use super::sent::{SentBack, one};
+use super::vault::Vault;
 use super::{OAuth, SignIn, SignInError};
 
 /// How long everything between two words of a person may take.
@@ -27,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const QUIET: Duration = Duration::from_secs(300);
 /// How many things a person is asked for one server in that time.
 const MOST_ASKED: usize = 4;
+/// How often a person is asked the same thing in that time where it is the network that fails.
+const MOST_TRIES: usize = 2;
 /// The longest word of a server that is read, in bytes.
 const LONGEST: usize = 8 << 10;
 /// The most scopes that a person can be shown, and the longest, in bytes.
@@ -65,6 +69,9 @@ pub(in crate::upstream) struct Account {
     server: String,
     address: String,
     host: Arc<dyn ServerRequests>,
+    /// Where the host's own code runs. Requests to the server are made elsewhere, without a log.
+    home: Handle,
+    vault: Arc<Vault>,
     desk: tokio::sync::Mutex<Desk>,
     asking: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -73,11 +80,24 @@ pub(in crate::upstream) struct Account {
 /// What a person is asked, for knowing it again: the authorisation server, and what is wanted in addition.
 type Question = (String, Option<String>);
 
+/// When a person was asked, how often, and what came of it.
+struct Asking {
+    at: Instant,
+    tries: usize,
+    answer: Result<(), SignInError>,
+}
+
+impl Asking {
+    fn may_again(&self) -> bool {
+        let failed = matches!(self.answer, Err(SignInError::Late | SignInError::Token));
+        failed && self.tries < MOST_TRIES
+    }
+}
+
 #[derive(Default)]
 struct State {
     challenge: Option<Challenge>,
-    /// When a person was asked for what, and what came of it.
-    asked: BTreeMap<Question, (Instant, Result<(), SignInError>)>,
+    asked: BTreeMap<Question, Asking>,
     live: bool,
 }
 
@@ -119,6 +139,8 @@ impl Account {
             server: server.to_owned(),
             address: shown(&url),
             host: Arc::clone(host),
+            home: Handle::current(),
+            vault: desk.vault(),
             desk: tokio::sync::Mutex::new(desk),
             asking: tokio::sync::Mutex::default(),
             state: Mutex::default(),
@@ -147,14 +169,29 @@ impl Account {
         self.state().asked.clear();
     }
 
+    /// The desk, unless something else takes too long there.
+    async fn desk(&self) -> Option<tokio::sync::MutexGuard<'_, Desk>> {
+        timeout(NETWORK, self.desk.lock()).await.ok()
+    }
+
     /// The token, if there is one.
-    pub(super) async fn token(&self) -> Option<String> {
-        self.desk.lock().await.token().await
+    pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
+        let account = Arc::clone(self);
+        let token = async move {
+            // A token that is good needs no authorisation server, which may be slow at something else.
+            match account.vault.token().await {
+                None => account.desk().await?.token().await,
+                token => token,
+            }
+        };
+        self.home.spawn(token).await.ok().flatten()
     }
 
     /// Another token than the one that the server refused.
-    pub(super) async fn renewed(&self, refused: &str) -> Option<String> {
-        self.desk.lock().await.renewed(refused).await
+    pub(super) async fn renewed(self: &Arc<Self>, refused: String) -> Option<String> {
+        let account = Arc::clone(self);
+        let renewed = async move { account.desk().await?.renewed(&refused).await };
+        self.home.spawn(renewed).await.ok().flatten()
     }
 
     /// Notes what the server wants, for when the connection has ended.
@@ -176,7 +213,7 @@ impl Account {
     pub(super) async fn allowed(self: &Arc<Self>, wanted: Challenge) -> bool {
         let account = Arc::clone(self);
         // A person who is at it is not interrupted when the call's time is over: what they allow is there for the next.
-        let asked = tokio::spawn(async move {
+        let asked = self.home.spawn(async move {
             let asked = account.ask_once(&wanted).await;
             if let Err(error) = asked {
                 let server = &account.server;
@@ -214,19 +251,22 @@ impl Account {
             return Ok(());
         };
         let key = (request.issuer.clone(), challenge.more.clone());
-        {
+        let tries = {
             let mut state = self.state();
-            state.asked.retain(|_, (at, _)| at.elapsed() < QUIET);
+            state.asked.retain(|_, asked| asked.at.elapsed() < QUIET);
             match state.asked.get(&key) {
                 // Another call asked while this one waited.
-                Some((at, answer)) if *at >= began => return *answer,
+                Some(asked) if asked.at >= began => return asked.answer,
+                Some(asked) if asked.may_again() => asked.tries + 1,
                 Some(_) => return Err(SignInError::Again),
                 None if state.asked.len() >= MOST_ASKED => return Err(SignInError::Again),
-                None => {}
+                None => 1,
             }
-        }
+        };
         let answer = self.ask(request, &expected).await;
-        self.state().asked.insert(key, (Instant::now(), answer));
+        let at = Instant::now();
+        let asked = Asking { at, tries, answer };
+        self.state().asked.insert(key, asked);
         answer
     }
 
@@ -259,6 +299,7 @@ impl Account {
                 .map(|scope| crate::escape(scope).into_owned())
                 .collect(),
             more: challenge.more.is_some(),
+            opens: cut(&crate::escape(asked.url.authority()), LONGEST),
             url: crate::escape(asked.url.as_str()).into_owned(),
         };
         Ok(Some((request, state)))

@@ -15,7 +15,7 @@ use super::super::spec::HttpReach;
 use super::account::Challenge;
 use super::fetch::Fetch;
 use super::sent::SentBack;
-use super::vault::{Door, Vault};
+use super::vault::{Door, Last, Vault};
 use super::{OAuth, SignInError};
 
 /// What this host knows of the authorisation server of one server.
@@ -42,6 +42,40 @@ pub(super) struct Asked {
     pub(super) scopes: Vec<String>,
 }
 
+/// What an authorisation request says by its query, and the address that it is made to may therefore not.
+const OAUTH: &[&str] = &[
+    "authorization_details",
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "redirect_uri",
+    "request",
+    "request_uri",
+    "resource",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
+];
+
+/// Whether all addresses of an authorisation server are its own, where `named` does not say that it may have others: one
+/// that leads people to another's page would be told the code that they get there.
+fn is_own(metadata: &AuthorizationMetadata, named: bool) -> bool {
+    let issuer = metadata.issuer.as_deref().and_then(address::read);
+    let (Some(issuer), Some(page)) = (issuer, address::read(&metadata.authorization_endpoint))
+    else {
+        return false;
+    };
+    let own = |endpoint: &String| {
+        named || address::read(endpoint).is_some_and(|url| url.origin() == issuer.origin())
+    };
+    let mut asked = page.query_pairs();
+    own(&metadata.authorization_endpoint)
+        && own(&metadata.token_endpoint)
+        && metadata.registration_endpoint.as_ref().is_none_or(own)
+        && !asked.any(|(key, _)| OAUTH.contains(&key.to_ascii_lowercase().as_str()))
+}
+
 /// Runs it without a log: what it would write holds codes.
 fn unheard<F: Future>(it: F) -> impl Future<Output = F::Output> {
     it.with_subscriber(NoSubscriber::default())
@@ -65,6 +99,7 @@ impl Desk {
             AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::clone(&fetch) as _);
         let mut manager = made.await.ok()?;
         manager.set_credential_store(Door(Arc::clone(&vault)));
+        manager.set_state_store(Last::default());
         Some(Self {
             server: server.to_owned(),
             oauth: oauth.clone(),
@@ -74,6 +109,11 @@ impl Desk {
             manager,
             known: None,
         })
+    }
+
+    /// What the server lets this host in with.
+    pub(super) fn vault(&self) -> Arc<Vault> {
+        Arc::clone(&self.vault)
     }
 
     /// The token, renewed if its time is over; none if the server is to be asked without.
@@ -120,10 +160,10 @@ impl Desk {
             if unknown && challenge.more.is_none() && self.remembered(&metadata).await {
                 return Ok(None);
             }
-            let client = self.client(&metadata).await?;
-            let configured = self.manager.configure_client(client.clone());
-            configured.map_err(|_| SignInError::Discovery)?;
-            self.known = Some(Known { metadata, client });
+            if let Err(error) = self.known_as(metadata).await {
+                self.restore();
+                return Err(error);
+            }
         }
         let known = self.known.as_ref().ok_or(SignInError::Discovery)?;
         let issuer = known.metadata.issuer.clone().unwrap_or_default();
@@ -137,6 +177,24 @@ impl Desk {
             issuer,
             scopes,
         }))
+    }
+
+    /// Makes this host known to the authorisation server that has this metadata.
+    async fn known_as(&mut self, metadata: AuthorizationMetadata) -> Result<(), SignInError> {
+        let client = self.client(&metadata).await?;
+        let configured = self.manager.configure_client(client.clone());
+        configured.map_err(|_| SignInError::Discovery)?;
+        self.known = Some(Known { metadata, client });
+        Ok(())
+    }
+
+    /// Has the state machine know the authorisation server again that this host is known to.
+    fn restore(&mut self) {
+        if let Some(known) = &self.known {
+            self.manager.set_metadata(known.metadata.clone());
+            // It was this client before.
+            let _ = self.manager.configure_client(known.client.clone());
+        }
     }
 
     /// What the server wants, or all that it has and more.
@@ -173,7 +231,9 @@ impl Desk {
             return Err(SignInError::Pkce);
         }
         let pinned = self.oauth.issuers.get(&self.server);
-        if pinned.is_some_and(|pinned| metadata.issuer.as_ref() != Some(pinned)) {
+        if pinned.is_some_and(|pinned| metadata.issuer.as_ref() != Some(pinned))
+            || !is_own(&metadata, pinned.is_some())
+        {
             return Err(SignInError::Discovery);
         }
         let kept = self.vault.credentials().await;

@@ -70,7 +70,7 @@ impl Signed {
     /// Sends with the token, once more with another where the server refuses it.
     async fn let_in(
         &self,
-        account: &Account,
+        account: &Arc<Account>,
         letter: &Letter,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let token = account.token().await;
@@ -78,7 +78,7 @@ impl Signed {
         let (Err(StreamableHttpError::AuthRequired(_)), Some(refused)) = (&answer, token) else {
             return answer;
         };
-        match account.renewed(&refused).await {
+        match account.renewed(refused).await {
             Some(token) => self.sent(letter.clone(), Some(token)).await,
             None => answer,
         }

@@ -1,12 +1,19 @@
 //! Tokens in, what the host keeps of them out; without a host that keeps them they are gone with the process.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
+use rmcp::transport::auth::{
+    AuthError, CredentialStore, StateStore, StoredAuthorizationState, StoredCredentials,
+};
+use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::TokenStore;
+
+/// How long a token must still last, as rmcp wants it.
+const LASTING: Duration = Duration::from_secs(30);
 
 /// What one server lets this host in with.
 pub(super) struct Vault {
@@ -51,6 +58,22 @@ impl Vault {
         }
     }
 
+    /// The token, if it does not have to be renewed.
+    pub(super) async fn token(&self) -> Option<String> {
+        let credentials = self.credentials().await?;
+        let answer = serde_json::to_value(credentials.token_response?).ok()?;
+        let lasts = answer.get("expires_in").and_then(Value::as_u64);
+        if let (Some(lasts), Some(since)) = (lasts, credentials.token_received_at) {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+            let age = now.saturating_sub(Duration::from_secs(since));
+            if Duration::from_secs(lasts).saturating_sub(age) < LASTING {
+                return None;
+            }
+        }
+        let token = answer.get("access_token")?.as_str()?;
+        Some(token.to_owned())
+    }
+
     pub(super) async fn keep(&self, credentials: Option<StoredCredentials>) {
         let mut kept = self.kept.lock().await;
         if let Some(store) = &self.store {
@@ -61,6 +84,29 @@ impl Vault {
         *kept = credentials.map_or(Kept::Nothing, |credentials| {
             Kept::Credentials(Box::new(credentials))
         });
+    }
+}
+
+/// What goes with the question that was asked last: a server may want something again and again.
+#[derive(Default)]
+pub(super) struct Last(Mutex<Option<(String, StoredAuthorizationState)>>);
+
+#[async_trait]
+impl StateStore for Last {
+    async fn save(&self, state: &str, kept: StoredAuthorizationState) -> Result<(), AuthError> {
+        *self.0.lock().await = Some((state.to_owned(), kept));
+        Ok(())
+    }
+
+    async fn load(&self, state: &str) -> Result<Option<StoredAuthorizationState>, AuthError> {
+        let last = self.0.lock().await;
+        let last = last.as_ref().filter(|(known, _)| known == state);
+        Ok(last.map(|(_, kept)| kept.clone()))
+    }
+
+    async fn delete(&self, state: &str) -> Result<(), AuthError> {
+        self.0.lock().await.take_if(|(known, _)| known == state);
+        Ok(())
     }
 }
 
