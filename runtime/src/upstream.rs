@@ -16,6 +16,7 @@ mod classify;
 mod client;
 mod connect;
 mod elicit;
+mod house;
 #[cfg(feature = "http")]
 mod http;
 mod job;
@@ -36,19 +37,18 @@ mod shape;
 mod spec;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::error::{CallError, Code};
-use crate::scope::{Marks, Verb};
-use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
+use crate::scope::Verb;
+use crate::tool::RemoteTools;
 pub(crate) use answer::{failure, reply};
 pub(crate) use classify::{Offer, Provider, listed};
 pub(crate) use elicit::url as check_url;
-use job::Errand;
+use house::House;
+pub(crate) use house::carried;
 pub(crate) use pages::Weight;
 use requests::Hearing;
 use server::Server;
@@ -131,95 +131,6 @@ pub struct ServerTool {
     pub fingerprint: Fingerprint,
     /// What models call it and what it does, or why it is not offered.
     pub offered: Result<(String, Verb), Unoffered>,
-}
-
-/// What the handles and the servers' keepers share.
-#[derive(Debug)]
-struct House {
-    servers: Vec<Arc<Server>>,
-    table: Arc<RemoteTools>,
-    /// Held from looking at the servers until the table says so: what was seen earlier does not replace what came later.
-    publishing: Mutex<()>,
-    /// Told whenever the table may be another.
-    published: watch::Sender<()>,
-}
-
-impl House {
-    /// Offers what all servers offer now.
-    fn publish(&self) {
-        let _publishing = self
-            .publishing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let entries = self.servers.iter().flat_map(|server| {
-            let there = *server.state.borrow() == ServerState::Ready;
-            let offers = server.offers().into_iter();
-            offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))))
-        });
-        self.table.replace(entries.collect(), self.marks());
-        self.published.send_replace(());
-    }
-
-    /// What the names of the servers and of their tools stand for.
-    fn marks(&self) -> Marks {
-        let tools = self.servers.iter().flat_map(|server| server.marks());
-        Marks {
-            servers: self
-                .servers
-                .iter()
-                .map(|it| Arc::clone(&it.label))
-                .collect(),
-            tools: tools.collect(),
-        }
-    }
-}
-
-fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
-    let name = server.spec.name.as_str();
-    let remote = Remote {
-        server: name.into(),
-        shown: format!("the server `{name}`").into(),
-        tool: Arc::clone(&offer.tool),
-        need: offer.need.clone(),
-        previews: offer.preview,
-        there,
-        views: offer.views,
-    };
-    let server = Arc::clone(server);
-    carried(offer, remote, move |offer, arguments| {
-        Arc::new(Errand::new(&server, offer, arguments))
-    })
-}
-
-/// The tool of another as workers are offered it; `job` is a call of it.
-pub(crate) fn carried(
-    offer: &Arc<Offer>,
-    remote: Remote,
-    job: impl Fn(&Arc<Offer>, Map<String, Value>) -> Arc<dyn RemoteJob> + Send + Sync + 'static,
-) -> Entry {
-    Entry {
-        name: offer.name.clone(),
-        spec: offer.spec.clone(),
-        intent: None,
-        input_schema: offer.input_schema.clone(),
-        output_schema: offer.output_schema.clone(),
-        mutates: offer.verb != Verb::Read,
-        remote: Some(remote),
-        prepare: Box::new({
-            let offer = Arc::clone(offer);
-            move |arguments: Arguments<'_>, _: &_| {
-                let invalid = |why| CallError::new(Code::InvalidArguments, why);
-                let arguments = match arguments {
-                    Arguments::Json(Value::Object(map)) => map.clone(),
-                    Arguments::Json(Value::Null) => Map::new(),
-                    Arguments::Json(_) => return Err(invalid("the arguments must be an object")),
-                    Arguments::Typed(_) => return Err(invalid("the arguments must be JSON")),
-                };
-                let job = job(&offer, arguments);
-                Ok((vec![offer.need.clone()], Job::Remote(job)))
-            }
-        }),
-    }
 }
 
 /// Servers of other people, connected. Cloning it is cheap; with its last clone, and the last runtime that uses it, the
@@ -321,12 +232,7 @@ impl UpstreamsBuilder {
             }
             servers.push(Arc::new(server));
         }
-        let house = Arc::new(House {
-            servers,
-            table: Arc::default(),
-            publishing: Mutex::default(),
-            published: watch::Sender::default(),
-        });
+        let house = Arc::new(House::new(servers));
         house.publish();
         let stop = watch::Sender::new(false);
         let mut keepers = tokio::task::JoinSet::new();

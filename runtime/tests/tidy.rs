@@ -104,6 +104,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("upstream/bounded", Actor),
     ("upstream/sent", Actor),
     ("upstream/job", Actor),
+    ("upstream/house", Actor),
     ("upstream/pages", Actor),
     ("upstream/reading", Actor),
     ("upstream/keeper", Actor),

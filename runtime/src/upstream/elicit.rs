@@ -286,7 +286,13 @@ mod tests {
         ] {
             check(name, json!({"type": "string"}), Err(Unasked::Secret));
         }
-        for name in ["business_name", "class name", "address_number", "do not pick", "keyboard"] {
+        for name in [
+            "business_name",
+            "class name",
+            "address_number",
+            "do not pick",
+            "keyboard",
+        ] {
             check(name, json!({"type": "string"}), Ok(()));
         }
         check(

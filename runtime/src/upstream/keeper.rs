@@ -9,14 +9,15 @@ use rmcp::service::{ClientLifecycleMode, Peer, RoleClient, ServiceError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::ServerState;
 #[cfg(feature = "oauth")]
 use super::auth::Settled;
 use super::backoff::Backoff;
 use super::child::Child;
 use super::connect::{ConnectError, Service, connect, either_era, list};
+use super::house::House;
 use super::line::Line;
 use super::server::{Live, Server};
-use super::{House, ServerState};
 
 /// A server that changes its list again and again is asked for it once in this time.
 const SETTLE: Duration = Duration::from_millis(500);

@@ -1,0 +1,112 @@
+//! What every server offers in, the one table that workers are offered out, told whenever it is another.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use super::ServerState;
+use super::classify::Offer;
+use super::job::Errand;
+use super::server::Server;
+use crate::error::{CallError, Code};
+use crate::scope::{Marks, Verb};
+use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
+
+/// What the handles and the servers' keepers share.
+#[derive(Debug)]
+pub(super) struct House {
+    pub(super) servers: Vec<Arc<Server>>,
+    pub(super) table: Arc<RemoteTools>,
+    /// Held from looking at the servers until the table says so: what was seen earlier does not replace what came later.
+    publishing: Mutex<()>,
+    /// Told whenever the table may be another.
+    pub(super) published: watch::Sender<()>,
+}
+
+impl House {
+    pub(super) fn new(servers: Vec<Arc<Server>>) -> Self {
+        Self {
+            servers,
+            table: Arc::default(),
+            publishing: Mutex::default(),
+            published: watch::Sender::default(),
+        }
+    }
+
+    /// Offers what all servers offer now.
+    pub(super) fn publish(&self) {
+        let _publishing = self
+            .publishing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let entries = self.servers.iter().flat_map(|server| {
+            let there = *server.state.borrow() == ServerState::Ready;
+            let offers = server.offers().into_iter();
+            offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))))
+        });
+        self.table.replace(entries.collect(), self.marks());
+        self.published.send_replace(());
+    }
+
+    /// What the names of the servers and of their tools stand for.
+    fn marks(&self) -> Marks {
+        let tools = self.servers.iter().flat_map(|server| server.marks());
+        Marks {
+            servers: self
+                .servers
+                .iter()
+                .map(|it| Arc::clone(&it.label))
+                .collect(),
+            tools: tools.collect(),
+        }
+    }
+}
+
+fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
+    let name = server.spec.name.as_str();
+    let remote = Remote {
+        server: name.into(),
+        shown: format!("the server `{name}`").into(),
+        tool: Arc::clone(&offer.tool),
+        need: offer.need.clone(),
+        previews: offer.preview,
+        there,
+        views: offer.views,
+    };
+    let server = Arc::clone(server);
+    carried(offer, remote, move |offer, arguments| {
+        Arc::new(Errand::new(&server, offer, arguments))
+    })
+}
+
+/// The tool of another as workers are offered it; `job` is a call of it.
+pub(crate) fn carried(
+    offer: &Arc<Offer>,
+    remote: Remote,
+    job: impl Fn(&Arc<Offer>, Map<String, Value>) -> Arc<dyn RemoteJob> + Send + Sync + 'static,
+) -> Entry {
+    Entry {
+        name: offer.name.clone(),
+        spec: offer.spec.clone(),
+        intent: None,
+        input_schema: offer.input_schema.clone(),
+        output_schema: offer.output_schema.clone(),
+        mutates: offer.verb != Verb::Read,
+        remote: Some(remote),
+        prepare: Box::new({
+            let offer = Arc::clone(offer);
+            move |arguments: Arguments<'_>, _: &_| {
+                let invalid = |why| CallError::new(Code::InvalidArguments, why);
+                let arguments = match arguments {
+                    Arguments::Json(Value::Object(map)) => map.clone(),
+                    Arguments::Json(Value::Null) => Map::new(),
+                    Arguments::Json(_) => return Err(invalid("the arguments must be an object")),
+                    Arguments::Typed(_) => return Err(invalid("the arguments must be JSON")),
+                };
+                let job = job(&offer, arguments);
+                Ok((vec![offer.need.clone()], Job::Remote(job)))
+            }
+        }),
+    }
+}
