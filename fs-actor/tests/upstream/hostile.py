@@ -298,6 +298,9 @@ def main():
                 call(message)
         elif method == "ping":
             answer(message, {})
+        elif method == "resources/read" and MODE == "views":
+            uri = message["params"]["uri"]
+            answer(message, {"contents": [{"uri": uri, "text": uri}]})
         elif method:
             refuse(message, -32601, "no such method")
 

@@ -1,6 +1,6 @@
 //! Pages of another server in, what of its tools they reach and what its models do out.
 
-use bailiwick::{DenyView, GuestLink, Policy, RuntimeBuilder, View, ViewSpec, Worker};
+use bailiwick::{Config, DenyView, GuestLink, Policy, RuntimeBuilder, View, ViewSpec, Worker};
 use serde_json::{Value, json};
 
 use crate::support::{Stage, hostile, stage, started, yes};
@@ -90,4 +90,39 @@ async fn what_changes_something_at_a_server_a_person_allows() {
     let (_view, mut link) = page(&stage, &worker).await;
     let done = called(&mut link, "apps_write").await;
     assert_eq!(done["result"]["isError"], json!(false), "{done}");
+}
+
+#[tokio::test]
+async fn a_page_reads_of_its_server_what_the_worker_may_and_the_audit_has_it() {
+    for (policy, allowed) in [
+        (Policy::new(), true),
+        (Policy::new().deny("read:mcp:h"), false),
+        (Policy::new().ask("read:mcp:h"), false),
+    ] {
+        let servers = started([hostile("h", "views")]).await;
+        let stage = stage(servers, |builder| {
+            let mut config = Config::new();
+            config.allow = vec!["read:mcp".parse().unwrap()];
+            builder.config(config)
+        })
+        .await;
+        let worker = stage.worker(policy).await;
+        let (_view, mut link) = page(&stage, &worker).await;
+        let read = asked(&mut link, "resources/read", json!({"uri": "x://a"})).await;
+        let steps: Vec<_> = stage
+            .lines()
+            .await
+            .into_iter()
+            .map(|line| line["event"].clone())
+            .filter(|event| event["tool"] == "resources/read" && event["origin"] == "view")
+            .map(|event| event["step"].as_str().unwrap().to_owned())
+            .collect();
+        if allowed {
+            assert_eq!(read["result"]["contents"][0]["text"], "x://a", "{read}");
+            assert_eq!(steps, ["judged", "sent", "finished"]);
+        } else {
+            assert_eq!(read["error"]["code"], json!(-32000), "{read}");
+            assert_eq!(steps, ["judged", "refused"]);
+        }
+    }
 }
