@@ -115,7 +115,7 @@ impl Worker {
         let supervisor = self.supervisor().filter(|_| !self.status().revoked);
         let supervisor = supervisor.ok_or(ViewError::Ended)?;
         if let Some((upstreams, server)) = &spec.source
-            && !self.has_server(upstreams, server)
+            && !(self.is_offered(upstreams.table()) && upstreams.label(server).is_some())
         {
             return Err(ViewError::Server(crate::escape(server).into()));
         }

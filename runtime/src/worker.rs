@@ -48,9 +48,9 @@ pub(crate) use inbox::Done;
 use inbox::Done;
 use inbox::Terms;
 #[cfg(feature = "mcp")]
-#[cfg(feature = "mcp")]
 pub(crate) use offered::ToolsChanges;
 pub use pending::{Begun, PendingCall};
+#[cfg(feature = "mcp")]
 pub(crate) use pending::{Reached, Underway};
 pub(crate) use shared::Shared;
 pub(crate) use turns::Turns;

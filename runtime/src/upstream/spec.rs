@@ -60,10 +60,6 @@ pub(super) enum Reach {
 
 /// How a server is reached by HTTP.
 #[derive(Clone)]
-#[cfg_attr(
-    not(feature = "http"),
-    expect(dead_code, reason = "without HTTP it is refused and no more")
-)]
 pub(super) struct HttpReach {
     pub(super) url: String,
     pub(super) headers: BTreeMap<String, String>,

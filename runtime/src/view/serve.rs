@@ -162,7 +162,8 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
         Some((upstreams, server)) => {
             let worker = &instance.worker;
             let refused = |error: CallError| Fault::new(REFUSED, error.message());
-            let facts = worker.view_reads(upstreams, server, uri).map_err(refused)?;
+            let label = upstreams.label(server).unwrap_or(server);
+            let facts = worker.view_reads(server, label, uri).map_err(refused)?;
             let parts = upstreams.read_resource(server, uri).await;
             let failed =
                 |error: ServerReadError| CallError::new(Code::ServerFailed, error.to_string());

@@ -17,8 +17,7 @@ use crate::id::{QuestionId, ToolName};
 use crate::pipeline::{Facts, Mode};
 use crate::policy::{Authority, Verdict};
 use crate::scope::Scope;
-use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
-use crate::upstream::Upstreams;
+use crate::tool::{Arguments, Entry, Job, ReadJob, RemoteTools, ToolSpec, Tools};
 
 /// The two names that tools of apps stand behind, where a host wants no more of them.
 const LIST: &str = "list_app_tools";
@@ -260,10 +259,9 @@ impl Worker {
         !matches!(asked, Ok(None))
     }
 
-    /// Whether these are the servers that the runtime was built with, and that is one of them.
-    pub(crate) fn has_server(&self, upstreams: &Upstreams, server: &str) -> bool {
-        let ours = self.shared.core.tools.are_of(upstreams.table());
-        ours && upstreams.names().any(|name| name == server)
+    /// Whether the runtime was built with these.
+    pub(crate) fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
+        self.shared.core.tools.are_of(remote)
     }
 
     /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
@@ -285,30 +283,24 @@ impl Worker {
         error
     }
 
-    /// Judges and records that a page reads what its server has; what comes of it is to be told to [`Worker::view_read`].
+    /// Judges and records that a page reads what its server, `label` in scopes, has; what comes of it is to be told to [`Worker::view_read`].
     /// Nobody is asked about that.
     pub(crate) fn view_reads(
         &self,
-        upstreams: &Upstreams,
         server: &str,
+        label: &str,
         uri: &str,
     ) -> Result<Facts, CallError> {
         let facts = self.of_view(READ, json!({ "uri": uri }));
-        let judged = self.judge_reading(&facts, upstreams, server);
+        let judged = self.judge_reading(&facts, server, label);
         judged.inspect_err(|error| self.shared.refused(&facts, error))?;
         Ok(facts)
     }
 
-    fn judge_reading(
-        &self,
-        facts: &Facts,
-        upstreams: &Upstreams,
-        server: &str,
-    ) -> Result<(), CallError> {
+    fn judge_reading(&self, facts: &Facts, server: &str, label: &str) -> Result<(), CallError> {
         if self.shared.gate().is_closed() {
             return Err(revoked());
         }
-        let label = upstreams.label(server).unwrap_or(server);
         let need: Scope = format!("read:mcp:{label}")
             .parse()
             .map_err(|_| CallError::new(Code::Internal, "the server has no name"))?;
