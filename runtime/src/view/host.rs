@@ -95,7 +95,8 @@ pub enum ViewNews {
     Closed,
 }
 
-/// What of [`ViewWish`] a host answers at all; the rest is refused without asking it, and apps are told so beforehand.
+/// What of [`ViewWish`] a host answers at all; the rest is refused without asking it, and apps are told so beforehand. It is
+/// asked for every mode that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -134,7 +135,7 @@ pub trait ViewHost: Send + Sync + 'static {
         ViewGrants::default()
     }
 
-    /// Whether a person wants that, or a rule of theirs. What is not a change is done by the host itself before it says yes.
+    /// Whether a person wants that, or a rule of theirs. The host does it itself before it says yes.
     fn wished(&self, _wish: ViewWish) -> Requested<'_, bool> {
         Box::pin(ready(false))
     }
