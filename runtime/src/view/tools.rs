@@ -67,7 +67,7 @@ pub(super) fn sorted(instance: &Instance, tools: &[Tool]) -> Sorted {
     sorted
 }
 
-/// The app, for people.
+/// The app with what it says of itself, for models.
 fn shown(instance: &Instance) -> String {
     let name = &instance.name;
     match instance.guest.get() {
@@ -81,7 +81,8 @@ fn shown(instance: &Instance) -> String {
 pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<Offer>) -> Entry {
     let remote = Remote {
         server: Arc::clone(&instance.name),
-        shown: shown(instance).into(),
+        // What people are asked about is named by the host alone.
+        shown: format!("the app `{}`", instance.name).into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: false,

@@ -47,7 +47,7 @@ async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
     );
     let moved = worker.call("app_files__go_to", Value::Null).await.unwrap();
     assert_eq!(moved.text(), "{}");
-    let sentence = "Call `go_to` of the app `app_files` (board 2)";
+    let sentence = "Call `go_to` of the app `app_files`";
     assert_eq!(*asked.lock().unwrap(), [sentence]);
     let sent = stage.texts("sent", "/event/server").await;
     assert_eq!(sent, vec![Some("app_files".to_owned()); 2]);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bailiwick::{
     Answer, AuthorityError, CallError, Code, Deferred, GrantFilter, GrantHolder, GrantId,
     GrantStore, GrantStoreError, GrantWriteError, Lifetime, Narrowing, NewGrant, Outcome, Policy,
-    Scripted, Template, Verb, VirtualPath, WorkerSpec,
+    Scripted, StoredGrant, Template, Verb, VirtualPath, WorkerSpec,
 };
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
@@ -69,6 +69,14 @@ async fn posts(stage: &Stage, agent: &str) {
     post(stage, agent).await.unwrap();
 }
 
+/// Returns once the file holds a grant to that agent: what is taken back waits for nothing, and may be written before it.
+async fn holds(file: &Path, agent: &str) {
+    let is_theirs = |stored: &Vec<StoredGrant>| stored.iter().any(|grant| &*grant.agent == agent);
+    while !is_theirs(&GrantStore::read(file).unwrap()) {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,6 +100,7 @@ async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
     posts(&second, "other").await;
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     assert_eq!(second.grants.grants().await.unwrap().len(), 2);
+    holds(&file, "other").await;
     second.grants.revoke(given).await.unwrap();
     let left = GrantStore::read(&file).unwrap();
     assert_eq!(
