@@ -588,6 +588,7 @@ test("what is given goes to the host that was looked at, as it was looked at", a
   await expect(page.getByText("read:file:/other", { exact: true })).toBeVisible();
   host.state["sources"] = [other, first];
   host.changed();
+  await expect(page.getByLabel("Where").locator("option").first()).toHaveAttribute("value", other.run);
   await press(page, page.getByRole("button", { name: "Allow exactly this" }));
   const given = { run: other.run, template: "auditor", roots: ["/other/docs"], holder: { agent: "main/tests" }, lifetime: { for_ms: 3_600_000 } };
   await expect.poll(() => host.to("grant-template")).toEqual([given]);
