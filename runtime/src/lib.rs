@@ -157,7 +157,7 @@ pub use upstream::{
 pub use upstream::{Landing, OAuth, SignIn, TokenStore};
 #[cfg(feature = "mcp")]
 pub use view::{
-    DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewError, ViewGrants,
+    DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewAnswers, ViewError,
     ViewHost, ViewLimits, ViewNews, ViewSpec, ViewState, ViewWish,
 };
 pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};

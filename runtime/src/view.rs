@@ -36,7 +36,7 @@ use instance::Instance;
 use link::{Room, keep};
 use talk::Talk;
 
-pub use host::{DenyView, DisplayMode, ModelContext, ViewGrants, ViewHost, ViewNews, ViewWish};
+pub use host::{DenyView, DisplayMode, ModelContext, ViewAnswers, ViewHost, ViewNews, ViewWish};
 pub use link::{GuestEar, GuestLink};
 pub use spec::{ViewLimits, ViewSpec};
 
@@ -145,18 +145,14 @@ impl Worker {
             ids: AtomicU64::new(1),
             said: said.into(),
         });
-        let (heard_room, told_room) = (
-            Room::of(link::HEARD, limits.message),
-            Room::of(link::TOLD, limits.message),
-        );
         let (out, said) = mpsc::channel(link::WAITING);
         let (ear, heard) = mpsc::channel(link::WAITING);
         let carried = out.clone();
         let beginning = Beginning {
             instance: Arc::clone(&instance),
-            talk: Talk::new((limits.message, limits.requests), greeting, context),
+            talk: Talk::new(limits, greeting, context),
             out,
-            room: told_room,
+            room: Room::of(link::TOLD, limits.message),
         };
         let started = Actor::spawn_linked(None, ViewActor, beginning, supervisor).await;
         if let Err(error) = started {
@@ -166,7 +162,7 @@ impl Worker {
         tokio::spawn(keep(Arc::clone(&instance), heard, carried));
         let ear = GuestEar {
             way: ear,
-            room: heard_room,
+            room: Room::of(link::HEARD, limits.message),
         };
         Ok((View { instance }, GuestLink { ear, said }))
     }
@@ -312,7 +308,7 @@ impl View {
     }
 
     /// Lets the page put its things away for a moment, and closes it. Calls of its tools under way fail with
-    /// `SERVER_GONE`; calls that it made of its server's tools go on to their end.
+    /// `SERVER_GONE`; calls that it made of its server's tools go on to their end, but for those that wait for a person.
     pub async fn close(&self) {
         let id = self.instance.ids.fetch_add(1, Ordering::Relaxed);
         let (port, answer) = oneshot::channel();

@@ -18,6 +18,8 @@ mod pending;
 mod remote;
 mod shared;
 mod turns;
+#[cfg(feature = "mcp")]
+mod views;
 
 use std::any::Any;
 use std::sync::Arc;

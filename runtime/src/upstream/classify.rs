@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rmcp::model::{MetaObject, Tool};
 use serde_json::{Value, json};
 
+use super::ServerTool;
 use super::pins::Fingerprint;
 use super::places::{SchemaFault, depth};
 use super::shape::{Allowance, Shape};
@@ -126,6 +127,21 @@ pub(crate) struct Listed {
     /// What models would call it.
     pub(crate) name: String,
     pub(crate) offer: Result<Arc<Offer>, Unoffered>,
+}
+
+impl Listed {
+    /// What people see of it, where it is offered so, or not.
+    pub(crate) fn seen(&self, offer: &Result<Arc<Offer>, Unoffered>) -> ServerTool {
+        let offered = offer.as_ref();
+        ServerTool {
+            tool: crate::escape(&self.tool).into_owned(),
+            description: self.description.clone(),
+            fingerprint: self.form,
+            offered: offered
+                .map(|offer| (offer.name.to_string(), offer.verb))
+                .map_err(|why| *why),
+        }
+    }
 }
 
 /// Every tool; names that become the same are all refused, so that none stands for another. Takes a while: not for a

@@ -173,15 +173,7 @@ impl Server {
                 Seen::TooMany => Err(Unoffered::TooMany),
             };
             let offer = it.offer.clone().and_then(room).and_then(pinned);
-            seen.push(ServerTool {
-                tool: crate::escape(&it.tool).into_owned(),
-                description: it.description.clone(),
-                fingerprint: it.form,
-                offered: offer
-                    .as_ref()
-                    .map(|offer| (offer.name.to_string(), offer.verb))
-                    .map_err(|why| *why),
-            });
+            seen.push(it.seen(&offer));
             if let Ok(offer) = offer {
                 offered.insert(Arc::clone(&offer.tool), offer);
             }

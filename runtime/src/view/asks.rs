@@ -6,7 +6,16 @@ use super::host::{DisplayMode, ModelContext};
 use super::wire::{Fault, Fields, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::upstream::check_url;
 
-/// What a guest asks, apart from what is answered at once.
+/// A request of a guest.
+#[derive(Debug, PartialEq)]
+pub(super) enum Asked {
+    /// What the model is to know of it from now on: taken down at once, so that no later one is overtaken.
+    Context(ModelContext),
+    /// What takes its time.
+    Serve(Ask),
+}
+
+/// What a guest asks that takes its time.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ask {
     /// A tool of its server.
@@ -23,8 +32,6 @@ pub(super) enum Ask {
     Mode(Option<DisplayMode>),
     /// Not to be put away while it is out of sight.
     Pin,
-    /// What the model is to know of it from now on.
-    Context(ModelContext),
 }
 
 fn invalid(why: &str) -> Fault {
@@ -53,9 +60,9 @@ fn link(url: String) -> Result<String, Fault> {
 }
 
 /// Reads a request by its method.
-pub(super) fn read(method: &str, mut params: Fields) -> Result<Ask, Fault> {
+pub(super) fn read(method: &str, mut params: Fields) -> Result<Asked, Fault> {
     let params = &mut params;
-    Ok(match method {
+    Ok(Asked::Serve(match method {
         "tools/call" => Ask::Tool {
             name: text(params, "name")?,
             arguments: match params.remove("arguments") {
@@ -69,20 +76,22 @@ pub(super) fn read(method: &str, mut params: Fields) -> Result<Ask, Fault> {
         "ui/message" => Ask::Message(list(params, "content")?),
         "ui/download-file" => Ask::Download(list(params, "contents")?),
         "ui/request-display-mode" => Ask::Mode(DisplayMode::read(&text(params, "mode")?)),
-        "ui/update-model-context" => Ask::Context(ModelContext {
-            content: match params.contains_key("content") {
-                true => list(params, "content")?,
-                false => Vec::new(),
-            },
-            structured: params.remove("structuredContent").filter(Value::is_object),
-        }),
+        "ui/update-model-context" => {
+            return Ok(Asked::Context(ModelContext {
+                content: match params.contains_key("content") {
+                    true => list(params, "content")?,
+                    false => Vec::new(),
+                },
+                structured: params.remove("structuredContent").filter(Value::is_object),
+            }));
+        }
         "dev.bailiwick/request-pin" => Ask::Pin,
         _ => {
             let method = crate::escape(method);
             let message = format!("`{method}` is not known here");
             return Err(Fault::new(METHOD_NOT_FOUND, message));
         }
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -97,7 +106,7 @@ mod tests {
             panic!("parameters are an object")
         };
         let read = read(method, params).map_err(|fault| fault.code);
-        assert_eq!((read, method), (expected, method));
+        assert_eq!((read, method), (expected.map(Asked::Serve), method));
     }
 
     #[test]

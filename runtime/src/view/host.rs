@@ -103,7 +103,7 @@ pub enum ViewNews {
     reason = "each is a capability of its own"
 )]
 #[non_exhaustive]
-pub struct ViewGrants {
+pub struct ViewAnswers {
     /// Links.
     pub links: bool,
     /// Messages.
@@ -114,25 +114,22 @@ pub struct ViewGrants {
     pub pins: bool,
 }
 
-impl ViewGrants {
+impl ViewAnswers {
     /// Everything: the host asks its person each time.
-    #[must_use]
-    pub fn all() -> Self {
-        Self {
-            links: true,
-            messages: true,
-            downloads: true,
-            pins: true,
-        }
-    }
+    pub const ALL: Self = Self {
+        links: true,
+        messages: true,
+        downloads: true,
+        pins: true,
+    };
 }
 
 /// The host of one app: what a page of a stranger wants of people, and what it tells. Implemented by hosts; [`DenyView`]
 /// says no to all.
 pub trait ViewHost: Send + Sync + 'static {
     /// What this host answers at all.
-    fn answers(&self) -> ViewGrants {
-        ViewGrants::default()
+    fn answers(&self) -> ViewAnswers {
+        ViewAnswers::default()
     }
 
     /// Whether a person wants that, or a rule of theirs. The host does it itself before it says yes.

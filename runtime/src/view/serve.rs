@@ -22,25 +22,23 @@ use crate::upstream::{ServerReadError, ServerText};
 use crate::worker::Begun;
 
 pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
-    let grants = instance.host.answers();
+    let answers = instance.host.answers();
     match ask {
         Ask::Tool { name, arguments } => called(instance, &name, arguments).await,
         Ask::Resource(uri) => read(instance, &uri).await,
-        Ask::Link(url) => granted(instance, grants.links, ViewWish::Link(url)).await,
+        Ask::Link(url) => granted(instance, answers.links, ViewWish::Link(url)).await,
         Ask::Message(content) => {
-            granted(instance, grants.messages, ViewWish::Message(content)).await
+            granted(instance, answers.messages, ViewWish::Message(content)).await
         }
         Ask::Download(contents) => {
-            granted(instance, grants.downloads, ViewWish::Download(contents)).await
+            granted(instance, answers.downloads, ViewWish::Download(contents)).await
         }
         Ask::Mode(wanted) => Ok(json!({"mode": shown(instance, wanted).await.as_str()})),
         Ask::Pin => {
-            let pinned = grants.pins && wished(instance, ViewWish::Pin).await;
+            let pinned = answers.pins && wished(instance, ViewWish::Pin).await;
             instance.pinned.fetch_or(pinned, Ordering::AcqRel);
             Ok(json!({ "pinned": pinned }))
         }
-        // It was taken down before it could be overtaken by another.
-        Ask::Context(_) => Ok(json!({})),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::ViewError;
-use super::host::{DisplayMode, ViewGrants};
+use super::host::{DisplayMode, ViewAnswers};
 use super::instance::Source;
 use crate::upstream::Upstreams;
 
@@ -138,7 +138,7 @@ impl ViewSpec {
     }
 
     /// What the page is told of its host when they meet.
-    pub(super) fn greeting(&self, grants: ViewGrants) -> Map<String, Value> {
+    pub(super) fn greeting(&self, answers: ViewAnswers) -> Map<String, Value> {
         let blocks = json!({"text": {}, "image": {}, "structuredContent": {}});
         let mut capabilities = json!({
             "logging": {},
@@ -147,9 +147,9 @@ impl ViewSpec {
             "updateModelContext": blocks,
         });
         let offered = [
-            ("message", grants.messages, blocks),
-            ("openLinks", grants.links, json!({})),
-            ("downloadFile", grants.downloads, json!({})),
+            ("message", answers.messages, blocks),
+            ("openLinks", answers.links, json!({})),
+            ("downloadFile", answers.downloads, json!({})),
         ];
         if let Value::Object(capabilities) = &mut capabilities {
             let offered = offered.into_iter().filter(|(_, answered, _)| *answered);

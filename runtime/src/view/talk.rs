@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::asks::{self, Ask};
+use super::asks::{self, Ask, Asked};
 use super::guest::{Guest, Noise, Tale, Told};
 use super::host::{ModelContext, ViewNews};
 use super::lists::Lists;
+use super::spec::ViewLimits;
 use super::wire::{self, Fault, Fields, INVALID_REQUEST, Id, Message, REFUSED};
 
 /// The one revision that the wire has.
@@ -71,8 +72,7 @@ pub(super) enum Act<W> {
 pub(super) struct Talk<W> {
     stage: Stage,
     suspended: bool,
-    /// The longest message, in bytes, and the most requests of the guest that are served at one time.
-    most: (usize, usize),
+    limits: ViewLimits,
     /// What the guest is told of its host when they meet.
     greeting: Fields,
     context: Fields,
@@ -87,11 +87,11 @@ pub(super) struct Talk<W> {
 }
 
 impl<W> Talk<W> {
-    pub(super) fn new(most: (usize, usize), greeting: Fields, context: Fields) -> Self {
+    pub(super) fn new(limits: ViewLimits, greeting: Fields, context: Fields) -> Self {
         Self {
             stage: Stage::Silent,
             suspended: false,
-            most,
+            limits,
             greeting,
             context,
             news: Fields::new(),
@@ -114,7 +114,7 @@ impl<W> Talk<W> {
 
     /// What the guest said; `now` is the time since it was mounted.
     pub(super) fn hear(&mut self, text: &str, now: Duration) -> Vec<Act<W>> {
-        match wire::read(text, self.most.0) {
+        match wire::read(text, self.limits.message) {
             None => Vec::new(),
             Some(Message::Unfit { id, fault }) => vec![refuse(&id, fault)],
             Some(Message::Answer { id, result }) => self.answered(id, result),
@@ -143,26 +143,32 @@ impl<W> Talk<W> {
             let fault = Fault::new(INVALID_REQUEST, "a request with this id is still open");
             return vec![refuse(&id, fault)];
         }
-        let ask = match asks::read(method, params) {
-            Ok(ask) => ask,
+        let asked = match asks::read(method, params) {
+            Ok(asked) => asked,
             Err(fault) => return vec![refuse(&id, fault)],
         };
         let refused = match self.stage {
             Stage::Silent | Stage::Greeted => Some("nothing is answered before `initialized`"),
             Stage::Ready if self.suspended => Some("the view is suspended"),
-            Stage::Ready if self.serving.len() >= self.most.1 => Some("too many requests at once"),
+            Stage::Ready if self.serving.len() >= self.limits.requests => {
+                Some("too many requests at once")
+            }
             Stage::Ready => None,
         };
         if let Some(why) = refused {
             return vec![refuse(&id, Fault::new(REFUSED, why))];
         }
-        if let Ask::Context(context) = ask {
-            let done = Act::Send(wire::answer(&id, Ok(json!({}))));
-            let news = Act::News(ViewNews::ModelContext);
-            return vec![Act::Context(context), done, news];
+        match asked {
+            Asked::Context(context) => {
+                let done = Act::Send(wire::answer(&id, Ok(json!({}))));
+                let news = Act::News(ViewNews::ModelContext);
+                vec![Act::Context(context), done, news]
+            }
+            Asked::Serve(ask) => {
+                self.serving.insert(id.clone());
+                vec![Act::Serve(id, ask)]
+            }
         }
-        self.serving.insert(id.clone());
-        vec![Act::Serve(id, ask)]
     }
 
     fn greeted(&mut self, id: &Id, params: &Fields) -> Vec<Act<W>> {

@@ -48,20 +48,13 @@ pub(super) fn sorted(instance: &Instance, tools: &[Tool]) -> Sorted {
         preface: &preface,
     };
     let mut sorted = Sorted::default();
-    for (place, it) in listed(tools, provider).into_iter().enumerate() {
+    for (place, it) in listed(tools, provider).iter().enumerate() {
         let room = place < instance.limits.tools;
         let offer = it
             .offer
+            .clone()
             .and_then(|offer| room.then_some(offer).ok_or(Unoffered::TooMany));
-        sorted.seen.push(ServerTool {
-            tool: crate::escape(&it.tool).into_owned(),
-            description: it.description,
-            fingerprint: it.form,
-            offered: offer
-                .as_ref()
-                .map(|offer| (offer.name.to_string(), offer.verb))
-                .map_err(|why| *why),
-        });
+        sorted.seen.push(it.seen(&offer));
         sorted.offers.extend(offer);
     }
     sorted

@@ -3,28 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ractor::ActorCell;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::{Worker, intake};
-use crate::audit::Step;
-use crate::call::{Call, Origin};
-use crate::capability::{Halt, ReadPermit, StopFlag, revoked};
+use super::intake;
+use crate::call::Call;
+use crate::capability::{Halt, ReadPermit};
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
-use crate::id::{QuestionId, ToolName};
-use crate::pipeline::{Facts, Mode};
-use crate::policy::{Authority, Verdict};
-use crate::scope::Scope;
-use crate::tool::{Arguments, Entry, Job, ReadJob, RemoteTools, ToolSpec, Tools};
+use crate::id::ToolName;
+use crate::policy::Authority;
+use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
 
 /// The two names that tools of apps stand behind, where a host wants no more of them.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
-
-/// What stands in the audit where a page reads what its server has.
-const READ: &str = "resources/read";
 
 /// What one app offers.
 #[derive(Debug, Default)]
@@ -36,14 +29,14 @@ struct Shelf {
     tools: BTreeMap<ToolName, Arc<Entry>>,
 }
 
-/// The tools of the apps that people look at beside one worker, for as long as they do.
+/// The apps that people look at beside one worker, each with its tools, for as long as they do.
 #[derive(Debug, Default)]
-pub(crate) struct AppTools {
+pub(crate) struct Apps {
     shelves: Mutex<BTreeMap<Arc<str>, Shelf>>,
     changed: watch::Sender<()>,
 }
 
-impl AppTools {
+impl Apps {
     fn shelves(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Shelf>> {
         // Nothing that can panic runs under the lock.
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,24 +131,13 @@ impl AppTools {
         tools
     }
 
-    /// The call that `call` stands for, if it names its tool in its arguments: it is judged, asked about and recorded as
-    /// a call of that tool.
-    pub(super) fn directed(&self, tools: &Tools, call: Call) -> Call {
+    /// The tool that a call is for, and what it is given, where the call names it in its arguments: it is judged, asked about
+    /// and recorded as a call of that tool.
+    pub(super) fn meant(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
         if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
-            return call;
+            return None;
         }
-        match self.meant(&call.arguments) {
-            Some((tool, arguments)) => Call {
-                tool,
-                arguments,
-                meta: call.meta,
-            },
-            None => call,
-        }
-    }
-
-    fn meant(&self, arguments: &Value) -> Option<(ToolName, Value)> {
-        let arguments = arguments.as_object()?;
+        let arguments = call.arguments.as_object()?;
         let known = |key: &String| matches!(key.as_str(), "name" | "arguments");
         let name = arguments.get("name")?.as_str()?;
         let behind = self.behind()?;
@@ -217,7 +199,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     }
 }
 
-/// What is called in its place is what it names: see [`AppTools::directed`].
+/// What is called in its place is what it names: see [`Apps::meant`].
 fn calling() -> Entry {
     Entry {
         name: ToolName::new(CALL),
@@ -240,122 +222,5 @@ fn calling() -> Entry {
             let message = "`name` must be one that `list_app_tools` lists, and `arguments` its own";
             Err(CallError::new(Code::InvalidArguments, message))
         }),
-    }
-}
-
-impl Worker {
-    pub(crate) fn apps(&self) -> &AppTools {
-        &self.shared.apps
-    }
-
-    /// The supervisor that its actor is linked to.
-    pub(crate) fn supervisor(&self) -> Option<ActorCell> {
-        self.shared.core.supervisor_of(self.shared.id)
-    }
-
-    /// Whether a question waits for an answer; of a broker that is gone nobody hears that it does not.
-    pub(crate) async fn is_asked(&self, question: QuestionId) -> bool {
-        let asked = self.shared.core.broker.question(question).await;
-        !matches!(asked, Ok(None))
-    }
-
-    /// Whether the runtime was built with these.
-    pub(crate) fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
-        self.shared.core.tools.are_of(remote)
-    }
-
-    /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
-    pub(crate) fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
-        let tools = &self.shared.core.tools;
-        let entry = match server {
-            Some(server) => tools.of_server(server, tool),
-            None => tools.own(tool),
-        };
-        let reached = |entry: &Arc<Entry>| {
-            entry.is_for(Origin::View, true) && intake::is_left(entry, &self.shared.authority)
-        };
-        entry.filter(reached)
-    }
-
-    /// Audits that a view's call is refused before it is one of any tool.
-    pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
-        self.shared.refused(&self.of_view(tool, arguments), &error);
-        error
-    }
-
-    /// Judges and records that a page reads what its server, `label` in scopes, has; what comes of it is to be told to [`Worker::view_read`].
-    /// Nobody is asked about that.
-    pub(crate) fn view_reads(
-        &self,
-        server: &str,
-        label: &str,
-        uri: &str,
-    ) -> Result<Facts, CallError> {
-        let facts = self.of_view(READ, json!({ "uri": uri }));
-        let judged = self.judge_reading(&facts, server, label);
-        judged.inspect_err(|error| self.shared.refused(&facts, error))?;
-        Ok(facts)
-    }
-
-    fn judge_reading(&self, facts: &Facts, server: &str, label: &str) -> Result<(), CallError> {
-        if self.shared.gate().is_closed() {
-            return Err(revoked());
-        }
-        let need: Scope = format!("read:mcp:{label}")
-            .parse()
-            .map_err(|_| CallError::new(Code::Internal, "the server has no name"))?;
-        let why = self.shared.authority.explain(&need, &[]);
-        let verdict = why.verdict;
-        let step = Step::Judged {
-            verdict,
-            needs: [need.clone()].into(),
-            rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
-        };
-        self.shared.audit(facts, step)?;
-        match verdict {
-            Verdict::Allow => {}
-            Verdict::Ask => {
-                let message =
-                    "reading what the server has is not allowed, and nobody is asked about it";
-                return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
-            }
-            Verdict::Deny => {
-                let message = format!("the policy denies `{need}`");
-                return Err(CallError::new(Code::PermissionDenied, message));
-            }
-        }
-        let step = Step::Sent {
-            server: server.into(),
-            tool_there: READ.into(),
-            preview: false,
-        };
-        self.shared.audit(facts, step)
-    }
-
-    /// Records how a page's reading ended: with so many bytes, or with an error.
-    pub(crate) fn view_read(&self, facts: &Facts, ended: Result<u64, &CallError>) {
-        match ended {
-            Ok(bytes) => {
-                // What was read was recorded before; the log counts what it missed.
-                let _ = self
-                    .shared
-                    .audit(facts, Step::Finished { code: None, bytes });
-            }
-            Err(error) => self.shared.refused(facts, error),
-        }
-    }
-
-    fn of_view(&self, tool: &str, arguments: Value) -> Facts {
-        Facts {
-            id: self.shared.core.next_call(),
-            worker: self.shared.id,
-            tool: ToolName::new(tool),
-            origin: Origin::View,
-            mode: Mode::Apply,
-            token: None,
-            confirm: false,
-            arguments,
-            stop: Arc::new(StopFlag::counting(None)),
-        }
     }
 }

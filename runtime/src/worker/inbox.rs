@@ -184,11 +184,12 @@ impl Drop for Waiter {
 /// Admits a call, posts it and waits for its answer. What is not even posted is audited here.
 pub(super) async fn submit(
     shared: &Arc<Shared>,
-    call: Call,
+    mut call: Call,
     terms: Terms,
 ) -> Result<Done, CallError> {
-    #[cfg(feature = "mcp")]
-    let call = shared.apps.directed(&shared.core.tools, call);
+    if let Some(meant) = shared.meant(&call) {
+        (call.tool, call.arguments) = meant;
+    }
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {

@@ -84,14 +84,18 @@ impl Request {
 
 /// Says what decides on each need of a call, without looking at anything.
 pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, CallError> {
-    #[cfg(feature = "mcp")]
-    let call = &shared.apps.directed(&shared.core.tools, call.clone());
+    let meant = shared.meant(call);
+    let (tool, arguments) = meant
+        .as_ref()
+        .map_or((&call.tool, &call.arguments), |(tool, arguments)| {
+            (tool, arguments)
+        });
     let fragment = call.meta.policy.as_ref();
     let authority = fragment.map_or_else(
         || Ok(shared.authority.clone()),
         |fragment| narrowed(&shared.authority, fragment, call.meta.origin),
     )?;
-    let tool = call.tool.as_str();
+    let tool = tool.as_str();
     let entry = shared
         .tool(tool)
         .filter(|entry| {
@@ -99,7 +103,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
         })
         .ok_or_else(|| CallError::unknown_tool(tool))?;
     let authority = confirmed(authority, call.meta.confirm)?;
-    let prepared = || Ok(entry.prepare(Arguments::Json(&call.arguments), &shared.core.names)?);
+    let prepared = || Ok(entry.prepare(Arguments::Json(arguments), &shared.core.names)?);
     let (needs, _) = guarded(prepared)?;
     Ok(needs
         .iter()

@@ -5,19 +5,18 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use ractor::ActorRef;
+use serde_json::Value;
 
 use super::actor::WorkerMsg;
 use super::deadline::Armed;
 use super::inbox::{Done, Load, Port};
 use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
-#[cfg(feature = "mcp")]
-use crate::call::Call;
-use crate::call::Origin;
+use crate::call::{Call, Origin};
 use crate::capability::{Gate, Meter, revoked};
 use crate::effect::Change;
 use crate::error::CallError;
-use crate::id::WorkerId;
+use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::Redeemed;
 use crate::pipeline::{Facts, Holder, Judged, Parsed, Step};
@@ -42,11 +41,11 @@ pub(crate) struct Shared {
     pub(super) holder: Arc<Holder>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
-    /// Those that servers of other people made for it.
+    /// What it was shown by servers of others.
     pub(super) previews: Previews,
     /// What the apps that people look at beside it offer.
     #[cfg(feature = "mcp")]
-    pub(super) apps: super::apps::AppTools,
+    pub(super) apps: super::apps::Apps,
     /// The end of the worker's life, if its policy sets one.
     end: OnceLock<Armed>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
@@ -97,7 +96,7 @@ impl Shared {
             lost: Arc::default(),
             previews: Previews::default(),
             #[cfg(feature = "mcp")]
-            apps: super::apps::AppTools::default(),
+            apps: super::apps::Apps::default(),
             end: OnceLock::new(),
             actor: ArcSwapOption::empty(),
         }
@@ -113,6 +112,17 @@ impl Shared {
         #[cfg(feature = "mcp")]
         let tool = tool.or_else(|| self.apps.get(name, &self.authority));
         tool
+    }
+
+    /// The tool that a call is for, and what it is given, where its arguments say so.
+    pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
+        #[cfg(feature = "mcp")]
+        return self.apps.meant(&self.core.tools, call);
+        #[cfg(not(feature = "mcp"))]
+        {
+            let _ = call;
+            None
+        }
     }
 
     /// Every tool, those of apps last.

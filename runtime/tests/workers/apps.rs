@@ -1,7 +1,7 @@
 //! Apps that do as they should in, what an agent and its person have of them out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bailiwick::{
     Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, ViewError, ViewNews, ViewSpec,
@@ -114,14 +114,26 @@ async fn two_views_of_one_app_are_two() {
 
 #[tokio::test]
 async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
-    let once = |_: &bailiwick::Question| None;
-    let people = Scripted::new().allow("write:mcp:app_files".parse().unwrap(), Lifetime::Session);
-    let stage = apps(|builder| builder.approver(people.rule(once))).await;
+    let questions = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&questions);
+    let people = Scripted::new().rule(move |_| {
+        asked.fetch_add(1, Ordering::SeqCst);
+        Some(Answer::Allow {
+            patterns: vec!["write:mcp:app_files".parse().unwrap()],
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        })
+    });
+    let stage = apps(|builder| builder.approver(people)).await;
     let worker = worker(&stage).await;
     let script = || offering(vec![tool("push", false)], echo);
     let (view, _guest) = offered(&worker, "files", script()).await;
     let label = view.label().to_owned();
-    assert!(worker.call("app_files__push", json!({})).await.is_ok());
+    let push = async || worker.call("app_files__push", json!({})).await.unwrap();
+    push().await;
+    push().await;
+    assert_eq!(questions.load(Ordering::SeqCst), 1);
     let granted = stage.grants.grants().await.unwrap();
     let granted = granted.iter().map(|grant| grant.pattern.to_string());
     let granted: Vec<_> = granted.collect();
@@ -132,6 +144,8 @@ async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
     view.close().await;
     let (next, _next_guest) = offered(&worker, "files", script()).await;
     assert_ne!(next.label(), label);
+    push().await;
+    assert_eq!(questions.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

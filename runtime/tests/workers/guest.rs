@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bailiwick::{Answer, GuestEar, GuestLink};
 use bailiwick::{
-    Config, Policy, Requested, RuntimeBuilder, Scripted, View, ViewGrants, ViewHost, ViewLimits,
+    Config, Policy, Requested, RuntimeBuilder, Scripted, View, ViewAnswers, ViewHost, ViewLimits,
     ViewNews, ViewSpec, ViewState, ViewWish, Worker,
 };
 use serde_json::{Value, json};
@@ -140,8 +140,8 @@ impl Host {
 }
 
 impl ViewHost for Host {
-    fn answers(&self) -> ViewGrants {
-        ViewGrants::all()
+    fn answers(&self) -> ViewAnswers {
+        ViewAnswers::ALL
     }
 
     fn wished(&self, wish: ViewWish) -> Requested<'_, bool> {

@@ -1,0 +1,138 @@
+//! What a page beside a worker wants in, whether the worker may out; every word of it is a view's in the record.
+
+use std::sync::Arc;
+
+use ractor::ActorCell;
+use serde_json::{Value, json};
+
+use super::apps::Apps;
+use super::{Worker, intake};
+use crate::audit::Step;
+use crate::call::Origin;
+use crate::capability::{StopFlag, revoked};
+use crate::error::{CallError, Code};
+use crate::id::{QuestionId, ToolName};
+use crate::pipeline::{Facts, Mode};
+use crate::policy::Verdict;
+use crate::scope::Scope;
+use crate::tool::{Entry, RemoteTools};
+
+/// What stands in the audit where a page reads what its server has.
+const READ: &str = "resources/read";
+
+impl Worker {
+    pub(crate) fn apps(&self) -> &Apps {
+        &self.shared.apps
+    }
+
+    /// The supervisor that its actor is linked to.
+    pub(crate) fn supervisor(&self) -> Option<ActorCell> {
+        self.shared.core.supervisor_of(self.shared.id)
+    }
+
+    /// Whether a question waits for an answer; of a broker that is gone nobody hears that it does not.
+    pub(crate) async fn is_asked(&self, question: QuestionId) -> bool {
+        let asked = self.shared.core.broker.question(question).await;
+        !matches!(asked, Ok(None))
+    }
+
+    /// Whether the runtime was built with these.
+    pub(crate) fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
+        self.shared.core.tools.are_of(remote)
+    }
+
+    /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
+    pub(crate) fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
+        let tools = &self.shared.core.tools;
+        let entry = match server {
+            Some(server) => tools.of_server(server, tool),
+            None => tools.own(tool),
+        };
+        let reached = |entry: &Arc<Entry>| {
+            entry.is_for(Origin::View, true) && intake::is_left(entry, &self.shared.authority)
+        };
+        entry.filter(reached)
+    }
+
+    /// Audits that a view's call is refused before it is one of any tool.
+    pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
+        self.shared.refused(&self.of_view(tool, arguments), &error);
+        error
+    }
+
+    /// Judges and records that a page reads what its server has, which is `label` in scopes. Nobody is asked about that.
+    /// [`Worker::view_read`] is to be told what comes of it.
+    pub(crate) fn view_reads(
+        &self,
+        server: &str,
+        label: &str,
+        uri: &str,
+    ) -> Result<Facts, CallError> {
+        let facts = self.of_view(READ, json!({ "uri": uri }));
+        let judged = self.judge_reading(&facts, server, label);
+        judged.inspect_err(|error| self.shared.refused(&facts, error))?;
+        Ok(facts)
+    }
+
+    fn judge_reading(&self, facts: &Facts, server: &str, label: &str) -> Result<(), CallError> {
+        if self.shared.gate().is_closed() {
+            return Err(revoked());
+        }
+        let need: Scope = format!("read:mcp:{label}")
+            .parse()
+            .map_err(|_| CallError::new(Code::Internal, "the server has no name"))?;
+        let why = self.shared.authority.explain(&need, &[]);
+        let verdict = why.verdict;
+        let step = Step::Judged {
+            verdict,
+            needs: [need.clone()].into(),
+            rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
+        };
+        self.shared.audit(facts, step)?;
+        match verdict {
+            Verdict::Allow => {}
+            Verdict::Ask => {
+                let message =
+                    "reading what the server has is not allowed, and nobody is asked about it";
+                return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
+            }
+            Verdict::Deny => {
+                let message = format!("the policy denies `{need}`");
+                return Err(CallError::new(Code::PermissionDenied, message));
+            }
+        }
+        let step = Step::Sent {
+            server: server.into(),
+            tool_there: READ.into(),
+            preview: false,
+        };
+        self.shared.audit(facts, step)
+    }
+
+    /// Records how a page's reading ended: with so many bytes, or with an error.
+    pub(crate) fn view_read(&self, facts: &Facts, ended: Result<u64, &CallError>) {
+        match ended {
+            Ok(bytes) => {
+                // What was read was recorded before; the log counts what it missed.
+                let _ = self
+                    .shared
+                    .audit(facts, Step::Finished { code: None, bytes });
+            }
+            Err(error) => self.shared.refused(facts, error),
+        }
+    }
+
+    fn of_view(&self, tool: &str, arguments: Value) -> Facts {
+        Facts {
+            id: self.shared.core.next_call(),
+            worker: self.shared.id,
+            tool: ToolName::new(tool),
+            origin: Origin::View,
+            mode: Mode::Apply,
+            token: None,
+            confirm: false,
+            arguments,
+            stop: Arc::new(StopFlag::counting(None)),
+        }
+    }
+}
