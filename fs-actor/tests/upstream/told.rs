@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bailiwick::{About, DenyView, Gateway, Policy, ServerState, ViewSpec, Worker};
+use bailiwick::{About, DenyView, Gateway, GuestLink, Policy, ServerState, ViewSpec, Worker};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -178,49 +178,64 @@ async fn who_is_not_offered_a_server_hears_nothing_of_it() {
     other.is_told_nothing().await;
 }
 
-#[tokio::test]
-async fn clients_are_told_that_an_app_came_and_that_it_went() {
-    let (_stage, worker) = alone("plain").await;
-    let mut clients = [
-        Client::greeted(&worker).await,
-        Client::listening(&worker).await,
-    ];
-    let (view, mut link) = worker
-        .open_view(ViewSpec::new("page"), DenyView)
-        .await
-        .unwrap();
-    let ear = link.ear();
-    let info = json!({"name": "page", "version": "1"});
-    let params =
-        json!({"appInfo": info, "appCapabilities": {"tools": {}}, "protocolVersion": "2026-01-26"});
-    let greeting = json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": params});
-    assert!(ear.hear(greeting.to_string()).await);
-    let ready = json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"});
-    assert!(ear.hear(ready.to_string()).await);
+/// Answers as a page that offers one tool more each time it is asked.
+fn acts(mut link: GuestLink) {
     tokio::spawn(async move {
+        let mut tools = Vec::new();
+        let ear = link.ear();
         while let Some(message) = link.next().await {
             let message: Value = serde_json::from_str(&message).unwrap();
             if message["method"] == "tools/list" {
-                let tools =
-                    json!({"tools": [{"name": "look", "annotations": {"readOnlyHint": true}}]});
+                let name = format!("look{}", tools.len());
+                tools.push(json!({"name": name, "annotations": {"readOnlyHint": true}}));
+                let tools = json!({ "tools": tools });
                 let listed = json!({"jsonrpc": "2.0", "id": message["id"], "result": tools});
                 assert!(ear.hear(listed.to_string()).await);
             }
         }
     });
-    let listed = || {
-        worker
-            .tools()
-            .iter()
-            .any(|tool| tool.spec.name == "app_page__look")
+}
+
+#[tokio::test]
+async fn clients_are_told_that_an_app_came_offers_more_and_went() {
+    let (_stage, worker) = alone("plain").await;
+    let mut clients = [
+        Client::greeted(&worker).await,
+        Client::listening(&worker).await,
+    ];
+    let spec = ViewSpec::new("page");
+    let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
+    let ear = link.ear();
+    acts(link);
+    let app = json!({
+        "appInfo": {"name": "page", "version": "1"},
+        "appCapabilities": {"tools": {"listChanged": true}},
+        "protocolVersion": "2026-01-26",
+    });
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": app}),
+        json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"}),
+    ] {
+        assert!(ear.hear(message.to_string()).await);
+    }
+    let offered = || {
+        let tools = worker.tools().into_iter();
+        let of_page = tools.filter(|tool| tool.spec.name.starts_with("app_page__"));
+        of_page.count()
     };
     for client in &mut clients {
         client.is_told().await;
     }
-    assert!(listed());
+    assert_eq!(offered(), 1);
+    let more = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    assert!(ear.hear(more.to_string()).await);
+    for client in &mut clients {
+        client.is_told().await;
+    }
+    assert_eq!(offered(), 2);
     view.close().await;
     for client in &mut clients {
         client.is_told().await;
     }
-    assert!(!listed());
+    assert_eq!(offered(), 0);
 }
