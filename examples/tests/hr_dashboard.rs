@@ -8,14 +8,12 @@
 
 #[path = "../examples/test_host/app.rs"]
 mod app;
-#[path = "../../ui-assets/tests/support/chromium.rs"]
-mod chromium;
 #[path = "hr_dashboard/client.rs"]
 mod client;
-#[path = "../../ui-assets/tests/support/node.rs"]
-mod node;
 #[path = "hr_dashboard/page.rs"]
 mod page;
+#[path = "../../ui-assets/tests/support/person.rs"]
+mod person;
 #[path = "../examples/hr_dashboard/server.rs"]
 mod server;
 

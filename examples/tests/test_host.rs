@@ -7,14 +7,12 @@
 
 #[path = "../examples/test_host/app.rs"]
 mod app;
-#[path = "../../ui-assets/tests/support/chromium.rs"]
-mod chromium;
 #[path = "test_host/door.rs"]
 mod door;
-#[path = "../../ui-assets/tests/support/node.rs"]
-mod node;
 #[path = "test_host/page.rs"]
 mod page;
+#[path = "../../ui-assets/tests/support/person.rs"]
+mod person;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,7 +59,7 @@ fn folder() -> PathBuf {
 
 /// The program of a package that others wrote, installed if it is not there yet.
 fn program(name: &str) -> String {
-    node::install(&folder());
+    person::node::install(&folder());
     let file = folder().join("node_modules/.bin").join(name);
     file.to_str().unwrap().to_owned()
 }

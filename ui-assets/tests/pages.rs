@@ -5,27 +5,19 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-#[path = "support/chromium.rs"]
-mod chromium;
-#[path = "support/node.rs"]
-mod node;
+#[path = "support/person.rs"]
+mod person;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn web() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("web")
-}
-
 /// Runs a program of the installed packages; what it says is shown if it fails.
 #[track_caller]
-fn run(program: &str, arguments: &[&str], environment: &[(&str, &Path)]) {
-    node::install(&web());
+fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program)
         .args(arguments)
-        .envs(environment.iter().copied())
-        .current_dir(web())
+        .current_dir(person::web())
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| panic!("`{program}` cannot be run: {error}"));
@@ -48,7 +40,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn the_sources_are_well_typed() {
-    run("npx", &["tsc", "--noEmit"], &[]);
+    run("npx", &["tsc", "--noEmit"]);
 }
 
 /// The pages that are committed, and those of the examples.
@@ -70,7 +62,7 @@ fn what_is_committed_is_what_the_sources_make() {
     let made = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (dist, examples) = (made.join("dist"), made.join("examples"));
     let folders = [&dist, &examples].map(|folder| folder.to_str().unwrap());
-    run("node", &["build.mjs", folders[0], folders[1]], &[]);
+    run("node", &["build.mjs", folders[0], folders[1]]);
     let made = [dist, examples.join("hr_dashboard")];
     for (committed, made) in committed().iter().zip(&made) {
         let (committed, made) = (pages(committed), pages(made));
@@ -106,10 +98,5 @@ fn no_page_makes_code_or_markup_of_text() {
 
 #[test]
 fn pages_do_what_people_expect_in_a_browser() {
-    let chromium = chromium::place();
-    run(
-        "npx",
-        &["playwright", "test"],
-        &[("BAILIWICK_CHROMIUM", &chromium)],
-    );
+    person::does(&[], &[]);
 }

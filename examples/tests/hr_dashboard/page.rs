@@ -1,14 +1,13 @@
 //! The staff dashboard behind the test host in, what a person does on its page in a browser out.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use bailiwick::{Http, Token};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{app, chromium, node, server};
+use crate::{app, person, server};
 
 /// The dashboard over HTTP on loopback; how a test host is told of it.
 async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
@@ -59,33 +58,19 @@ async fn people_use_the_dashboard_in_a_browser() {
         urls.insert(name.to_owned(), json!({"url": serving.url(), "file": file}));
         hosts.push((serving, folder));
     }
-    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui-assets/web");
-    let run = tokio::task::spawn_blocking(move || {
-        node::install(&web);
-        Command::new("npx")
-            .args([
-                "playwright",
-                "test",
-                "--config",
-                "playwright.live.config.ts",
-                "live/hr-dashboard.ts",
-            ])
-            .env("BAILIWICK_DASHBOARDS", json!(urls).to_string())
-            .env("BAILIWICK_CHROMIUM", chromium::place())
-            .current_dir(web)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+    let urls = json!(urls).to_string();
+    let done = tokio::task::spawn_blocking(move || {
+        let script = [
+            "--config",
+            "playwright.live.config.ts",
+            "live/hr-dashboard.ts",
+        ];
+        person::does(&script, &[("BAILIWICK_DASHBOARDS", urls.as_ref())]);
     });
-    let output = run.await.unwrap();
+    let done = done.await;
     for (serving, _folder) in hosts {
         serving.shutdown().await;
     }
     stop.cancel();
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    done.unwrap();
 }

@@ -1,11 +1,8 @@
 //! Real servers behind real hosts in, what a person does with them in a browser out.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use serde_json::json;
 
-use crate::{chromium, node, program, serving, wrong};
+use crate::{person, program, serving, wrong};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_try_real_servers_in_a_browser() {
@@ -41,32 +38,14 @@ async fn people_try_real_servers_in_a_browser() {
         urls.insert(name.to_owned(), json!(host.url()));
         hosts.push(host);
     }
-    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui-assets/web");
-    let run = tokio::task::spawn_blocking(move || {
-        node::install(&web);
-        Command::new("npx")
-            .args([
-                "playwright",
-                "test",
-                "--config",
-                "playwright.live.config.ts",
-                "live/test-host.ts",
-            ])
-            .env("BAILIWICK_TEST_HOSTS", json!(urls).to_string())
-            .env("BAILIWICK_CHROMIUM", chromium::place())
-            .current_dir(web)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+    let urls = json!(urls).to_string();
+    let done = tokio::task::spawn_blocking(move || {
+        let script = ["--config", "playwright.live.config.ts", "live/test-host.ts"];
+        person::does(&script, &[("BAILIWICK_TEST_HOSTS", urls.as_ref())]);
     });
-    let output = run.await.unwrap();
+    let done = done.await;
     for host in hosts {
         host.shutdown().await;
     }
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    done.unwrap();
 }
