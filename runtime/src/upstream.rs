@@ -33,6 +33,8 @@ mod scopes;
 mod sent;
 mod server;
 mod servers;
+#[cfg(feature = "http")]
+mod session;
 mod shape;
 mod spec;
 
@@ -72,7 +74,8 @@ pub use spec::{ServerSpec, SpecError};
 pub struct Bounds {
     /// How long a server may take to connect and list its tools.
     pub connect: Duration,
-    /// The longest message, in bytes; a longer one ends the connection, and so does a longer list of tools.
+    /// The longest message, in bytes; a longer one ends the connection, and so does a longer list of tools. By HTTP it ends
+    /// the request that it answers.
     pub message_bytes: usize,
     /// The largest answer that is passed on, in bytes.
     pub result_bytes: usize,

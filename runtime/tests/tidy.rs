@@ -94,6 +94,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("upstream/lines", Actor),
     ("upstream/requests", Actor),
     ("upstream/line", Actor),
+    ("upstream/session", Actor),
     ("upstream/auth/sent", Pure),
     ("upstream/auth/vault", Actor),
     ("upstream/auth/desk", Actor),

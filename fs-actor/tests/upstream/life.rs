@@ -48,6 +48,32 @@ async fn one_of_three_is_killed_and_the_others_go_on() {
     }
 }
 
+/// What is told of a server is told on another thread than the one that looks here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn whoever_hears_that_a_server_is_there_or_gone_finds_its_tools_so() {
+    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+        builder.approver(yes().0)
+    })
+    .await;
+    let worker = stage.worker(Policy::new()).await;
+    for _ in 0..cases().min(20) {
+        let server = pid(&text(does(&worker, "h__edit", "pid").await));
+        kill_process(server, Signal::KILL).unwrap();
+        for there in [false, true] {
+            let (upstreams, worker) = (stage.upstreams.clone(), worker.clone());
+            let looks = move || {
+                while (upstreams.state("h") == Some(ServerState::Ready)) != there {
+                    upstreams.retry("h");
+                    std::hint::spin_loop();
+                }
+                !worker.tools().is_empty()
+            };
+            let found = tokio::task::spawn_blocking(looks).await;
+            assert_eq!(found.unwrap(), there);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_never_starts_takes_nobody_along() {
     let upstreams = started([

@@ -18,6 +18,7 @@ mod life;
 mod oauth;
 mod others;
 mod policy;
+mod session;
 mod support;
 mod tls;
 mod told;

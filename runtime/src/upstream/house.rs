@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::ServerState;
 use super::classify::Offer;
 use super::job::Errand;
-use super::server::Server;
+use super::server::{Live, Server};
 use crate::error::{CallError, Code};
 use crate::scope::{Marks, Verb};
 use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
@@ -34,18 +34,36 @@ impl House {
         }
     }
 
+    /// A server is connected.
+    pub(super) fn connected(&self, server: &Server, live: Live) {
+        server.reach(Some(live));
+        self.publish_and(|| server.state.send_replace(ServerState::Ready));
+    }
+
+    /// A server is not connected any more, or not yet.
+    pub(super) fn parted(&self, server: &Server, state: ServerState) {
+        server.reach(None);
+        self.publish_and(|| server.state.send_replace(state));
+    }
+
     /// Offers what all servers offer now.
     pub(super) fn publish(&self) {
+        self.publish_and(|| ());
+    }
+
+    /// Offers what all servers offer now, and then does `told`: whoever hears that a server is there finds its tools.
+    fn publish_and<T>(&self, told: impl FnOnce() -> T) {
         let _publishing = self
             .publishing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let entries = self.servers.iter().flat_map(|server| {
-            let there = *server.state.borrow() == ServerState::Ready;
+            let there = server.is_there();
             let offers = server.offers().into_iter();
             offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))))
         });
         self.table.replace(entries.collect(), self.marks());
+        told();
         self.published.send_replace(());
     }
 

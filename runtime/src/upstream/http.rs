@@ -13,14 +13,15 @@ use tracing::subscriber::NoSubscriber;
 use super::address::{self, Place, Reachable};
 use super::connect::ConnectError;
 use super::server::Server;
+use super::session::Session;
 use super::spec::{HttpReach, SpecError};
 
 /// What sends requests and hears answers.
 #[cfg(feature = "oauth")]
-pub(super) type Sender = super::auth::Signed;
+type Sender = Session<super::auth::Signed>;
 /// What sends requests and hears answers.
 #[cfg(not(feature = "oauth"))]
-pub(super) type Sender = reqwest::Client;
+type Sender = Session<reqwest::Client>;
 
 /// Where everything runs that speaks with servers by HTTP: a thread without a log. rmcp and what is below it log what
 /// servers send, as headers, names and ids, and a server may send back the tokens that it was told.
@@ -47,7 +48,8 @@ pub(super) fn transport(
     let url = address::read(&reach.url).ok_or(ConnectError::Http)?;
     let sender = client(reach, Reachable::Written(Place::said(&url))).ok_or(ConnectError::Http)?;
     #[cfg(feature = "oauth")]
-    let sender = Sender::new(sender, server.account.clone());
+    let sender = super::auth::Signed::new(sender, server.account.clone());
+    let sender = Session::new(sender);
     let mut custom = HashMap::new();
     for (name, value) in &reach.headers {
         let name: HeaderName = name.parse().map_err(|_| ConnectError::Http)?;

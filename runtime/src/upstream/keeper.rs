@@ -37,10 +37,7 @@ enum End {
 pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     let mut backoff = Backoff::default();
     let mut handshake_only = false;
-    let parted = |state| {
-        server.parted(state);
-        house.publish();
-    };
+    let parted = |state| house.parted(&server, state);
     loop {
         let began = Instant::now();
         let lifecycle = if handshake_only {
@@ -117,8 +114,7 @@ async fn signed_in(house: &House, server: &Server, stop: &mut watch::Receiver<bo
     let Some(account) = server.account.as_ref().filter(|account| account.wants()) else {
         return Entry::Free;
     };
-    server.parted(ServerState::SigningIn);
-    house.publish();
+    house.parted(server, ServerState::SigningIn);
     tokio::select! {
         () = stopped(stop) => Entry::Stopped,
         settled = account.settle() => match settled {
@@ -170,19 +166,18 @@ async fn life(
     };
     server.list(tools);
     let peer = service.peer().clone();
-    server.connected(Live {
+    let live = Live {
         peer: peer.clone(),
         line: Arc::clone(&line),
-    });
-    house.publish();
+    };
+    house.connected(server, live);
     let end = tokio::select! {
         () = stopped(stop) => End::Stopped,
         why = line.ended() => End::Lost(why),
         never = listening(server, &peer) => match never {},
         why = relisted(house, server, &peer) => End::Lost(why),
     };
-    server.parted(ServerState::Waiting);
-    house.publish();
+    house.parted(server, ServerState::Waiting);
     line.end("the host ended the connection");
     closed(Some(service), child).await;
     end

@@ -87,22 +87,17 @@ impl Server {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn connected(&self, live: Live) {
-        self.live.store(Some(Arc::new(live)));
+    /// Takes up its connection, or that there is none any more; what is said of it is the house's to say.
+    pub(super) fn reach(&self, live: Option<Live>) {
         #[cfg(feature = "oauth")]
         if let Some(account) = &self.account {
-            account.set_live(true);
+            account.set_live(live.is_some());
         }
-        self.state.send_replace(ServerState::Ready);
+        self.live.store(live.map(Arc::new));
     }
 
-    pub(super) fn parted(&self, state: ServerState) {
-        self.live.store(None);
-        #[cfg(feature = "oauth")]
-        if let Some(account) = &self.account {
-            account.set_live(false);
-        }
-        self.state.send_replace(state);
+    pub(super) fn is_there(&self) -> bool {
+        self.live.load().is_some()
     }
 
     /// Its connection, or the answer that there is none.
@@ -270,7 +265,7 @@ mod tests {
             (ServerState::GivenUp, "left alone"),
             (ServerState::Stopped, "was ended"),
         ] {
-            server.parted(state);
+            server.state.send_replace(state);
             let gone = server.gone();
             assert!(gone.message().contains(hope), "{gone}");
             assert_eq!(gone.code(), Code::ServerGone);

@@ -15,9 +15,7 @@ use sse_stream::Sse;
 
 use super::Account;
 use super::account::Challenge;
-
-/// The longest event where nobody says how long one may be, in bytes.
-const LONGEST_EVENT: usize = 8 << 20;
+use crate::upstream::session::LONGEST_EVENT;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<reqwest::Error>;
