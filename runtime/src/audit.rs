@@ -26,6 +26,8 @@ pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
 pub(crate) use past::{Past, PastEvent, PastStep, past};
 pub use recorder::AuditError;
+#[cfg(feature = "oauth")]
+pub(crate) use recorder::WeakAudit;
 pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
 pub use sink::{AuditFileError, AuditFileFault, AuditSink, JsonLines, MemoryAudit, TornLine};
 pub(crate) use verify::follow;
@@ -169,6 +171,8 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
     },
+    /// A person said whether a server of others is let in under their name. What they say counts for all workers.
+    SignedIn(Box<SignedInStep>),
     /// The worker and its subtree lost their authority.
     Revoked,
     /// The worker died and was started anew with the same authority.
@@ -227,6 +231,23 @@ pub struct NarrowedStep {
     pub grant: GrantId,
     /// What became narrower.
     pub change: Narrowing,
+}
+
+/// What a person said where a server of others wanted them to sign in, or to let it do more. It is recorded before it counts;
+/// what was said before a runtime began stands at the beginning of its record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SignedInStep {
+    /// The server, as people configured it.
+    pub server: Arc<str>,
+    /// The authorisation server.
+    pub issuer: Box<str>,
+    /// What the server would be allowed, in its own words.
+    pub scopes: Vec<String>,
+    /// The tool whose call wanted more, as the server calls it; none where the server let nobody in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_there: Option<Box<str>>,
+    /// Whether the person allowed it.
+    pub allowed: bool,
 }
 
 /// What a plan does to one path, without the content.

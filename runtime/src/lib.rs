@@ -94,7 +94,7 @@ pub use artifact::Artifact;
 pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
     BreakReason, ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, NarrowedStep, Record,
-    Step, TornLine, Verified, json_line, verify, verify_after,
+    SignedInStep, Step, TornLine, Verified, json_line, verify, verify_after,
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};

@@ -44,6 +44,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+#[cfg(feature = "oauth")]
+use crate::audit::{Audit, AuditError};
 use crate::scope::Verb;
 use crate::tool::RemoteTools;
 pub(crate) use answer::{failure, reply};
@@ -153,6 +155,8 @@ struct Door {
     house: Arc<House>,
     stop: watch::Sender<bool>,
     keepers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+    #[cfg(feature = "oauth")]
+    ledger: Arc<auth::Ledger>,
 }
 
 /// Puts servers together; [`UpstreamsBuilder::start`] connects them.
@@ -224,6 +228,8 @@ impl UpstreamsBuilder {
         }
         let (host, bounds) = (self.host, self.bounds);
         let mut servers = Vec::new();
+        #[cfg(feature = "oauth")]
+        let ledger = Arc::default();
         for spec in self.specs {
             let hearing = Hearing::new(&spec.name, Arc::clone(&host));
             #[cfg_attr(not(feature = "oauth"), expect(unused_mut, reason = "nobody signs in"))]
@@ -231,7 +237,7 @@ impl UpstreamsBuilder {
             #[cfg(feature = "oauth")]
             if let (Some(oauth), spec::Reach::Http(reach)) = (&self.oauth, &server.spec.reach) {
                 let names = (server.spec.name.as_str(), &*server.label);
-                server.account = auth::Account::open(names, reach, oauth, &host).await;
+                server.account = auth::Account::open(names, reach, oauth, (&host, &ledger)).await;
             }
             servers.push(Arc::new(server));
         }
@@ -256,6 +262,8 @@ impl UpstreamsBuilder {
                 house,
                 stop,
                 keepers,
+                #[cfg(feature = "oauth")]
+                ledger,
             }),
         })
     }
@@ -338,6 +346,12 @@ impl Upstreams {
         self.door.stop.send_replace(true);
         let mut keepers = self.door.keepers.lock().await;
         while keepers.join_next().await.is_some() {}
+    }
+
+    /// Has the audit of a runtime record what people say where servers want them to sign in.
+    #[cfg(feature = "oauth")]
+    pub(crate) fn recorded(&self, audit: &Audit) -> Result<(), AuditError> {
+        self.door.ledger.join(audit)
     }
 
     /// Is told whenever the tools that servers offer may be others.

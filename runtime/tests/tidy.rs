@@ -97,6 +97,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("upstream/session", Actor),
     ("upstream/auth/sent", Pure),
     ("upstream/auth/vault", Actor),
+    ("upstream/auth/ledger", Actor),
     ("upstream/auth/desk", Actor),
     ("upstream/auth/account", Actor),
     ("upstream/auth/signed", Actor),

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use bailiwick::{
-    Code, Landing, OAuth, Policy, Requested, ServerRequests, ServerSpec, ServerState, SignIn,
-    SpecError, TokenStore, Upstreams, Worker,
+    AuditSink, Code, Head, Landing, MemoryAudit, OAuth, Policy, Record, Requested, Runtime,
+    ServerRequests, ServerSpec, ServerState, SignIn, SpecError, TokenStore, Upstreams, Worker,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::support::{Stage, code, stage, text, yes};
 use super::town::{Echo, Town, Ways, parameters};
@@ -102,6 +104,14 @@ async fn used(town: &Town, person: &Person) -> (Stage, Worker) {
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
+}
+
+/// What the audit tells of what people said at servers.
+async fn words(stage: &Stage) -> Vec<Value> {
+    let lines = stage.lines().await;
+    let events = lines.into_iter().map(|line| line["event"].clone());
+    let words = events.filter(|event| event["step"] == "signed_in");
+    words.collect()
 }
 
 /// Nobody is let in, and nobody was asked for their name.
@@ -476,12 +486,29 @@ async fn a_token_that_was_revoked_is_renewed_and_else_a_person_signs_in_again() 
 #[tokio::test]
 async fn a_call_that_needs_more_waits_for_a_person_who_allows_it() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let (_stage, worker) = used(&town, &person).await;
+    let (stage, worker) = used(&town, &person).await;
     assert_eq!(text(worker.call("town__change", json!({})).await), "change");
     let asked = person.asked();
     assert_eq!(asked.len(), 2);
-    assert!(asked[1].more);
+    assert_eq!((asked[0].more, asked[0].tool.as_deref()), (false, None));
+    assert_eq!(
+        (asked[1].more, asked[1].tool.as_deref()),
+        (true, Some("change"))
+    );
     assert_eq!(asked[1].scopes, ["read", "write"]);
+    let said = |scopes: &[&str], tool: Option<&str>| {
+        let mut said = json!({"step": "signed_in", "agent": "", "origin": "human", "server": "town",
+            "issuer": town.origin, "scopes": scopes, "allowed": true});
+        if let Some(tool) = tool {
+            said["tool_there"] = tool.into();
+        }
+        said
+    };
+    let expected = [
+        said(&["read"], None),
+        said(&["read", "write"], Some("change")),
+    ];
+    assert_eq!(words(&stage).await, expected);
     assert_eq!(text(worker.call("town__change", json!({})).await), "change");
     assert_eq!(text(worker.call("town__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 2);
@@ -504,8 +531,66 @@ async fn a_call_that_needs_more_than_a_person_allows_fails_alone() {
         );
     }
     assert_eq!(person.asked().len(), 2);
+    let words = words(&stage).await;
+    assert_eq!(words.len(), 2);
+    assert_eq!(words[1]["allowed"], false);
     assert_eq!(stage.upstreams.state("town"), Some(ServerState::Ready));
     assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+}
+
+/// A record that takes what it is given until it is told to take nothing any more.
+#[derive(Clone)]
+struct Filling(MemoryAudit, Arc<AtomicBool>);
+
+impl AuditSink for Filling {
+    fn head(&self) -> Head {
+        self.0.head()
+    }
+
+    fn keep(&mut self, records: &[Record]) -> std::io::Result<()> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.0.keep(records)
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_says_does_not_count_where_it_cannot_be_recorded() {
+    for full in [false, true] {
+        let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+        let audit = Filling(MemoryAudit::new(100), Arc::default());
+        let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+        // The person is there after the runtime, and the disk is full before they are.
+        let waits = Arc::new(Notify::new());
+        let late = Late(person.clone(), Arc::clone(&waits));
+        let upstreams = builder.oauth(OAuth::new(LANDING)).requests(late);
+        let upstreams = upstreams.start().await.unwrap();
+        let builder = Runtime::builder().servers(&upstreams).audit(audit.clone());
+        let (_runtime, _grants) = builder.build().await.unwrap();
+        audit.1.store(full, Ordering::Relaxed);
+        waits.notify_one();
+        let ended = if full {
+            ServerState::GivenUp
+        } else {
+            ServerState::Ready
+        };
+        assert!(upstreams.reached("town", ended).await);
+        assert_eq!(person.asked().len(), 1);
+        assert_eq!(town.seen().tokens.is_empty(), full);
+    }
+}
+
+/// A person who takes their time.
+struct Late(Person, Arc<Notify>);
+
+impl ServerRequests for Late {
+    fn sign_in(&self, request: SignIn) -> Requested<'_, Option<String>> {
+        Box::pin(async move {
+            self.1.notified().await;
+            self.0.sign_in(request).await
+        })
+    }
 }
 
 /// What is kept, by server.

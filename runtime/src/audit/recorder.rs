@@ -2,6 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
+#[cfg(feature = "oauth")]
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::{self, Thread};
@@ -89,10 +91,26 @@ struct Status {
 ///
 /// The writer ends once the last clone is gone and everything handed over is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Audit {
+pub(crate) struct Audit(Arc<Way>);
+
+#[derive(Debug)]
+struct Way {
     sender: SyncSender<Message>,
     writer: Thread,
     status: Arc<Status>,
+}
+
+/// The way into an audit for whoever may outlive it: the writer does not wait for this.
+#[cfg(feature = "oauth")]
+#[derive(Clone, Debug)]
+pub(crate) struct WeakAudit(Weak<Way>);
+
+#[cfg(feature = "oauth")]
+impl WeakAudit {
+    /// The audit, unless it has ended.
+    pub(crate) fn upgrade(&self) -> Option<Audit> {
+        self.0.upgrade().map(Audit)
+    }
 }
 
 impl Audit {
@@ -110,11 +128,16 @@ impl Audit {
         let thread = thread::Builder::new()
             .name("bailiwick-audit".to_owned())
             .spawn(move || writer.run(&receiver))?;
-        Ok(Self {
+        Ok(Self(Arc::new(Way {
             sender,
             writer: thread.thread().clone(),
             status,
-        })
+        })))
+    }
+
+    #[cfg(feature = "oauth")]
+    pub(crate) fn downgrade(&self) -> WeakAudit {
+        WeakAudit(Arc::downgrade(&self.0))
     }
 
     /// Hands `event` over without waiting; on an error the step must be refused.
@@ -136,18 +159,21 @@ impl Audit {
 
     fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
         self.try_send(message).inspect_err(|_| {
-            self.status.missed.fetch_add(events, Ordering::AcqRel);
+            self.0.status.missed.fetch_add(events, Ordering::AcqRel);
         })
     }
 
     fn try_send(&self, message: Message) -> Result<(), AuditError> {
-        if self.status.failing.load(Ordering::Acquire) {
+        if self.0.status.failing.load(Ordering::Acquire) {
             return Err(AuditError::Failing);
         }
-        self.sender.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => AuditError::Full,
-            TrySendError::Disconnected(_) => AuditError::Closed,
-        })
+        self.0
+            .sender
+            .try_send(message)
+            .map_err(|error| match error {
+                TrySendError::Full(_) => AuditError::Full,
+                TrySendError::Disconnected(_) => AuditError::Closed,
+            })
     }
 
     /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread.
@@ -156,10 +182,11 @@ impl Audit {
     /// is up to the sink.
     pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.sender
+        self.0
+            .sender
             .send(Message::Commit(event, reply))
             .map_err(|_| AuditError::Closed)?;
-        self.writer.unpark();
+        self.0.writer.unpark();
         answer.recv().map_err(|_| AuditError::Closed)?
     }
 
@@ -168,18 +195,18 @@ impl Audit {
         let (reply, answer) = oneshot::channel();
         // A caller that is gone needs no answer.
         let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
-        match self.sender.try_send(Message::Flush(reply)) {
+        match self.0.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
             Err(TrySendError::Full(flush)) => {
-                let sender = self.sender.clone();
+                let sender = self.0.sender.clone();
                 tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
                     .await
                     .map_err(|_| AuditError::Closed)?
                     .map_err(|()| AuditError::Closed)?;
             }
         }
-        self.writer.unpark();
+        self.0.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
     }
 
@@ -187,10 +214,11 @@ impl Audit {
     pub(crate) fn flush_blocking(&self) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
         let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
-        self.sender
+        self.0
+            .sender
             .send(Message::Flush(reply))
             .map_err(|_| AuditError::Closed)?;
-        self.writer.unpark();
+        self.0.writer.unpark();
         answer.recv().map_err(|_| AuditError::Closed)?
     }
 }

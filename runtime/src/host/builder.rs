@@ -70,6 +70,9 @@ pub enum BuildError {
     /// That stored grants are live again cannot be recorded, so they are not.
     #[error("the stored grants cannot be recorded")]
     Restored(#[source] AuditError),
+    /// What people said where servers wanted them to sign in cannot be recorded.
+    #[error("what people said at servers cannot be recorded")]
+    SignedIn(#[source] AuditError),
     /// An actor of the runtime did not start.
     #[error("an actor of the runtime did not start")]
     Start(#[from] ractor::SpawnErr),
@@ -348,6 +351,10 @@ impl RuntimeBuilder {
         }
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildError::Audit)?;
         grants::recorded(&audit, self.store.as_ref()).await?;
+        #[cfg(feature = "oauth")]
+        if let Some(upstreams) = &self.upstreams {
+            upstreams.recorded(&audit).map_err(BuildError::SignedIn)?;
+        }
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
         let broker = grants::asking(self.asks, self.patience, self.store)?;

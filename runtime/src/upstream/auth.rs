@@ -8,6 +8,7 @@ mod account;
 mod desk;
 mod fetch;
 mod landing;
+mod ledger;
 mod sent;
 mod signed;
 mod vault;
@@ -21,6 +22,7 @@ use super::spec::{ServerSpec, SpecError};
 
 pub(super) use account::{Account, Settled};
 pub use landing::Landing;
+pub(super) use ledger::Ledger;
 pub(super) use signed::Signed;
 
 /// How people sign in at servers that ask for it. Without it, and without [`ServerRequests::sign_in`], nobody does, and
@@ -147,7 +149,8 @@ pub trait TokenStore: Send + Sync + 'static {
     fn save(&self, server: String, kept: Option<String>) -> Requested<'_, ()>;
 }
 
-/// A server wants a person to sign in, or to allow it more.
+/// A server wants a person to sign in, or to allow it more. What they say is recorded in the audit before it counts, and it
+/// counts for every worker that has the server's tools.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignIn {
@@ -161,6 +164,8 @@ pub struct SignIn {
     pub scopes: Vec<String>,
     /// Whether the person is signed in, and the server wants more.
     pub more: bool,
+    /// The tool whose call wants more, as the server calls it; none where the server lets nobody in. Show it.
+    pub tool: Option<String>,
     /// The host that `url` opens; show it.
     pub opens: String,
     /// What the person opens in their browser. It is by HTTPS, or of this machine as the server is.
@@ -183,6 +188,8 @@ impl fmt::Debug for SignIn {
 enum SignInError {
     #[error("nobody signed in")]
     Refused,
+    #[error("what the person said cannot be recorded, so it does not count")]
+    Unrecorded,
     #[error("a sign-in was asked for already, and the server is not content with it")]
     Again,
     #[error("the authorisation server of this server is not found, or cannot be trusted")]

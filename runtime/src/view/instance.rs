@@ -169,11 +169,10 @@ impl Instance {
         let Sorted { seen, offers } = listed;
         let forms = offers.iter();
         let forms = forms.map(|offer| (Arc::clone(&offer.tool), offer.form));
-        let mut said = self.said();
-        (said.seen, said.offered) = (seen, forms.collect());
-        drop(said);
+        self.said().offered = forms.collect();
         let entries = offers.iter().map(|offer| tools::entry(self, offer));
         self.worker.apps().put(&self.name, &self.label, entries);
+        self.said().seen = seen;
         self.host.heard(ViewNews::Tools);
     }
 
@@ -223,16 +222,16 @@ impl Instance {
         });
     }
 
-    /// The app is no more: its tools go, and its host is told once.
+    /// The app is no more: its tools go, and its host is told once. Whoever hears of it finds them gone.
     pub(super) fn end(&self) {
+        self.said().offered.clear();
+        self.worker.apps().remove(&self.name, &self.label);
         let ended = self.state.send_if_modified(|state| {
             let open = *state != ViewState::Closed;
             *state = ViewState::Closed;
             open
         });
         if ended {
-            self.said().offered.clear();
-            self.worker.apps().remove(&self.name, &self.label);
             self.host.heard(ViewNews::Closed);
         }
     }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bailiwick::{
-    Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, ViewError, ViewNews, ViewSpec,
-    ViewState,
+    Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, View, ViewError, ViewNews,
+    ViewSpec, ViewState,
 };
 use serde_json::{Value, json};
 
-use super::at;
 use super::guest::{
     Host, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until, worker,
     yes,
 };
+use super::{at, rounds};
 
 #[tokio::test]
 async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
@@ -110,6 +110,31 @@ async fn two_views_of_one_app_are_two() {
     assert!(matches!(odd, Err(ViewError::Name(_))));
     other.close().await;
     assert_eq!(names(&worker), ["app_left__who"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    for _ in 0..rounds(50) {
+        let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+        let once = |is: fn(&View) -> bool| {
+            let (view, worker) = (view.clone(), worker.clone());
+            tokio::task::spawn_blocking(move || {
+                while !is(&view) {
+                    std::hint::spin_loop();
+                }
+                names(&worker)
+            })
+        };
+        let offered = once(|view| !view.tools().is_empty());
+        guest.greets(json!({"listChanged": true})).await;
+        let _guest = guest.acts(offering(vec![tool("look", true)], echo));
+        assert_eq!(offered.await.unwrap(), ["app_files__look"]);
+        let closed = once(|view| view.state() == ViewState::Closed);
+        view.close().await;
+        assert!(closed.await.unwrap().is_empty());
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use bailiwick::{
     Admission, Code, GrantHolder, Lifetime, NewGrant, Policy, Revoked, SpawnError, WorkerSpec,
 };
 
-use super::{Board, Door, at, stage, stage_with};
+use super::{Board, Door, at, rounds, stage, stage_with};
 
 #[tokio::test]
 async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
@@ -86,9 +86,7 @@ async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_effect_comes_after_a_raced_revoke_returned() {
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    let rounds: u32 = asked.map_or(200, |rounds| rounds.parse().unwrap());
-    for _ in 0..rounds {
+    for _ in 0..rounds(200) {
         let stage = stage(|builder| builder).await;
         let worker = stage.open().await;
         let posts: Vec<_> = (0..4)

@@ -17,9 +17,11 @@ use super::super::classify::cut;
 use super::super::requests::ServerRequests;
 use super::super::spec::HttpReach;
 use super::desk::Desk;
+use super::ledger::Ledger;
 use super::sent::{SentBack, one};
 use super::vault::Vault;
 use super::{OAuth, SignIn, SignInError};
+use crate::audit::SignedInStep;
 
 /// How long everything between two words of a person may take.
 const NETWORK: Duration = Duration::from_secs(60);
@@ -42,13 +44,16 @@ pub(super) struct Challenge {
     pub(super) header: String,
     /// What it wants in addition, where it let somebody in.
     pub(super) more: Option<String>,
+    /// The tool whose call it refused.
+    pub(super) tool: Option<String>,
 }
 
 impl Challenge {
-    pub(super) fn more(error: &InsufficientScopeError) -> Self {
+    pub(super) fn more(error: &InsufficientScopeError, tool: Option<&str>) -> Self {
         Self {
             header: error.www_authenticate_header.clone(),
             more: Some(error.required_scope.clone().unwrap_or_default()),
+            tool: tool.map(|tool| cut(&crate::escape(tool), LONGEST)),
         }
     }
 }
@@ -69,6 +74,7 @@ pub(in crate::upstream) struct Account {
     server: String,
     address: String,
     host: Arc<dyn ServerRequests>,
+    ledger: Arc<Ledger>,
     /// Where the host's own code runs. Requests to the server are made elsewhere, without a log.
     home: Handle,
     vault: Arc<Vault>,
@@ -127,7 +133,7 @@ impl Account {
         (server, label): (&str, &str),
         reach: &HttpReach,
         oauth: &OAuth,
-        host: &Arc<dyn ServerRequests>,
+        (host, ledger): (&Arc<dyn ServerRequests>, &Arc<Ledger>),
     ) -> Option<Arc<Self>> {
         let mut headers = reach.headers.keys();
         if headers.any(|header| header.eq_ignore_ascii_case("authorization")) {
@@ -139,6 +145,7 @@ impl Account {
             server: server.to_owned(),
             address: shown(&url),
             host: Arc::clone(host),
+            ledger: Arc::clone(ledger),
             home: Handle::current(),
             vault: desk.vault(),
             desk: tokio::sync::Mutex::new(desk),
@@ -200,8 +207,9 @@ impl Account {
             StreamableHttpError::AuthRequired(error) => Challenge {
                 header: error.www_authenticate_header.clone(),
                 more: None,
+                tool: None,
             },
-            StreamableHttpError::InsufficientScope(error) => Challenge::more(error),
+            StreamableHttpError::InsufficientScope(error) => Challenge::more(error, None),
             _ => return,
         };
         if challenge.header.len() <= LONGEST {
@@ -271,10 +279,24 @@ impl Account {
     }
 
     async fn ask(&self, request: SignIn, state: &str) -> Result<(), SignInError> {
+        let mut record = SignedInStep {
+            server: self.server.as_str().into(),
+            issuer: request.issuer.as_str().into(),
+            scopes: request.scopes.clone(),
+            tool_there: request.tool.as_deref().map(Into::into),
+            allowed: false,
+        };
         let said = timeout(PATIENCE, self.host.sign_in(request)).await;
-        let address = said.ok().flatten().ok_or(SignInError::Refused)?;
-        let back = SentBack::read(&address, state)?;
-        in_time(async { self.desk.lock().await.exchange(&back, state).await }).await
+        let address = said.ok().flatten().ok_or(SignInError::Refused);
+        let back = address.and_then(|address| SentBack::read(&address, state));
+        record.allowed = back.is_ok();
+        in_time(async {
+            let recorded = self.ledger.record(record).await;
+            let back = back?;
+            recorded.map_err(|_| SignInError::Unrecorded)?;
+            self.desk.lock().await.exchange(&back, state).await
+        })
+        .await
     }
 
     /// What a person is asked, and the state that the answer must have; nothing if the server has what it wants without.
@@ -299,6 +321,7 @@ impl Account {
                 .map(|scope| crate::escape(scope).into_owned())
                 .collect(),
             more: challenge.more.is_some(),
+            tool: challenge.tool.clone(),
             opens: cut(&crate::escape(asked.url.authority()), LONGEST),
             url: crate::escape(asked.url.as_str()).into_owned(),
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ErrorData;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -90,7 +90,7 @@ impl Signed {
         if let Err(StreamableHttpError::InsufficientScope(more)) = &answer
             && account.is_live()
         {
-            let wanted = Challenge::more(more);
+            let wanted = Challenge::more(more, tool(&letter.message));
             if account.allowed(wanted).await {
                 answer = self.let_in(account, &letter).await;
             }
@@ -104,6 +104,17 @@ impl Signed {
             account.noted(&error);
             silenced(error)
         })
+    }
+}
+
+/// The tool that is called, if one is.
+fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::CallToolRequest(call) => Some(&call.params.name),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
