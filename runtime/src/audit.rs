@@ -235,7 +235,7 @@ pub struct NarrowedStep {
 
 /// What a person said where a server of others wanted them to sign in, or to let it do more. It is recorded before it counts;
 /// what was said before a runtime began stands at the beginning of its record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedInStep {
     /// The server, as people configured it.
     pub server: Arc<str>,

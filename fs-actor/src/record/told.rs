@@ -2,7 +2,7 @@
 
 use bailiwick::{
     DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry, HistoryEvent,
-    HistoryReport, Lifetime, RevokeCause, ScopePattern, Suggestion, Tally,
+    HistoryReport, Lifetime, RevokeCause, ScopePattern, SignedInStep, Suggestion, Tally,
 };
 
 use crate::cli::time_of;
@@ -101,8 +101,21 @@ fn what(event: &HistoryEvent) -> String {
             || grant.to_string(),
             |cause| format!("{grant}{}", why(cause)),
         ),
+        HistoryEvent::SignedIn(step) => signed_in(step),
         _ => String::new(),
     }
+}
+
+fn signed_in(step: &SignedInStep) -> String {
+    let (server, issuer) = (&step.server, &step.issuer);
+    let mut text = format!("the server {server} under the person's name at {issuer}");
+    if !step.scopes.is_empty() {
+        text += &format!(", for {}", step.scopes.join(" "));
+    }
+    if let Some(tool) = &step.tool_there {
+        text += &format!("; asked by its tool {tool}");
+    }
+    text
 }
 
 fn granted(step: &GrantedStep) -> String {

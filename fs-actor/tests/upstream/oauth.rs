@@ -538,6 +538,32 @@ async fn a_call_that_needs_more_than_a_person_allows_fails_alone() {
     assert_eq!(text(worker.call("town__look", json!({})).await), "look");
 }
 
+#[tokio::test]
+async fn the_history_tells_people_where_they_signed_in() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let (stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    stage.runtime.flush_audit().await.unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for record in stage.audit.records() {
+        writeln!(file, "{}", record.line()).unwrap();
+    }
+    let told = std::process::Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .args(["history", "--server", "town"])
+        .arg(file.path())
+        .output();
+    let told = String::from_utf8(told.unwrap().stdout).unwrap();
+    let issuer = &town.origin;
+    for expected in [
+        format!(
+            "granted by a person  -            the server town under the person's name at {issuer}, for read\n"
+        ),
+        format!("at {issuer}, for read write; asked by its tool change\n"),
+    ] {
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
 /// A record that takes what it is given until it is told to take nothing any more.
 #[derive(Clone)]
 struct Filling(MemoryAudit, Arc<AtomicBool>);

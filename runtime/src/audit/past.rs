@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::verify::BreakReason;
-use super::{AnsweredStep, GrantedStep, NarrowedStep};
+use super::{AnsweredStep, GrantedStep, NarrowedStep, SignedInStep};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::permission::RevokeCause;
@@ -62,6 +62,7 @@ pub(crate) enum PastStep {
         grant: GrantId,
         cause: Option<RevokeCause>,
     },
+    SignedIn(SignedInStep),
     #[serde(other)]
     Other,
 }

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::{DecidedBy, Decision, Lifetime, RevokeCause, is_at_or_beneath};
 use crate::audit::{
-    AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, Verified, follow, json_line,
-    past,
+    AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, SignedInStep, Verified,
+    follow, json_line, past,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 use crate::audit::{End, walk};
@@ -129,6 +129,8 @@ pub enum HistoryEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
     },
+    /// What a person said where a server wanted them to sign in, or to let it do more.
+    SignedIn(Box<SignedInStep>),
 }
 
 impl HistoryEvent {
@@ -141,14 +143,15 @@ impl HistoryEvent {
             Self::Granted(_)
             | Self::Unrecorded(_)
             | Self::Narrowed { .. }
-            | Self::Revoked { .. } => &[],
+            | Self::Revoked { .. }
+            | Self::SignedIn(_) => &[],
         }
     }
 
     /// What the grant covers that it is about, or did until then.
     fn pattern(&self) -> Option<&ScopePattern> {
         match self {
-            Self::Question(_) | Self::Refused { .. } => None,
+            Self::Question(_) | Self::Refused { .. } | Self::SignedIn(_) => None,
             Self::Granted(step) | Self::Unrecorded(step) => Some(&step.pattern),
             Self::Narrowed { held, .. } | Self::Revoked { held, .. } => held.as_ref(),
         }
@@ -262,6 +265,9 @@ fn all_of(server: &str, holds: impl FnOnce(&ScopePattern) -> bool) -> bool {
 }
 
 fn is_of_server(event: &HistoryEvent, server: &str) -> bool {
+    if let HistoryEvent::SignedIn(step) = event {
+        return &*step.server == server;
+    }
     all_of(server, |all| {
         let pattern = event.pattern();
         pattern.is_some_and(|pattern| all.covers_pattern(pattern))

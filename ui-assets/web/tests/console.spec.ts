@@ -310,7 +310,10 @@ test("what is refused for a session is asked again if a person says so", async (
 const past = {
   chain: { state: "verified", records: 12 },
   words: "✓ The record is whole: 12 records, each continues the one before.",
-  entries: [{ run: 1, at: 1_700_000_000_000, agent: "main", tool: "edit_file", decision: "denied", by: "person", entry: "question", needs: ["write:file:/a/x"], note: "not now" }],
+  entries: [
+    { run: 1, at: 1_700_000_000_000, agent: "main", tool: "edit_file", decision: "denied", by: "person", entry: "question", needs: ["write:file:/a/x"], note: "not now" },
+    { run: 1, at: 1_700_000_001_000, agent: "", decision: "granted", by: "person", entry: "signed_in", server: "mail", issuer: "https://a.example", scopes: ["mail.read"] },
+  ],
   total: 150,
   tally: { granted: 3, denied: 1, expired: 0, cancelled: 0, open: 0 },
   unused: [{ run: 1, grant: 3, pattern: "write:file:/never" }],
@@ -327,7 +330,7 @@ test("the history is filtered, counted, paged and exported", async ({ page, site
   await tab(page, "History").click();
   await expect(page.getByText("✓ The record is whole: 12 records")).toBeVisible();
   await expect(page.getByText("150 entries. Questions: 3 granted, 1 denied")).toBeVisible();
-  for (const words of ["write:file:/a/x", "write:file:/never", "not now"]) await expect(page.getByText(words)).toBeVisible();
+  for (const words of ["write:file:/a/x", "write:file:/never", "not now", "mail.read", "mail https://a.example"]) await expect(page.getByText(words)).toBeVisible();
   await page.getByLabel("Agent").selectOption("main/tests");
   await page.getByLabel("Tool").selectOption("edit_file");
   await page.getByLabel("Decision").selectOption("denied");
@@ -358,7 +361,7 @@ test("hostile lines, names and rules are text wherever they stand", async ({ pag
   host.state.questions = [question(1, { intent: bad, agent: [bad], needs: [bad] })];
   host.answers.set(`review/${run}-1`, changes({ path: bad, hunks }));
   host.state.grants = [grant(1, { pattern: bad, held: bad, whose: [bad] })];
-  host.answers.set("history", { ...past, entries: [{ ...past.entries[0], agent: bad, needs: [bad], note: bad, rule: bad }], agents: [bad] });
+  host.answers.set("history", { ...past, entries: [{ ...past.entries[0], agent: bad, needs: [bad], note: bad, rule: bad }, { ...past.entries[1], server: bad, issuer: bad, scopes: [bad] }], agents: [bad] });
   await host.open(page, site);
   const inert = async (): Promise<void> => {
     await expect(page.getByText("<img src=x").filter({ visible: true }).first()).toBeVisible();

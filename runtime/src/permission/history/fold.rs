@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::report::GrantUse;
 use super::{HistoryEntry, HistoryEvent, PastQuestion};
-use crate::audit::{AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep};
+use crate::audit::{
+    AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep, SignedInStep,
+};
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, RevokeCause};
@@ -122,8 +124,19 @@ impl Fold {
                 let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
                 self.push(at, &event, None, by, what);
             }
+            PastStep::SignedIn(ref step) => self.signed_in(at, &event, step),
             PastStep::Judged { .. } | PastStep::Other => {}
         }
+    }
+
+    fn signed_in(&mut self, at: u64, event: &PastEvent, step: &SignedInStep) {
+        let decision = if step.allowed {
+            Decision::Granted
+        } else {
+            Decision::Denied
+        };
+        let what = HistoryEvent::SignedIn(Box::new(step.clone()));
+        self.push(at, event, Some(decision), DecidedBy::Person, what);
     }
 
     /// Ids are never used twice in a run, so one that comes anew is that of another; and a run takes up what is left of
@@ -146,6 +159,7 @@ impl Fold {
             | PastStep::Planned { .. }
             | PastStep::GrantNarrowed(_)
             | PastStep::GrantRevoked { .. }
+            | PastStep::SignedIn(_)
             | PastStep::Other => false,
         }
     }

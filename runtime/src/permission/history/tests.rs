@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::audit::{AnsweredStep, AuditEvent, ChangeSummary, MemoryAudit, Step};
+use crate::audit::{AnsweredStep, AuditEvent, ChangeSummary, MemoryAudit, SignedInStep, Step};
 use crate::call::Origin;
 use crate::id::CallId;
 use crate::permission::{GrantHolder, Narrowing};
@@ -226,6 +226,7 @@ impl Log {
                     }
                     HistoryEvent::Narrowed { step, .. } => format!("{} narrowed", step.grant),
                     HistoryEvent::Revoked { grant, .. } => format!("{grant} revoked"),
+                    HistoryEvent::SignedIn(step) => format!("{} {:?}", step.server, step.scopes),
                 };
                 format!("{} {} {decision} {what}", entry.run, entry.agent)
             })
@@ -277,6 +278,29 @@ fn each_question_is_told_once_with_its_end() {
     };
     assert_eq!((first.at, question.ended_at), (2000, Some(4000)));
     assert_eq!(question.note.as_deref(), Some("no"));
+}
+
+#[test]
+fn what_people_said_at_servers_is_told_and_found_by_the_server() {
+    let mut log = Log::default();
+    for (server, allowed) in [("mail", true), ("files", false)] {
+        let said = SignedInStep {
+            server: server.into(),
+            issuer: "https://a.example".into(),
+            scopes: vec!["read".to_owned()],
+            tool_there: None,
+            allowed,
+        };
+        log.step(None, "", Step::SignedIn(Box::new(said)));
+    }
+    let told = ["1  granted mail [\"read\"]", "1  denied files [\"read\"]"];
+    assert_eq!(log.told(), told);
+    let at_mail = HistoryFilter {
+        server: Some("mail".into()),
+        ..HistoryFilter::default()
+    };
+    let found: Vec<_> = log.history.entries().map(|it| at_mail.admits(it)).collect();
+    assert_eq!(found, [true, false]);
 }
 
 #[test]

@@ -100,6 +100,9 @@ export interface History {
     readonly needs?: readonly string[];
     readonly patterns?: readonly string[];
     readonly pattern?: string;
+    readonly scopes?: readonly string[];
+    readonly server?: string;
+    readonly issuer?: string;
     readonly note?: string;
     readonly rule?: string;
     readonly grant?: number;

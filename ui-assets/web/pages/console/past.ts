@@ -9,15 +9,15 @@ const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
 const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
 const PAGE = 100;
 
-function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pattern, note, rule, cause }: History["entries"][number]): HTMLElement {
-  const what = patterns ?? needs ?? (pattern ? [pattern] : []);
+function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pattern, scopes, server, issuer, note, rule, cause }: History["entries"][number]): HTMLElement {
+  const what = patterns ?? needs ?? scopes ?? (pattern ? [pattern] : []);
   const cells = [
     clock(at),
     name(agent),
     oneLine(tool ?? ""),
     oneLine(entry + (grant ? ` g${grant}` : "") + (decision ? `: ${decision}` : "")),
     oneLine(by),
-    el("span", ...what.map(code), " ", oneLine([note, rule, cause].filter(Boolean).join(" "))),
+    el("span", ...what.map(code), " ", oneLine([server, issuer, note, rule, cause].filter(Boolean).join(" "))),
   ];
   return el("tr", ...cells.map((cell) => el("td", cell)));
 }
