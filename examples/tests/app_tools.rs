@@ -5,8 +5,6 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-#[path = "../../ui-assets/tests/support/chromium.rs"]
-mod chromium;
 #[path = "app_tools/door.rs"]
 mod door;
 #[path = "../../ui-assets/tests/support/person.rs"]
@@ -23,6 +21,7 @@ use bailiwick::{
 };
 use serde_json::{Map, Value};
 
+use person::chromium;
 use story::chromium::Chromium;
 
 /// How long a browser may take.

@@ -96,20 +96,27 @@ async fn carry(socket: WebSocket, mut link: GuestLink) {
             }
         }
     };
+    // True once the view is closed, false if the page takes nothing in.
     let told = async {
         while let Some(text) = link.next().await {
             let sent = timeout(PATIENCE, to.send(Message::Text(text.into()))).await;
             if !matches!(sent, Ok(Ok(()))) {
-                return;
+                return false;
             }
         }
-        // The page may be gone as well, or take nothing in.
-        let _ = timeout(PATIENCE, to.close()).await;
+        true
     };
     tokio::pin!(said);
-    tokio::select! {
-        () = &mut said => {}
-        // Who is told of the end answers; what the page says until then is still taken in, so that it reads all that it was told.
-        () = told => drop(timeout(PATIENCE, said).await),
+    let closed = tokio::select! {
+        () = &mut said => false,
+        closed = told => closed,
+    };
+    if closed {
+        // What the page still says is taken in until it answers, so that it reads all that it was told; if it is there.
+        let parting = async {
+            let _ = to.close().await;
+            said.await;
+        };
+        let _ = timeout(PATIENCE, parting).await;
     }
 }

@@ -98,7 +98,13 @@ fn ping(id: u64) -> Message {
 async fn answered(socket: &mut Socket) -> Value {
     let told = socket.next().await.unwrap().unwrap();
     let told: Value = serde_json::from_str(told.to_text().unwrap()).unwrap();
-    told["id"].clone()
+    told.get("id").unwrap().clone()
+}
+
+/// Waits for the end of a view.
+async fn closed(view: &View) {
+    let closed = view.reached(ViewState::Closed);
+    assert!(tokio::time::timeout(PATIENCE, closed).await.unwrap());
 }
 
 /// Waits for the end of a socket that nothing comes from any more but that.
@@ -202,7 +208,7 @@ async fn a_closed_door_ends_the_view_and_its_socket() {
     socket.send(ping(1)).await.unwrap();
     assert_eq!(answered(&mut socket).await, 1);
     drop(door);
-    assert!(view.reached(ViewState::Closed).await);
+    closed(&view).await;
     ended(socket).await;
 }
 
@@ -215,7 +221,7 @@ async fn ends_with(last: Message) {
     assert_eq!(answered(&mut socket).await, 1);
     // What is refused while it is on its way cannot be sent to its end.
     let _ = socket.send(last).await;
-    assert!(view.reached(ViewState::Closed).await);
+    closed(&view).await;
     assert_eq!(page.refused(&[]).await, StatusCode::CONFLICT);
     ended(socket).await;
 }
@@ -261,8 +267,12 @@ async fn what_a_page_does_not_read_is_not_gathered_for_it() {
     let long = Map::from_iter([("locale".to_owned(), json!("x".repeat(9 << 20)))]);
     for _ in 0..32 {
         view.change_context(long.clone());
+        // Whoever would take it all in has the time to.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
     }
-    assert!(view.reached(ViewState::Closed).await);
+    closed(&view).await;
 }
 
 /// Tells when its page wants to be closed.
