@@ -5,10 +5,10 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-#[path = "../../ui-assets/tests/support/chromium.rs"]
-mod chromium;
-#[path = "../../ui-assets/tests/support/node.rs"]
-mod node;
+#[path = "app_tools/door.rs"]
+mod door;
+#[path = "../../ui-assets/tests/support/person.rs"]
+mod person;
 #[path = "../examples/app_tools/story.rs"]
 mod story;
 
@@ -19,9 +19,9 @@ use bailiwick::{
     Config, DenyView, MemoryAudit, Policy, Runtime, ServerSpec, ServerText, Upstreams, Verb,
     ViewSpec, ViewState, WorkerSpec,
 };
-use reqwest::{Client, RequestBuilder, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use person::chromium;
 use story::chromium::Chromium;
 
 /// How long a browser may take.
@@ -49,7 +49,7 @@ async fn without_a_browser_it_says_what_is_missing() {
 /// The server of that page.
 async fn clock() -> Upstreams {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    node::install(&folder);
+    person::node::install(&folder);
     let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
     // Its tool says nothing of itself; a person knows that it only tells the time.
     let spec = ServerSpec::stdio("clock", program.to_str().unwrap())
@@ -97,54 +97,8 @@ async fn a_page_of_others_calls_the_tool_of_its_server() {
         }
     };
     tokio::time::timeout(PATIENCE, told).await.unwrap();
-    view.close().await;
     browser.close().await.unwrap();
+    // The view ends with the page, and its socket.
+    assert!(view.reached(ViewState::Closed).await);
     upstreams.shutdown().await;
-}
-
-#[tokio::test]
-async fn only_the_page_itself_speaks_for_the_guest() {
-    let (runtime, _people) = Runtime::builder().build().await.unwrap();
-    let spec = WorkerSpec::new("guide").policy(Policy::new());
-    let worker = runtime.spawn(spec).await.unwrap();
-    let opened = worker.open_view(ViewSpec::new("files"), DenyView).await;
-    let (view, link) = opened.unwrap();
-    let door = story::door::open(link, "<p>A page</p>".to_owned())
-        .await
-        .unwrap();
-    let (origin, token) = door.url.split_once("/#").unwrap();
-    let status = async |request: RequestBuilder| request.send().await.unwrap().status();
-    let post = |what: &str| Client::new().post(format!("{origin}/api/{what}"));
-    for what in ["page", "said", "heard"] {
-        let none = status(post(what).body("{}")).await;
-        assert_eq!(none, StatusCode::UNAUTHORIZED, "{what}");
-        let wrong = status(post(what).bearer_auth("wrong").body("{}")).await;
-        assert_eq!(wrong, StatusCode::UNAUTHORIZED, "{what}");
-        let elsewhere = post(what)
-            .bearer_auth(token)
-            .header("origin", "http://evil.test");
-        assert_eq!(status(elsewhere).await, StatusCode::FORBIDDEN, "{what}");
-        let rebound = post(what).bearer_auth(token).header("host", "evil.test");
-        assert_eq!(status(rebound).await, StatusCode::FORBIDDEN, "{what}");
-    }
-    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-    let said = post("said")
-        .bearer_auth(token)
-        .header("origin", origin)
-        .body(ping.clone());
-    assert_eq!(status(said).await, StatusCode::NO_CONTENT);
-    let heard = async || {
-        let answer = post("heard").bearer_auth(token).send().await.unwrap();
-        serde_json::from_str::<Value>(&answer.text().await.unwrap()).unwrap()
-    };
-    let first = heard().await;
-    assert_eq!(
-        first["messages"],
-        json!([r#"{"jsonrpc":"2.0","id":1,"result":{}}"#])
-    );
-    assert_eq!(first["open"], json!(true));
-    view.close().await;
-    assert_eq!(heard().await, json!({"messages": [], "open": false}));
-    let late = status(post("said").bearer_auth(token).body(ping)).await;
-    assert_eq!(late, StatusCode::GONE);
 }

@@ -5,6 +5,7 @@
 mod callers;
 pub(crate) mod chromium;
 pub(crate) mod door;
+mod socket;
 
 use std::path::Path;
 use std::time::Duration;

@@ -49,7 +49,8 @@ pub(crate) fn script(text: &'static str) -> Response {
     (kind, text).into_response()
 }
 
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+/// The one header of that name; none if there are several.
+pub(crate) fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => Some(value.as_bytes()),
@@ -84,15 +85,16 @@ async fn known(State(callers): State<Arc<Callers>>, request: Request, next: Next
     answer
 }
 
+/// Whether both are the same; takes as long for any that are not, of one length.
+pub(crate) fn same(given: &[u8], wanted: &[u8]) -> bool {
+    let both = given.iter().zip(wanted);
+    given.len() == wanted.len() && both.fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
 /// Turns away who does not know the token.
 async fn bearer(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
     let given = single(request.headers(), &header::AUTHORIZATION).unwrap_or_default();
-    let wanted = callers.bearer.as_bytes();
-    let differ = given
-        .iter()
-        .zip(wanted)
-        .fold(0, |all, (a, b)| all | (a ^ b));
-    if given.len() != wanted.len() || differ != 0 {
+    if !same(given, callers.bearer.as_bytes()) {
         let reason = "the token of this page is required";
         return (StatusCode::UNAUTHORIZED, reason).into_response();
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[path = "chromium.rs"]
-mod chromium;
+pub(crate) mod chromium;
 #[path = "node.rs"]
 pub(crate) mod node;
 

@@ -1,0 +1,307 @@
+//! Sockets that are and are not the guest's in, who is turned away, and messages both ways, out.
+
+use std::sync::Arc;
+
+use bailiwick::{
+    DenyView, Policy, Runtime, View, ViewHost, ViewNews, ViewSpec, ViewState, WorkerSpec,
+};
+use futures_util::{SinkExt, StreamExt};
+use reqwest::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use reqwest::{Client, StatusCode};
+use serde_json::{Map, Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message, http};
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::story::door::{self, Door};
+use crate::{PATIENCE, person};
+
+type Socket = WebSocketStream<TcpStream>;
+
+/// How many messages go each way, and how many of them wait at most: a view holds few hundreds.
+const MANY: u64 = 1000;
+const AT_ONCE: u64 = 100;
+
+/// A page, its view and the door to it; they end with the runtime.
+async fn opened(host: impl ViewHost, html: &str) -> (Runtime, View, Door) {
+    let (runtime, _people) = Runtime::builder().build().await.unwrap();
+    let spec = WorkerSpec::new("guide").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let opened = worker.open_view(ViewSpec::new("page"), host).await;
+    let (view, link) = opened.unwrap();
+    let door = door::open(link, html.to_owned()).await.unwrap();
+    (runtime, view, door)
+}
+
+/// What a page knows of its door.
+struct Page {
+    authority: String,
+    token: String,
+}
+
+impl Page {
+    fn of(door: &Door) -> Self {
+        let known = door.url.strip_prefix("http://").unwrap();
+        let (authority, token) = known.split_once("/#").unwrap();
+        Self {
+            authority: authority.to_owned(),
+            token: token.to_owned(),
+        }
+    }
+
+    fn origin(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+
+    /// What a browser asks by; these headers stand in place of its own, and those without a value are left out.
+    async fn asks(&self, other: &[(http::HeaderName, Option<&str>)]) -> Result<Socket, Error> {
+        let address = format!("ws://{}/api/guest", self.authority);
+        let mut request = address.into_client_request()?;
+        let headers = request.headers_mut();
+        let shown = format!("bailiwick, {}", self.token);
+        let (origin, shown) = (self.origin().parse().unwrap(), shown.parse().unwrap());
+        headers.insert(ORIGIN, origin);
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, shown);
+        for (name, value) in other {
+            match value {
+                Some(value) => headers.insert(name, value.parse().unwrap()),
+                None => headers.remove(name),
+            };
+        }
+        let stream = TcpStream::connect(&self.authority).await?;
+        let (socket, answer) = client_async(request, stream).await?;
+        // The token is not said again.
+        assert_eq!(answer.headers()[SEC_WEBSOCKET_PROTOCOL], "bailiwick");
+        Ok(socket)
+    }
+
+    async fn socket(&self) -> Socket {
+        self.asks(&[]).await.unwrap()
+    }
+
+    async fn refused(&self, other: &[(http::HeaderName, Option<&str>)]) -> StatusCode {
+        match self.asks(other).await {
+            Err(Error::Http(answer)) => answer.status(),
+            other => panic!("no answer of HTTP: {other:?}"),
+        }
+    }
+}
+
+fn ping(id: u64) -> Message {
+    let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    Message::text(ping.to_string())
+}
+
+/// The id of the next answer.
+async fn answered(socket: &mut Socket) -> Value {
+    let told = socket.next().await.unwrap().unwrap();
+    let told: Value = serde_json::from_str(told.to_text().unwrap()).unwrap();
+    told.get("id").unwrap().clone()
+}
+
+/// Waits for the end of a view.
+async fn closed(view: &View) {
+    let closed = view.reached(ViewState::Closed);
+    assert!(tokio::time::timeout(PATIENCE, closed).await.unwrap());
+}
+
+/// Waits for the end of a socket that nothing comes from any more but that.
+async fn ended(mut socket: Socket) {
+    let ended = async {
+        while let Some(Ok(said)) = socket.next().await {
+            assert!(said.is_close(), "{said:?}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_page_itself_has_its_guest() {
+    let (_runtime, _view, door) = opened(DenyView, "<p>A page</p>").await;
+    let page = Page::of(&door);
+    let request = || Client::new().post(format!("{}/api/page", page.origin()));
+    let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status();
+    assert_eq!(status(request()).await, StatusCode::UNAUTHORIZED);
+    let wrong = request().bearer_auth("wrong");
+    assert_eq!(status(wrong).await, StatusCode::UNAUTHORIZED);
+    let trusted = || request().bearer_auth(&page.token);
+    for (name, value) in [(ORIGIN, "http://evil.test"), (HOST, "evil.test")] {
+        let elsewhere = trusted().header(name, value);
+        assert_eq!(status(elsewhere).await, StatusCode::FORBIDDEN, "{value}");
+    }
+    let shown = trusted().send().await.unwrap();
+    assert_eq!(shown.text().await.unwrap(), "<p>A page</p>");
+}
+
+#[tokio::test]
+async fn only_the_page_itself_has_its_socket() {
+    let (_runtime, _view, door) = opened(DenyView, "").await;
+    let page = Page::of(&door);
+    for (name, value) in [
+        (ORIGIN, None),
+        (ORIGIN, Some("http://evil.test")),
+        (ORIGIN, Some("null")),
+        (HOST, Some("evil.test")),
+    ] {
+        let refused = page.refused(&[(name, value)]).await;
+        assert_eq!(refused, StatusCode::FORBIDDEN, "{value:?}");
+    }
+    let token = &page.token;
+    for shown in [
+        "bailiwick",
+        "bailiwick, ",
+        "bailiwick, wrong",
+        token,
+        &format!("bailiwick, {token}0"),
+        &format!("bailiwick, {}", &token.replace(['0', '1', '2', '3'], "4")),
+        &format!("other, {token}"),
+    ] {
+        let shown = [(SEC_WEBSOCKET_PROTOCOL, Some(shown))];
+        let refused = page.refused(&shown).await;
+        assert_eq!(refused, StatusCode::UNAUTHORIZED, "{shown:?}");
+    }
+    // Where a request shows it is not where a socket does.
+    let bearer = format!("Bearer {token}");
+    let elsewhere = [
+        (SEC_WEBSOCKET_PROTOCOL, None),
+        (AUTHORIZATION, Some(&*bearer)),
+    ];
+    assert_eq!(page.refused(&elsewhere).await, StatusCode::UNAUTHORIZED);
+
+    let mut socket = page.socket().await;
+    assert_eq!(page.refused(&[]).await, StatusCode::CONFLICT);
+    socket.send(ping(1)).await.unwrap();
+    assert_eq!(answered(&mut socket).await, 1);
+}
+
+#[tokio::test]
+async fn messages_go_both_ways_each_once_and_in_order() {
+    let (_runtime, _view, door) = opened(DenyView, "").await;
+    let mut socket = Page::of(&door).socket().await;
+    for id in 0..MANY {
+        socket.send(ping(id)).await.unwrap();
+        if let Some(first) = id.checked_sub(AT_ONCE) {
+            assert_eq!(answered(&mut socket).await, first);
+        }
+    }
+    for id in MANY - AT_ONCE..MANY {
+        assert_eq!(answered(&mut socket).await, id);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_view_closes_its_socket() {
+    let (_runtime, view, door) = opened(DenyView, "").await;
+    let mut socket = Page::of(&door).socket().await;
+    socket.send(ping(1)).await.unwrap();
+    assert_eq!(answered(&mut socket).await, 1);
+    view.close().await;
+    ended(socket).await;
+}
+
+#[tokio::test]
+async fn a_closed_door_ends_the_view_and_its_socket() {
+    let (_runtime, view, door) = opened(DenyView, "").await;
+    let mut socket = Page::of(&door).socket().await;
+    socket.send(ping(1)).await.unwrap();
+    assert_eq!(answered(&mut socket).await, 1);
+    drop(door);
+    closed(&view).await;
+    ended(socket).await;
+}
+
+/// The view ends with its socket, and no other comes in its place.
+async fn ends_with(last: Message) {
+    let (_runtime, view, door) = opened(DenyView, "").await;
+    let page = Page::of(&door);
+    let mut socket = page.socket().await;
+    socket.send(ping(1)).await.unwrap();
+    assert_eq!(answered(&mut socket).await, 1);
+    // What is refused while it is on its way cannot be sent to its end.
+    let _ = socket.send(last).await;
+    closed(&view).await;
+    assert_eq!(page.refused(&[]).await, StatusCode::CONFLICT);
+    ended(socket).await;
+}
+
+#[tokio::test]
+async fn a_view_ends_with_its_socket() {
+    ends_with(Message::Close(None)).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_the_socket() {
+    ends_with(Message::text("x".repeat((11 << 20) + 1))).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_no_text_ends_the_socket() {
+    ends_with(Message::binary(b"{}".as_slice())).await;
+}
+
+#[tokio::test]
+async fn the_longest_message_that_is_answered_is_let_through() {
+    let (_runtime, _view, door) = opened(DenyView, "").await;
+    let mut socket = Page::of(&door).socket().await;
+    let long = json!({"x": "x".repeat(10 << 20)});
+    let long = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": long});
+    socket.send(Message::text(long.to_string())).await.unwrap();
+    assert_eq!(answered(&mut socket).await, 1);
+}
+
+#[tokio::test]
+async fn what_a_page_does_not_read_is_not_gathered_for_it() {
+    let (_runtime, view, door) = opened(DenyView, "").await;
+    let mut socket = Page::of(&door).socket().await;
+    for said in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": {}}),
+        json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"}),
+    ] {
+        socket.send(Message::text(said.to_string())).await.unwrap();
+    }
+    assert_eq!(answered(&mut socket).await, 1);
+    assert!(view.reached(ViewState::Mounted).await);
+    // Far more than a view holds, and what lies between it and the page.
+    let long = Map::from_iter([("locale".to_owned(), json!("x".repeat(9 << 20)))]);
+    for _ in 0..32 {
+        view.change_context(long.clone());
+        // Whoever would take it all in has the time to.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    closed(&view).await;
+}
+
+/// Tells when its page wants to be closed.
+struct Wanted(Arc<Notify>);
+
+impl ViewHost for Wanted {
+    fn heard(&self, news: ViewNews) {
+        if news == ViewNews::WantsClose {
+            self.0.notify_one();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_in_a_browser_talks_in_order_and_goes_with_its_view() {
+    let over = Arc::new(Notify::new());
+    let html = include_str!("talks.html");
+    let (_runtime, view, door) = opened(Wanted(Arc::clone(&over)), html).await;
+    let url = door.url.clone();
+    let mut done = tokio::task::spawn_blocking(move || {
+        let script = ["--config", "playwright.live.config.ts", "live/app-tools.ts"];
+        person::does(&script, &[("BAILIWICK_APP", url.as_ref())]);
+    });
+    let closing = async {
+        over.notified().await;
+        view.close().await;
+    };
+    tokio::select! {
+        ended = &mut done => panic!("it was over before the page wanted so: {ended:?}"),
+        () = closing => done.await.unwrap(),
+    }
+}
