@@ -1,6 +1,8 @@
 // A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
-import { METHOD_NOT_FOUND, isFields, parsed, peer, rpcError } from "../lib/rpc.ts";
-import type { Extra, Fields, Peer, RequestOptions } from "../lib/rpc.ts";
+import { isFields } from "../lib/kinds.ts";
+import type { Fields } from "../lib/kinds.ts";
+import { METHOD_NOT_FOUND, parsed, peer, rpcError } from "../lib/rpc.ts";
+import type { Extra, Peer, RequestOptions } from "../lib/rpc.ts";
 import { look, root, watchSize } from "./look.ts";
 import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, ResourceContent, ToolResult, View } from "./types.ts";
 

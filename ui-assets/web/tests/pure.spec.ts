@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { allowed, policyOf } from "../lib/csp.ts";
 import { marks } from "../lib/patch.ts";
 import { parsed, peer } from "../lib/rpc.ts";
-import type { Fields } from "../lib/rpc.ts";
+import type { Fields } from "../lib/kinds.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import { visible } from "../lib/visible.ts";
 import { expect, test } from "./fixtures.ts";

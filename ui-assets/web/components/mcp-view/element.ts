@@ -1,14 +1,15 @@
 // `<mcp-view>` in a document in, a page that is not trusted shown out, and what it and the host say to each other.
 import type { HostContext, ToolResult } from "../../bridge/types.ts";
-import type { Fields } from "../../lib/rpc.ts";
-import { framed } from "./frame.ts";
+import type { Fields } from "../../lib/kinds.ts";
+import { TOOLS_CHANGED, fail } from "../../lib/rpc.ts";
+import { FILL, framed, post } from "./frame.ts";
 import { callTool, listTools } from "./guest.ts";
 import type { AppTool, Ask } from "./guest.ts";
 import type { Hooks, ModelContext, Tool, ToolParams } from "./host.ts";
-import { LIMITS } from "./limits.ts";
+import { LIMITS, UI } from "./limits.ts";
 import { lookOf, watchLook } from "./look.ts";
-import { contents, dressed, inlined, textOf } from "./page.ts";
-import type { Resource } from "./page.ts";
+import { contentOf, dressed, inlined, textOf } from "./page.ts";
+import type { Resolved } from "./page.ts";
 import { session } from "./session.ts";
 import type { Session, Shower, Stage } from "./session.ts";
 
@@ -23,7 +24,7 @@ export interface PageMeta {
 
 const READ = 30_000;
 const sheet = new CSSStyleSheet();
-sheet.replaceSync(":host{display:block}:host([hidden]){display:none}iframe{display:block;border:0;width:100%;height:100%}");
+sheet.replaceSync(`:host(:not([hidden])),iframe{display:block}iframe{${FILL}}`);
 
 export class McpView extends HTMLElement implements Shower {
   static readonly observedAttributes = ["src", "sandbox-url"];
@@ -53,14 +54,13 @@ export class McpView extends HTMLElement implements Shower {
 
   readonly #prefix = `app_${this.instance}__`;
   readonly #root = this.attachShadow({ mode: "open" });
-  readonly #told: Record<string, Fields> = {};
+  readonly #told: Record<string, object> = {};
   #html: string | undefined;
   #data: unknown;
   #tools: readonly Tool[] = [];
   #more: HostContext = {};
   #run = new AbortController();
   #session: Session | undefined;
-  #due = false;
 
   /** The page itself, in place of `src`. */
   set html(html: string) {
@@ -77,7 +77,7 @@ export class McpView extends HTMLElement implements Shower {
     this.#tell("input-partial", { arguments: input });
   }
   set toolResult(result: ToolResult) {
-    this.#tell("result", { ...result });
+    this.#tell("result", result);
   }
   set toolCancelled(reason: string) {
     this.#tell("cancelled", { reason });
@@ -97,7 +97,7 @@ export class McpView extends HTMLElement implements Shower {
   }
   set tools(tools: readonly Tool[]) {
     this.#tools = tools;
-    this.#notify("notifications/tools/list_changed", {});
+    this.#notify(TOOLS_CHANGED, {});
   }
   get status(): Status {
     return (this.dataset.status ?? "idle") as Status;
@@ -120,38 +120,38 @@ export class McpView extends HTMLElement implements Shower {
 
   /** Shows the page once for all that is set in one go. With `defer`, not before `render()`. */
   #soon(): void {
-    if (this.#due || !this.isConnected) return;
-    this.#due = true;
-    queueMicrotask(() => {
-      this.#due = false;
-      const wanted = this.#html ?? this.getAttribute("src");
-      if (wanted && (this.status !== "idle" || !this.hasAttribute("defer"))) void this.render();
-    });
+    const wanted = this.#html ?? this.getAttribute("src");
+    if (wanted && this.isConnected && (this.dataset.status || !this.hasAttribute("defer"))) void this.render();
   }
 
   /** Shows the page, or shows it anew. */
   async render(): Promise<void> {
     const signal = this.#end("loading");
     try {
-      const read = async (uri: string): Promise<Resource> => {
-        if (!this.resolver) throw new Error(`this host has no \`resolver\` to read ${uri}`);
+      // What else is set in one go counts too.
+      await null;
+      signal.throwIfAborted();
+      const read = async (uri: string): Promise<Resolved> => {
+        const resolver = this.resolver ?? fail(`this host has no \`resolver\` to read ${uri}`);
         const late = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`${uri} was not read in time`)), READ));
-        const [found = {}] = contents(uri, await Promise.race([this.resolver(uri, { signal }), late]));
-        return found;
+        return Promise.race([resolver(uri, { signal }), late]);
       };
-      const page = this.#html === undefined ? await read(String(this.getAttribute("src"))) : { mimeType: "text/html", text: this.#html };
-      if (!/^text\/html\b/.test(page.mimeType ?? "")) throw new Error(`not a page, but \`${page.mimeType}\``);
+      const src = String(this.getAttribute("src"));
+      const page = contentOf(src, this.#html ?? (await read(src)));
+      const mimeType = String(page.mimeType);
+      if (!/^text\/html\b/.test(mimeType)) fail(`not a page, but \`${mimeType}\``);
       const html = await inlined(textOf(page), read);
       signal.throwIfAborted();
       const given: PageMeta = page._meta?.ui ?? this.meta;
       // What a page declares it may reach; what is a device's needs a word of the host.
       const { csp = {}, permissions = {} }: PageMeta = this.onpagemeta?.(given) ?? { ...given, permissions: {} };
       // A page of MCP Apps asks for its look itself.
-      const bare = page.mimeType?.includes("mcp-app") === true;
+      const bare = mimeType.includes("mcp-app");
       const frame = document.createElement("iframe");
       frame.title = this.ariaLabel ?? (this.title || "App");
-      const made = session(this, { csp, permissions }, !bare, (message) => frame.contentWindow?.postMessage(message, "*"));
-      const whole = { html: bare ? html : dressed(html, made.news()), csp, permissions };
+      const reached = { csp, permissions };
+      const made = session(this, reached, !bare, (message) => post(frame, message));
+      const whole = { html: bare ? html : dressed(html, made.news()), ...reached };
       await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
       this.#session = made;
       this.reached("shown");
@@ -171,6 +171,7 @@ export class McpView extends HTMLElement implements Shower {
   context(): HostContext {
     const { theme, variables, ours } = lookOf(this);
     const { clientWidth: width, clientHeight: height } = this;
+    const maxHeight = this.#most();
     return {
       theme,
       styles: { variables },
@@ -178,7 +179,7 @@ export class McpView extends HTMLElement implements Shower {
       "dev.bailiwick/data": this.#data,
       displayMode: "inline",
       availableDisplayModes: ["inline"],
-      containerDimensions: this.hasAttribute("auto-height") ? { width, maxHeight: this.#most() } : { width, height },
+      containerDimensions: maxHeight ? { width, maxHeight } : { width, height },
       locale: this.closest<HTMLElement>("[lang]")?.lang || navigator.language,
       timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
       userAgent: this.hostInfo.name,
@@ -200,25 +201,27 @@ export class McpView extends HTMLElement implements Shower {
     this.#event("ready");
   }
 
-  #most(): number {
-    return Number(this.getAttribute("max-height")) || 10_000;
+  /** The height that the page may have, where it may say so. */
+  #most(): number | false {
+    return this.hasAttribute("auto-height") && (Number(this.getAttribute("max-height")) || 10_000);
   }
   resized(height: unknown): void {
-    if (typeof height === "number" && height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
+    const most = this.#most();
+    if (most && typeof height === "number" && height >= 0) this.style.height = `${Math.min(height, most)}px`;
   }
 
   toolsChanged(): void {
     this.#event("toolschanged");
   }
 
-  #tell(name: string, params: Fields): void {
+  #tell(name: string, params: object): void {
     this.#told[name] = params;
-    this.#notify(`ui/notifications/tool-${name}`, params);
+    this.#notify(`${UI}tool-${name}`, params);
   }
 
   /** A page that is not ready is told later, or knows. */
-  #notify(method: string, params: Fields): void {
-    if (this.status === "ready") this.#session?.notify(method, params);
+  #notify(method: string, params: object): void {
+    if (this.status === "ready") this.#session?.notify(method, params as Fields);
   }
 
   #event(name: string, detail?: unknown): void {
@@ -239,7 +242,7 @@ export class McpView extends HTMLElement implements Shower {
 
   /** Lets the page put its things away, for a second at most, and takes it away. */
   async teardown(): Promise<void> {
-    if (this.status === "ready") await this.#session?.ask("ui/resource-teardown", {}, 1000).catch(() => {});
+    if (this.status === "ready") await this.#session?.request("ui/resource-teardown", {}, 1000).catch(() => {});
     this.#end("closed");
   }
 
@@ -247,8 +250,8 @@ export class McpView extends HTMLElement implements Shower {
   #ask(): Ask {
     const until = performance.now() + LIMITS.call;
     return async (method, params) => {
-      if (this.status !== "ready" || !this.#session) throw new Error(`the view is ${this.status}`);
-      return this.#session.ask(method, params, until - performance.now());
+      if (this.status !== "ready" || !this.#session) fail(`the view is ${this.status}`);
+      return this.#session.request(method, params, until - performance.now());
     };
   }
   /** The tools of the page, as it names them. */

@@ -1,5 +1,7 @@
 // What a page that nobody vouches for sends in, how much of it is heard out.
 
+import { stringify } from "../../lib/kinds.ts";
+
 /** The most that a page may take of its host. */
 export const LIMITS = {
   /** Tools that a page may offer. */
@@ -16,9 +18,12 @@ export const LIMITS = {
   lists: 1000,
 };
 
+/** What notifications of MCP Apps start with. */
+export const UI = "ui/notifications/";
+
 export function tooLarge(message: unknown): boolean {
   try {
-    return JSON.stringify(message)?.length > LIMITS.message;
+    return stringify(message)?.length > LIMITS.message;
   } catch {
     // A loop, or longer than any string may be.
     return true;
@@ -29,7 +34,7 @@ export function tooLarge(message: unknown): boolean {
 export function throttled(act: () => void, ms: number): () => void {
   let calls = 0;
   return function call() {
-    if (++calls > 1) return;
+    if (calls++) return;
     act();
     setTimeout(() => {
       const again = calls > 1;

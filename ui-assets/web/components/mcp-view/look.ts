@@ -8,12 +8,12 @@ function spelled(pattern: string): string[] {
 
 /** The 76 variables of MCP Apps. */
 export const VARIABLES = [
-  "color-{background,text,border}-{primary,secondary,tertiary,inverse,ghost,info,danger,success,warning,disabled}",
-  "color-ring-{primary,secondary,inverse,info,danger,success,warning}",
+  "color-{background,text,border,ring}-{primary,secondary,inverse,info,danger,success,warning}",
+  "color-{background,text,border}-{tertiary,ghost,disabled}",
   "font-{sans,mono}",
   "font-weight-{normal,medium,semibold,bold}",
-  "font-text-{xs,sm,md,lg}-{size,line-height}",
-  "font-heading-{xs,sm,md,lg,xl,2xl,3xl}-{size,line-height}",
+  "font-{text,heading}-{xs,sm,md,lg}-{size,line-height}",
+  "font-heading-{xl,2xl,3xl}-{size,line-height}",
   "border-radius-{xs,sm,md,lg,xl,full}",
   "border-width-regular",
   "shadow-{hairline,sm,md,lg}",
