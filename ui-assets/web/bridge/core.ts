@@ -74,7 +74,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
 
   async function ask(method: string, params: object, options?: RequestOptions): Promise<Fields> {
     if (wire === undefined) throw new Error("not connected");
-    return wire.request(method, params as Fields, options?.timeout ?? ANSWER);
+    return wire.ask(method, params as Fields, options?.timeout ?? ANSWER);
   }
   const notify = (method: string, params: Fields = {}): void => wire?.notify(method, params);
 
@@ -84,7 +84,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     const made = (wire = peer((message) => parent.postMessage(message, "*"), request, notification));
     const receive = ({ source, data }: MessageEvent): void => {
       const message = source === parent ? parsed(data) : undefined;
-      if (message !== undefined) made.receive(message);
+      if (message !== undefined) made.hear(message);
     };
     addEventListener("message", receive);
     ends.push(() => removeEventListener("message", receive));

@@ -1,5 +1,6 @@
 // What a server says its page must reach in, the policy of the page out.
 import { listOf } from "./kinds.ts";
+import type { Fields } from "./kinds.ts";
 
 /**
  * The policy for `_meta.ui.csp`; without it nothing is reached.
@@ -8,8 +9,8 @@ import { listOf } from "./kinds.ts";
  */
 export function policyOf(csp: unknown): string {
   const from = (name: string): string => {
-    const all = listOf(Object(csp)[`${name}Domains`]);
-    return all.filter((one) => /^(http|ws)s?:\/\/(\*\.)?[\w.-]+(:\d+)?$/.test(String(one))).join(" ");
+    const all = listOf((csp as Fields | undefined)?.[`${name}Domains`]);
+    return all.filter((one) => /^(http|ws)s?:\/\/(\*\.)?[\w.-]+(:\d+)?$/.test(one as string)).join(" ");
   };
   const files = from("resource");
   const code = `'unsafe-inline' ${files}`;
@@ -17,9 +18,8 @@ export function policyOf(csp: unknown): string {
 }
 
 /** The `allow` of a frame for `_meta.ui.permissions`. */
-export function allowed(permissions: unknown): string {
-  return Object.keys(Object(permissions))
+export const allowed = (permissions: unknown): string =>
+  Object.keys(permissions ?? {})
     .filter((name) => /^(camera|microphone|geolocation|clipboardWrite)$/.test(name))
     .join(";")
     .replace("W", "-w");
-}

@@ -2,15 +2,12 @@
 
 export type Fields = Readonly<Record<string, unknown>>;
 
+/** A name of its own, which the build can shorten. */
 export const { stringify } = JSON;
 
 export const isText = (value: unknown): value is string => typeof value === "string";
 
-export function isFields(value: unknown): value is Fields {
-  return Object(value) === value && !Array.isArray(value);
-}
+export const isFields = (value: unknown): value is Fields => Object(value) === value && !Array.isArray(value);
 
 /** The list, or an empty one for what is none. */
-export function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
+export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);

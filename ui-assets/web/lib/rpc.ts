@@ -29,15 +29,18 @@ export const TOOLS_CHANGED = "notifications/tools/list_changed";
 export const rpcError = (code: number, message: string, data?: unknown): RpcError =>
   Object.assign(new Error(message), { code, data });
 
+/** Throws it, in the place of a value that is not there as well. */
 export function fail(message: string, code = INTERNAL): never {
   throw rpcError(code, message);
 }
 
+/** What was thrown, as it goes over the wire. */
+const told = (error: Partial<RpcError> | undefined): Fields => ({ code: error?.code ?? INTERNAL, message: error?.message ?? String(error), data: error?.data });
+
 /** What a message of a window says, or nothing if it is no JSON-RPC 2.0 message. */
 export function parsed(data: unknown): Message | undefined {
   if (!isFields(data) || data.jsonrpc !== "2.0") return undefined;
-  const { method, params, result, error } = data;
-  const id = data.id as Id;
+  const { id, method, params, result, error } = data as Fields & { readonly id: Id };
   const known = isText(id) || typeof id === "number";
   if (isText(method) && (known || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
   if (known && isFields(result)) return { id, result };
@@ -57,9 +60,9 @@ export interface Extra {
 }
 
 export interface Peer {
-  request(method: string, params: Fields, timeout: number): Promise<Fields>;
+  ask(method: string, params: Fields, timeout: number): Promise<Fields>;
   notify(method: string, params: Fields): void;
-  receive(message: Message): void;
+  hear(message: Message): void;
   /** Fails what is under way, and everything asked later, with `reason`. */
   close(reason: string): void;
 }
@@ -88,8 +91,7 @@ export function peer(
       serving.set(id, abort);
       message = { id, result: await serve(method, params, abort) };
     } catch (error) {
-      const thrown = error as Partial<RpcError> | undefined;
-      message = { id, error: { code: thrown?.code ?? INTERNAL, message: thrown?.message ?? String(error), data: thrown?.data } };
+      message = { id, error: told(error as Partial<RpcError> | undefined) };
     }
     if (!abort.signal.aborted) send(message);
     serving.delete(id);
@@ -97,7 +99,7 @@ export function peer(
 
   return {
     notify: (method, params) => send({ method, params }),
-    request: (method, params, timeout) =>
+    ask: (method, params, timeout) =>
       new Promise((resolve, reject) => {
         if (ended) throw ended;
         if (asked.size >= ASKED) fail(TOO_MANY);
@@ -116,7 +118,7 @@ export function peer(
         asked.set(id, settle);
         send({ id, method, params });
       }),
-    receive(message) {
+    hear(message) {
       if (!("method" in message)) asked.get(message.id)?.(message.error, message.result);
       else if (message.id !== undefined) void answer(message.id, message.method, message.params);
       else if (message.method === CANCELLED) serving.get(message.params.requestId)?.abort();
@@ -124,8 +126,8 @@ export function peer(
     },
     close(reason) {
       ended = new Error(reason);
-      for (const abort of serving.values()) abort.abort();
-      for (const settle of asked.values()) settle(ended);
+      serving.forEach((abort) => abort.abort());
+      asked.forEach((settle) => settle(ended));
     },
   };
 }

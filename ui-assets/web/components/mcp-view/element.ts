@@ -6,7 +6,7 @@ import { FILL, framed, post } from "./frame.ts";
 import { callTool, listTools } from "./guest.ts";
 import type { AppTool, Ask } from "./guest.ts";
 import type { Hooks, ModelContext, Tool, ToolParams } from "./host.ts";
-import { LIMITS, UI } from "./limits.ts";
+import { LIMITS, UI, late } from "./limits.ts";
 import { lookOf, watchLook } from "./look.ts";
 import { contentOf, dressed, inlined, textOf } from "./page.ts";
 import type { Resolved } from "./page.ts";
@@ -54,7 +54,7 @@ export class McpView extends HTMLElement implements Shower {
 
   readonly #prefix = `app_${this.instance}__`;
   readonly #root = this.attachShadow({ mode: "open" });
-  readonly #told: Record<string, object> = {};
+  readonly #told: Record<string, Fields> = {};
   #html: string | undefined;
   #data: unknown;
   #tools: readonly Tool[] = [];
@@ -77,7 +77,7 @@ export class McpView extends HTMLElement implements Shower {
     this.#tell("input-partial", { arguments: input });
   }
   set toolResult(result: ToolResult) {
-    this.#tell("result", result);
+    this.#tell("result", result as ToolResult & Fields);
   }
   set toolCancelled(reason: string) {
     this.#tell("cancelled", { reason });
@@ -97,7 +97,7 @@ export class McpView extends HTMLElement implements Shower {
   }
   set tools(tools: readonly Tool[]) {
     this.#tools = tools;
-    this.#notify(TOOLS_CHANGED, {});
+    this.#ready?.notify(TOOLS_CHANGED, {});
   }
   get status(): Status {
     return (this.dataset.status ?? "idle") as Status;
@@ -131,11 +131,11 @@ export class McpView extends HTMLElement implements Shower {
       // What else is set in one go counts too.
       await null;
       signal.throwIfAborted();
-      const read = async (uri: string): Promise<Resolved> => {
-        const resolver = this.resolver ?? fail(`this host has no \`resolver\` to read ${uri}`);
-        const late = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`${uri} was not read in time`)), READ));
-        return Promise.race([resolver(uri, { signal }), late]);
-      };
+      const read = (uri: string): Promise<Resolved> =>
+        Promise.race([
+          (this.resolver || fail(`this host has no \`resolver\` to read ${uri}`))(uri, { signal }),
+          late(READ, `${uri} was not read in time`),
+        ]);
       const src = String(this.getAttribute("src"));
       const page = contentOf(src, this.#html ?? (await read(src)));
       const mimeType = String(page.mimeType);
@@ -148,14 +148,14 @@ export class McpView extends HTMLElement implements Shower {
       // A page of MCP Apps asks for its look itself.
       const bare = mimeType.includes("mcp-app");
       const frame = document.createElement("iframe");
-      frame.title = this.ariaLabel ?? (this.title || "App");
-      const reached = { csp, permissions };
-      const made = session(this, reached, !bare, (message) => post(frame, message));
-      const whole = { html: bare ? html : dressed(html, made.news()), ...reached };
+      frame.title = this.ariaLabel || this.title || "App";
+      const granted = { csp, permissions };
+      const made = session(this, granted, !bare, (message) => post(frame, message));
+      const whole = { html: bare ? html : dressed(html, made.news()), ...granted };
       await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
       this.#session = made;
       this.reached("shown");
-      watchLook(this, signal, () => this.refresh());
+      watchLook(this, signal, made.refresh);
     } catch (error) {
       if (signal.aborted) return;
       this.#end("failed");
@@ -169,13 +169,10 @@ export class McpView extends HTMLElement implements Shower {
   }
 
   context(): HostContext {
-    const { theme, variables, ours } = lookOf(this);
     const { clientWidth: width, clientHeight: height } = this;
     const maxHeight = this.#most();
     return {
-      theme,
-      styles: { variables },
-      "dev.bailiwick/variables": ours,
+      ...lookOf(this),
       "dev.bailiwick/data": this.#data,
       displayMode: "inline",
       availableDisplayModes: ["inline"],
@@ -210,18 +207,14 @@ export class McpView extends HTMLElement implements Shower {
     if (most && typeof height === "number" && height >= 0) this.style.height = `${Math.min(height, most)}px`;
   }
 
-  toolsChanged(): void {
-    this.#event("toolschanged");
-  }
-
-  #tell(name: string, params: object): void {
+  #tell(name: string, params: Fields): void {
     this.#told[name] = params;
-    this.#notify(`${UI}tool-${name}`, params);
+    this.#ready?.notify(`${UI}tool-${name}`, params);
   }
 
-  /** A page that is not ready is told later, or knows. */
-  #notify(method: string, params: object): void {
-    if (this.status === "ready") this.#session?.notify(method, params as Fields);
+  /** What a page that is not ready is not told it hears later, or knows. */
+  get #ready(): Session | undefined {
+    if (this.status === "ready") return this.#session;
   }
 
   #event(name: string, detail?: unknown): void {
@@ -242,25 +235,22 @@ export class McpView extends HTMLElement implements Shower {
 
   /** Lets the page put its things away, for a second at most, and takes it away. */
   async teardown(): Promise<void> {
-    if (this.status === "ready") await this.#session?.request("ui/resource-teardown", {}, 1000).catch(() => {});
+    await this.#ready?.ask("ui/resource-teardown", {}, 1000).catch(() => {});
     this.#end("closed");
   }
 
   /** One time for all that is asked of the page in a go. */
   #ask(): Ask {
     const until = performance.now() + LIMITS.call;
-    return async (method, params) => {
-      if (this.status !== "ready" || !this.#session) fail(`the view is ${this.status}`);
-      return this.#session.request(method, params, until - performance.now());
-    };
+    return (method, params) => (this.#ready ?? fail(`the view is ${this.status}`)).ask(method, params, until - performance.now());
   }
   /** The tools of the page, as it names them. */
   async sendListTools(): Promise<{ readonly tools: readonly Tool[] }> {
-    return { tools: this.#session?.app.appCapabilities?.tools ? await listTools(this.#ask()) : [] };
+    return { tools: this.#session?.app.appCapabilities?.tools ? [...(await listTools(this.#ask())).values()] : [] };
   }
   /** Calls a tool of the page, by its own name or by that of `appTools()`. */
-  async sendCallTool(params: ToolParams): Promise<ToolResult> {
-    return callTool(this.#ask(), { ...params, name: params.name.replace(this.#prefix, "") }, this.onconfirmtool);
+  async sendCallTool({ name, arguments: input = {} }: ToolParams): Promise<ToolResult> {
+    return callTool(this.#ask(), name.replace(this.#prefix, ""), input, this.onconfirmtool);
   }
   /** The tools of the page as a model may be told of them: `app_<instance>__<name>`, with the app that they are of. */
   async appTools(): Promise<readonly AppTool[]> {

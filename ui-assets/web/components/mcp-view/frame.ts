@@ -1,7 +1,7 @@
 // A page and where to show it in, its frame out, with messages of that page alone.
 import { allowed, policyOf } from "../../lib/csp.ts";
 import type { Fields } from "../../lib/kinds.ts";
-import { UI } from "./limits.ts";
+import { UI, late } from "./limits.ts";
 
 const START = 10_000;
 const SANDBOX = "allow-scripts allow-forms";
@@ -9,18 +9,16 @@ const PROXY = `${UI}sandbox-`;
 /** How a frame fills what holds it. */
 export const FILL = "border:0;width:100%;height:100%";
 
-export function post(frame: HTMLIFrameElement, message: Fields): void {
-  frame.contentWindow?.postMessage(message, "*");
-}
+export const post = (frame: HTMLIFrameElement, message: Fields): void => frame.contentWindow?.postMessage(message, "*");
 
 /** The two frames as one text, for a host that serves no sandbox page; the outer one has the policy, see pages/sandbox. */
-function nested({ html, csp, permissions }: Fields): string {
-  return `<html style="color-scheme:light dark"><meta http-equiv=Content-Security-Policy content="${policyOf(csp)}"><script>onmessage=({source:s,data:d})=>{s==parent?frames[0].postMessage(d,"*"):s==frames[0]&&parent.postMessage(d,"*")};parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" style="position:fixed;inset:0;${FILL}" allow="${allowed(permissions)}" srcdoc="${String(html).replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe>`;
+function nested(page: Fields): string {
+  return `<html style="color-scheme:light dark"><meta http-equiv=Content-Security-Policy content="${policyOf(page.csp)}"><script>onmessage=({source:s,data:d})=>(s==parent?frames[0]:s==frames[0]?parent:null)?.postMessage(d,"*");parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" style="position:fixed;inset:0;${FILL}" allow="${allowed(page.permissions)}" srcdoc="${String(page.html).replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe>`;
 }
 
 /** Puts the frame with the page into `root`, and calls `received` with what the page posts, until `signal`. */
 export function framed(
-  root: Node,
+  root: ShadowRoot,
   element: HTMLIFrameElement,
   page: Fields,
   sandbox: string | null,
@@ -28,7 +26,7 @@ export function framed(
   received: (data: unknown) => void,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    const url = sandbox === null ? undefined : new URL(sandbox, document.baseURI);
+    const url = sandbox ? new URL(sandbox, document.baseURI) : undefined;
     // A page of this origin must not get the origin; one of another may need its own.
     element.sandbox = SANDBOX + (url && url.origin !== origin ? " allow-same-origin" : "");
     // To whatever origin the sandbox page has: its header takes the one away that it is from.
@@ -46,8 +44,8 @@ export function framed(
       }
     };
     addEventListener("message", receive, { signal });
-    signal.addEventListener("abort", () => reject(signal.reason));
-    setTimeout(() => reject(new Error(`no sandbox started: ${url ?? "does the policy of this document allow it?"}`)), START);
-    root.appendChild(element);
+    signal.onabort = reject;
+    late(START, `no sandbox started: ${url ?? "does the policy of this document allow it?"}`).catch(reject);
+    root.append(element);
   });
 }

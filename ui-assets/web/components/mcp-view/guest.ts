@@ -3,7 +3,7 @@ import type { ToolResult } from "../../bridge/types.ts";
 import { isFields, isText, listOf, stringify } from "../../lib/kinds.ts";
 import type { Fields } from "../../lib/kinds.ts";
 import { fail } from "../../lib/rpc.ts";
-import type { Tool, ToolParams } from "./host.ts";
+import type { Tool } from "./host.ts";
 import { LIMITS } from "./limits.ts";
 
 /** A tool of a page as a model may be told of it. */
@@ -16,7 +16,7 @@ export interface AppTool extends Tool {
 /** Asks the page. */
 export type Ask = (method: string, params: Fields) => Promise<Fields>;
 
-export async function listTools(ask: Ask): Promise<readonly Tool[]> {
+export const listTools = async (ask: Ask): Promise<ReadonlyMap<string, Tool>> => {
   const found = new Map<string, Tool>();
   let more: Fields | undefined = {};
   while (more) {
@@ -30,15 +30,16 @@ export async function listTools(ask: Ask): Promise<readonly Tool[]> {
     // A part of the list that brings nothing is the last.
     more = nextCursor && found.size > before ? { cursor: nextCursor } : undefined;
   }
-  return [...found.values()];
-}
+  return found;
+};
 
 export async function callTool(
   ask: Ask,
-  { name, arguments: input = {} }: ToolParams,
+  name: string,
+  input: Fields,
   confirm: ((tool: Tool, input: Fields) => unknown) | undefined,
 ): Promise<ToolResult> {
-  const tool = (await listTools(ask)).find((one) => one.name === name) ?? fail(`no tool \`${name}\` here`);
+  const tool = (await listTools(ask)).get(name) ?? fail(`no tool \`${name}\` here`);
   if (tool.annotations?.readOnlyHint !== true && (await confirm?.(tool, input)) !== true) {
     fail(`nobody confirmed \`${name}\`, which may change things`);
   }

@@ -2,7 +2,7 @@
 import type { HostContext } from "../../bridge/types.ts";
 import type { Fields } from "../../lib/kinds.ts";
 import { isText, stringify } from "../../lib/kinds.ts";
-import type { Look } from "./look.ts";
+import type { Variables } from "./look.ts";
 
 /** What a resolver may give: a page as text, a resource as MCP has it, or the answer to `resources/read`. */
 export type Resolved = string | Resource | { readonly contents: readonly Resource[] };
@@ -17,19 +17,13 @@ export interface Resource {
 }
 
 /** The contents of a resource, as MCP has them. */
-export function contents(uri: string, given: Resolved): readonly Resource[] {
-  if (isText(given)) return [{ uri, mimeType: "text/html", text: given }];
-  return "contents" in given ? given.contents : [{ uri, ...given }];
-}
+export const contents = (uri: string, given: Resolved): readonly Resource[] =>
+  isText(given) ? [{ uri, mimeType: "text/html", text: given }] : "contents" in given ? given.contents : [{ uri, ...given }];
 
 /** The first of them, which is the whole of a page or a file. */
-export function contentOf(uri: string, given: Resolved): Resource {
-  return contents(uri, given)[0] ?? {};
-}
+export const contentOf = (uri: string, given: Resolved): Resource => contents(uri, given)[0] ?? {};
 
-export function textOf({ text, blob = "" }: Resource): string {
-  return text ?? new TextDecoder().decode(Uint8Array.fromBase64(blob));
-}
+export const textOf = ({ text, blob = "" }: Resource): string => text ?? new TextDecoder().decode(Uint8Array.fromBase64(blob));
 
 /** The same page with its `ui://` scripts, styles and media in it: a page without an origin can load nothing itself. */
 export async function inlined(html: string, read: (uri: string) => Promise<Resolved>): Promise<string> {
@@ -51,11 +45,6 @@ export async function inlined(html: string, read: (uri: string) => Promise<Resol
   return `<!doctype html>${page.documentElement.getHTML()}`;
 }
 
-/** The page behind what it is told of its host: the look, and `window.mcpData`. */
-export function dressed(html: string, context: HostContext): string {
-  return `<!doctype html><script>(${dresser})(${stringify(context).replaceAll("<", "\\u003c")})</script>${html}`;
-}
-
 declare global {
   interface Window {
     mcpData?: unknown;
@@ -63,11 +52,11 @@ declare global {
 }
 
 /** Runs in the page, before it; its text is put there, so it may use nothing outside itself. */
-function dresser(start: HostContext): void {
+const dresser = (start: HostContext): void => {
   const put = (context: HostContext): void => {
     const { style } = document.documentElement;
     if (context.theme) style.colorScheme = context.theme;
-    const variables = { ...context.styles?.variables, ...(context["dev.bailiwick/variables"] as Look["ours"]) };
+    const variables = { ...context.styles?.variables, ...(context["dev.bailiwick/variables"] as Variables) };
     for (const name in variables) style.setProperty(name, variables[name] as string);
     const data = "dev.bailiwick/data";
     if (data in context) dispatchEvent(new CustomEvent("mcp-data", { detail: (window.mcpData = context[data]) }));
@@ -76,4 +65,8 @@ function dresser(start: HostContext): void {
   addEventListener("message", ({ source, data }) => {
     if (source === parent && /\/(dress|host-context-changed)$/.test(data.method)) put(data.params);
   });
-}
+};
+
+/** The page behind what it is told of its host: the look, and `window.mcpData`. */
+export const dressed = (html: string, context: HostContext): string =>
+  `<!doctype html><script>(${dresser})(${stringify(context).replaceAll("<", "\\u003c")})</script>${html}`;
