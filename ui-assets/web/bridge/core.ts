@@ -1,6 +1,8 @@
 // A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
-import { METHOD_NOT_FOUND, isFields, parsed, peer, rpcError } from "../lib/rpc.ts";
-import type { Extra, Fields, Peer, RequestOptions } from "../lib/rpc.ts";
+import { isFields } from "../lib/kinds.ts";
+import type { Fields } from "../lib/kinds.ts";
+import { METHOD_NOT_FOUND, parsed, peer, rpcError } from "../lib/rpc.ts";
+import type { Extra, Peer, RequestOptions } from "../lib/rpc.ts";
 import { look, root, watchSize } from "./look.ts";
 import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, ResourceContent, ToolResult, View } from "./types.ts";
 
@@ -72,7 +74,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
 
   async function ask(method: string, params: object, options?: RequestOptions): Promise<Fields> {
     if (wire === undefined) throw new Error("not connected");
-    return wire.request(method, params as Fields, options?.timeout ?? ANSWER);
+    return wire.ask(method, params as Fields, options?.timeout ?? ANSWER);
   }
   const notify = (method: string, params: Fields = {}): void => wire?.notify(method, params);
 
@@ -82,7 +84,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
     const made = (wire = peer((message) => parent.postMessage(message, "*"), request, notification));
     const receive = ({ source, data }: MessageEvent): void => {
       const message = source === parent ? parsed(data) : undefined;
-      if (message !== undefined) made.receive(message);
+      if (message !== undefined) made.hear(message);
     };
     addEventListener("message", receive);
     ends.push(() => removeEventListener("message", receive));

@@ -1,5 +1,7 @@
 // A page in a frame in, its bridge to the host out, with tools of the page that the host may call.
-import type { Extra, Fields } from "../lib/rpc.ts";
+import type { Fields } from "../lib/kinds.ts";
+import { TOOLS_CHANGED } from "../lib/rpc.ts";
+import type { Extra } from "../lib/rpc.ts";
 import { core } from "./core.ts";
 import { tools } from "./tools.ts";
 import type { AppInfo, Bridge } from "./types.ts";
@@ -16,7 +18,7 @@ export function bridge(info: AppInfo): Bridge {
     return method === "tools/call" ? (call(params, extra) as Promise<Fields>) : undefined;
   });
   const changed = (): void => {
-    if (view.declared.tools?.listChanged === true) view.notify("notifications/tools/list_changed");
+    if (view.declared.tools?.listChanged === true) view.notify(TOOLS_CHANGED);
   };
   const registry = tools(changed);
   return {

@@ -1,6 +1,8 @@
 // Tools that a page registers in, their list and answers to the host's calls out.
-import { INTERNAL, INVALID_PARAMS, isFields, rpcError } from "../lib/rpc.ts";
-import type { Extra, Fields } from "../lib/rpc.ts";
+import { isFields } from "../lib/kinds.ts";
+import type { Fields } from "../lib/kinds.ts";
+import { INTERNAL, INVALID_PARAMS, rpcError } from "../lib/rpc.ts";
+import type { Extra } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import type { RegisteredTool, Schema, StandardSchema, ToolAnswer, ToolConfig } from "./types.ts";
 

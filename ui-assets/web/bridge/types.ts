@@ -1,5 +1,6 @@
 // What a view and its host say to each other in, the names that the code of a page uses for it out. The wire forms are MCP Apps 2026-01-26.
-import type { Extra, Fields, RequestOptions } from "../lib/rpc.ts";
+import type { Fields } from "../lib/kinds.ts";
+import type { Extra, RequestOptions } from "../lib/rpc.ts";
 
 export type { Extra, Fields, RequestOptions };
 export type DisplayMode = "inline" | "fullscreen" | "pip";

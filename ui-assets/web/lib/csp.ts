@@ -1,4 +1,6 @@
 // What a server says its page must reach in, the policy of the page out.
+import { listOf } from "./kinds.ts";
+import type { Fields } from "./kinds.ts";
 
 /**
  * The policy for `_meta.ui.csp`; without it nothing is reached.
@@ -7,17 +9,17 @@
  */
 export function policyOf(csp: unknown): string {
   const from = (name: string): string => {
-    const all: unknown = Object(csp)[`${name}Domains`];
-    return Array.isArray(all) ? all.filter((one) => /^(http|ws)s?:\/\/(\*\.)?[\w.-]+(:\d+)?$/.test(one)).join(" ") : "";
+    const all = listOf((csp as Fields | undefined)?.[`${name}Domains`]);
+    return all.filter((one) => /^(http|ws)s?:\/\/(\*\.)?[\w.-]+(:\d+)?$/.test(one as string)).join(" ");
   };
   const files = from("resource");
-  return `default-src data: blob: ${files};script-src 'unsafe-inline' ${files};style-src 'unsafe-inline' ${files};connect-src ${from("connect")};frame-src ${from("frame")};base-uri ${from("baseUri")};object-src;form-action`;
+  const code = `'unsafe-inline' ${files}`;
+  return `default-src data: blob: ${files};script-src ${code};style-src ${code};connect-src ${from("connect")};frame-src ${from("frame")};base-uri ${from("baseUri")};object-src;form-action`;
 }
 
 /** The `allow` of a frame for `_meta.ui.permissions`. */
-export function allowed(permissions: unknown): string {
-  return Object.keys(Object(permissions))
+export const allowed = (permissions: unknown): string =>
+  Object.keys(permissions ?? {})
     .filter((name) => /^(camera|microphone|geolocation|clipboardWrite)$/.test(name))
     .join(";")
     .replace("W", "-w");
-}

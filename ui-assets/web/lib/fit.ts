@@ -1,5 +1,5 @@
 // A value from elsewhere and an example in, a value of the example's shape out.
-import { isFields } from "./rpc.ts";
+import { isFields } from "./kinds.ts";
 
 /** What of the value is like `like`; of the rest, `like` itself. Where that is undefined, anything fits. */
 export function fit<T>(like: T, value: unknown): T {

@@ -1,6 +1,7 @@
 // Messages of another window in, calls of handlers out; requests of this window out, their answers in.
+import { isFields, isText } from "./kinds.ts";
+import type { Fields } from "./kinds.ts";
 
-export type Fields = Readonly<Record<string, unknown>>;
 export type Id = string | number;
 
 /** An error with a JSON-RPC code, as it goes over the wire. */
@@ -9,8 +10,8 @@ export type RpcError = Error & { readonly code: number; readonly data?: unknown 
 /** A JSON-RPC message: a request, a notification (without `id`), a result or an error. */
 export type Message =
   | { readonly method: string; readonly params: Fields; readonly id?: Id | undefined }
-  | { readonly id: Id; readonly result: Fields }
-  | { readonly id: Id; readonly error: RpcError };
+  | { readonly id: Id; readonly result: Fields; readonly error?: undefined }
+  | { readonly id: Id; readonly error: RpcError; readonly result?: undefined };
 
 export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
@@ -19,22 +20,29 @@ export const INTERNAL = -32603;
 /** The most requests of another window that are under way at once, and of this one. */
 const SERVED = 32;
 const ASKED = 1000;
-const tooMany = (): Error => new Error("too many requests at once");
+const TOO_MANY = "too many requests at once";
+
+/** The methods that both sides know in full: for what is taken back, and for tools that changed. */
+export const CANCELLED = "notifications/cancelled";
+export const TOOLS_CHANGED = "notifications/tools/list_changed";
 
 export const rpcError = (code: number, message: string, data?: unknown): RpcError =>
   Object.assign(new Error(message), { code, data });
 
-export function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+/** Throws it, in the place of a value that is not there as well. */
+export function fail(message: string, code = INTERNAL): never {
+  throw rpcError(code, message);
 }
+
+/** What was thrown, as it goes over the wire. */
+const told = (error: Partial<RpcError> | undefined): Fields => ({ code: error?.code ?? INTERNAL, message: error?.message ?? String(error), data: error?.data });
 
 /** What a message of a window says, or nothing if it is no JSON-RPC 2.0 message. */
 export function parsed(data: unknown): Message | undefined {
   if (!isFields(data) || data.jsonrpc !== "2.0") return undefined;
-  const { method, params, result, error } = data;
-  const id = data.id as Id;
-  const known = /^(string|number)$/.test(typeof id);
-  if (typeof method === "string" && (known || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
+  const { id, method, params, result, error } = data as Fields & { readonly id: Id };
+  const known = isText(id) || typeof id === "number";
+  if (isText(method) && (known || id === undefined)) return { method, params: isFields(params) ? params : {}, id };
   if (known && isFields(result)) return { id, result };
   if (known && isFields(error)) return { id, error: rpcError(Number(error.code), String(error.message), error.data) };
   return undefined;
@@ -52,9 +60,9 @@ export interface Extra {
 }
 
 export interface Peer {
-  request(method: string, params: Fields, timeout: number): Promise<Fields>;
+  ask(method: string, params: Fields, timeout: number): Promise<Fields>;
   notify(method: string, params: Fields): void;
-  receive(message: Message): void;
+  hear(message: Message): void;
   /** Fails what is under way, and everything asked later, with `reason`. */
   close(reason: string): void;
 }
@@ -65,7 +73,7 @@ export function peer(
   serve: (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields,
   noticed: (method: string, params: Fields) => void,
 ): Peer {
-  const asked = new Map<Id, (error: Error | undefined, result?: Fields) => void>();
+  const asked = new Map<Id, (error?: Error, result?: Fields) => void>();
   const serving = new Map<unknown, AbortController>();
   let last = 0;
   let ended: Error | undefined;
@@ -79,12 +87,11 @@ export function peer(
     const abort = new AbortController();
     let message: Fields;
     try {
-      if (serving.size >= SERVED) throw tooMany();
+      if (serving.size >= SERVED) fail(TOO_MANY);
       serving.set(id, abort);
       message = { id, result: await serve(method, params, abort) };
     } catch (error) {
-      const { code = INTERNAL, message: says = String(error), data } = Object(error);
-      message = { id, error: { code, message: says, data } };
+      message = { id, error: told(error as Partial<RpcError> | undefined) };
     }
     if (!abort.signal.aborted) send(message);
     serving.delete(id);
@@ -92,34 +99,35 @@ export function peer(
 
   return {
     notify: (method, params) => send({ method, params }),
-    request: (method, params, timeout) =>
+    ask: (method, params, timeout) =>
       new Promise((resolve, reject) => {
-        if (ended || asked.size >= ASKED) return reject(ended ?? tooMany());
+        if (ended) throw ended;
+        if (asked.size >= ASKED) fail(TOO_MANY);
         const id = ++last;
         const timer = setTimeout(() => {
           const reason = `no answer to \`${method}\` within ${Math.round(timeout / 10) / 100} s`;
-          send({ method: "notifications/cancelled", params: { requestId: id, reason } });
-          asked.get(id)?.(new Error(reason));
+          send({ method: CANCELLED, params: { requestId: id, reason } });
+          settle(new Error(reason));
         }, timeout);
-        asked.set(id, (error, result = {}) => {
+        const settle = (error?: Error, result: Fields = {}): void => {
           clearTimeout(timer);
           asked.delete(id);
           if (error) reject(error);
           else resolve(result);
-        });
+        };
+        asked.set(id, settle);
         send({ id, method, params });
       }),
-    receive(message) {
-      if ("error" in message) asked.get(message.id)?.(message.error);
-      else if ("result" in message) asked.get(message.id)?.(undefined, message.result);
+    hear(message) {
+      if (!("method" in message)) asked.get(message.id)?.(message.error, message.result);
       else if (message.id !== undefined) void answer(message.id, message.method, message.params);
-      else if (message.method === "notifications/cancelled") serving.get(message.params.requestId)?.abort();
+      else if (message.method === CANCELLED) serving.get(message.params.requestId)?.abort();
       else noticed(message.method, message.params);
     },
     close(reason) {
       ended = new Error(reason);
-      for (const abort of serving.values()) abort.abort();
-      for (const settle of asked.values()) settle(ended);
+      serving.forEach((abort) => abort.abort());
+      asked.forEach((settle) => settle(ended));
     },
   };
 }

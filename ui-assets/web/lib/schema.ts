@@ -1,6 +1,6 @@
 // A JSON Schema and a value in, what is wrong with the value out. It knows the keywords that tools use, and names the others.
-import { isFields } from "./rpc.ts";
-import type { Fields } from "./rpc.ts";
+import { isFields } from "./kinds.ts";
+import type { Fields } from "./kinds.ts";
 
 // `false` where the rule is broken, or what is wrong further in.
 type Rule = (rule: unknown, value: unknown, at: string, schema: Fields) => boolean | string | undefined;

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { allowed, policyOf } from "../lib/csp.ts";
 import { marks } from "../lib/patch.ts";
 import { parsed, peer } from "../lib/rpc.ts";
-import type { Fields } from "../lib/rpc.ts";
+import type { Fields } from "../lib/kinds.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import { visible } from "../lib/visible.ts";
 import { expect, test } from "./fixtures.ts";
@@ -83,12 +83,12 @@ test("a line of a diff is what its hunk says it is, whatever it looks like", () 
 test("a window is served so much at once, and asked so much", async () => {
   const sent: Fields[] = [];
   const wire = peer((message) => sent.push(message), () => new Promise<Fields>(() => undefined), () => undefined);
-  for (let id = 0; id < 40; id += 1) wire.receive({ id, method: "m", params: {} });
+  for (let id = 0; id < 40; id += 1) wire.hear({ id, method: "m", params: {} });
   // One more of a name that is under way is none.
-  wire.receive({ id: 1, method: "m", params: {} });
+  wire.hear({ id: 1, method: "m", params: {} });
   expect(sent.map(({ id }) => id)).toEqual([32, 33, 34, 35, 36, 37, 38, 39]);
   expect(sent[0]).toMatchObject({ error: { code: -32603, message: "too many requests at once" } });
-  const asked = Array.from({ length: 1001 }, () => wire.request("m", {}, 60_000).catch(String));
+  const asked = Array.from({ length: 1001 }, () => wire.ask("m", {}, 60_000).catch(String));
   expect(await asked.at(-1)).toContain("too many requests");
   wire.close("the end");
   expect(await asked[0]).toContain("the end");

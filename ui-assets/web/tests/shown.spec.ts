@@ -109,3 +109,39 @@ test("with defer nothing is read before render()", async ({ page, sites }) => {
   await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
   expect(await page.evaluate(() => (window as unknown as { reads: number }).reads)).toBe(1);
 });
+
+test("what is set in one go shows the page once, and all of it counts", async ({ page, sites }) => {
+  await open(page, sites, "");
+  const reads = await page.evaluate(() => {
+    const reads: string[] = [];
+    Object.assign(window.view, { src: "ui://before", resolver: undefined });
+    window.view.setAttribute("sandbox-url", "");
+    Object.assign(window.view, { src: "ui://b", resolver: (uri: string) => (reads.push(uri), "<title>b</title>") });
+    return new Promise<string[]>((resolve) => {
+      new MutationObserver(() => window.view.status === "shown" && resolve(reads)).observe(window.view, { attributeFilter: ["data-status"] });
+    });
+  });
+  expect(reads).toEqual(["ui://b"]);
+  await expect.poll(() => innermost(page).evaluate(() => document.title)).toBe("b");
+});
+
+test("showing that comes to nothing ends with what takes its place", async ({ page, sites }) => {
+  await page.clock.install();
+  await open(page, sites, "");
+  // No wait ends by itself from here on.
+  await page.clock.pauseAt(Date.now() + 60_000);
+  const ended = await page.evaluate(async () => {
+    const { view } = window;
+    view.setAttribute("sandbox-url", "/none");
+    const status = await new Promise<string>((resolve) => {
+      // The frame is there, and its sandbox page will never say that it is ready.
+      new MutationObserver(() => view.shadowRoot?.querySelector("iframe") && resolve(view.status)).observe(view.shadowRoot as ShadowRoot, { childList: true });
+    });
+    const first = (view as unknown as { render(): Promise<void> }).render();
+    await new Promise((resolve) => new MutationObserver(resolve).observe(view.shadowRoot as ShadowRoot, { childList: true }));
+    view.remove();
+    await first;
+    return [status, view.status];
+  });
+  expect(ended).toEqual(["loading", "closed"]);
+});

@@ -1,14 +1,15 @@
 // `<mcp-view>` in a document in, a page that is not trusted shown out, and what it and the host say to each other.
 import type { HostContext, ToolResult } from "../../bridge/types.ts";
-import type { Fields } from "../../lib/rpc.ts";
-import { framed } from "./frame.ts";
+import type { Fields } from "../../lib/kinds.ts";
+import { TOOLS_CHANGED, fail } from "../../lib/rpc.ts";
+import { FILL, framed, post } from "./frame.ts";
 import { callTool, listTools } from "./guest.ts";
 import type { AppTool, Ask } from "./guest.ts";
 import type { Hooks, ModelContext, Tool, ToolParams } from "./host.ts";
-import { LIMITS } from "./limits.ts";
+import { LIMITS, UI, late } from "./limits.ts";
 import { lookOf, watchLook } from "./look.ts";
-import { contents, dressed, inlined, textOf } from "./page.ts";
-import type { Resource } from "./page.ts";
+import { contentOf, dressed, inlined, textOf } from "./page.ts";
+import type { Resolved } from "./page.ts";
 import { session } from "./session.ts";
 import type { Session, Shower, Stage } from "./session.ts";
 
@@ -23,7 +24,7 @@ export interface PageMeta {
 
 const READ = 30_000;
 const sheet = new CSSStyleSheet();
-sheet.replaceSync(":host{display:block}:host([hidden]){display:none}iframe{display:block;border:0;width:100%;height:100%}");
+sheet.replaceSync(`:host(:not([hidden])),iframe{display:block}iframe{${FILL}}`);
 
 export class McpView extends HTMLElement implements Shower {
   static readonly observedAttributes = ["src", "sandbox-url"];
@@ -60,7 +61,6 @@ export class McpView extends HTMLElement implements Shower {
   #more: HostContext = {};
   #run = new AbortController();
   #session: Session | undefined;
-  #due = false;
 
   /** The page itself, in place of `src`. */
   set html(html: string) {
@@ -77,7 +77,7 @@ export class McpView extends HTMLElement implements Shower {
     this.#tell("input-partial", { arguments: input });
   }
   set toolResult(result: ToolResult) {
-    this.#tell("result", { ...result });
+    this.#tell("result", result as ToolResult & Fields);
   }
   set toolCancelled(reason: string) {
     this.#tell("cancelled", { reason });
@@ -97,7 +97,7 @@ export class McpView extends HTMLElement implements Shower {
   }
   set tools(tools: readonly Tool[]) {
     this.#tools = tools;
-    this.#notify("notifications/tools/list_changed", {});
+    this.#ready?.notify(TOOLS_CHANGED, {});
   }
   get status(): Status {
     return (this.dataset.status ?? "idle") as Status;
@@ -120,42 +120,42 @@ export class McpView extends HTMLElement implements Shower {
 
   /** Shows the page once for all that is set in one go. With `defer`, not before `render()`. */
   #soon(): void {
-    if (this.#due || !this.isConnected) return;
-    this.#due = true;
-    queueMicrotask(() => {
-      this.#due = false;
-      const wanted = this.#html ?? this.getAttribute("src");
-      if (wanted && (this.status !== "idle" || !this.hasAttribute("defer"))) void this.render();
-    });
+    const wanted = this.#html ?? this.getAttribute("src");
+    if (wanted && this.isConnected && (this.dataset.status || !this.hasAttribute("defer"))) void this.render();
   }
 
   /** Shows the page, or shows it anew. */
   async render(): Promise<void> {
     const signal = this.#end("loading");
     try {
-      const read = async (uri: string): Promise<Resource> => {
-        if (!this.resolver) throw new Error(`this host has no \`resolver\` to read ${uri}`);
-        const late = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`${uri} was not read in time`)), READ));
-        const [found = {}] = contents(uri, await Promise.race([this.resolver(uri, { signal }), late]));
-        return found;
-      };
-      const page = this.#html === undefined ? await read(String(this.getAttribute("src"))) : { mimeType: "text/html", text: this.#html };
-      if (!/^text\/html\b/.test(page.mimeType ?? "")) throw new Error(`not a page, but \`${page.mimeType}\``);
+      // What else is set in one go counts too.
+      await null;
+      signal.throwIfAborted();
+      const read = (uri: string): Promise<Resolved> =>
+        Promise.race([
+          (this.resolver || fail(`this host has no \`resolver\` to read ${uri}`))(uri, { signal }),
+          late(READ, `${uri} was not read in time`),
+        ]);
+      const src = String(this.getAttribute("src"));
+      const page = contentOf(src, this.#html ?? (await read(src)));
+      const mimeType = String(page.mimeType);
+      if (!/^text\/html\b/.test(mimeType)) fail(`not a page, but \`${mimeType}\``);
       const html = await inlined(textOf(page), read);
       signal.throwIfAborted();
       const given: PageMeta = page._meta?.ui ?? this.meta;
       // What a page declares it may reach; what is a device's needs a word of the host.
       const { csp = {}, permissions = {} }: PageMeta = this.onpagemeta?.(given) ?? { ...given, permissions: {} };
       // A page of MCP Apps asks for its look itself.
-      const bare = page.mimeType?.includes("mcp-app") === true;
+      const bare = mimeType.includes("mcp-app");
       const frame = document.createElement("iframe");
-      frame.title = this.ariaLabel ?? (this.title || "App");
-      const made = session(this, { csp, permissions }, !bare, (message) => frame.contentWindow?.postMessage(message, "*"));
-      const whole = { html: bare ? html : dressed(html, made.news()), csp, permissions };
+      frame.title = this.ariaLabel || this.title || "App";
+      const granted = { csp, permissions };
+      const made = session(this, granted, !bare, (message) => post(frame, message));
+      const whole = { html: bare ? html : dressed(html, made.news()), ...granted };
       await framed(this.#root, frame, whole, this.getAttribute("sandbox-url"), signal, made.hear);
       this.#session = made;
       this.reached("shown");
-      watchLook(this, signal, () => this.refresh());
+      watchLook(this, signal, made.refresh);
     } catch (error) {
       if (signal.aborted) return;
       this.#end("failed");
@@ -169,16 +169,14 @@ export class McpView extends HTMLElement implements Shower {
   }
 
   context(): HostContext {
-    const { theme, variables, ours } = lookOf(this);
     const { clientWidth: width, clientHeight: height } = this;
+    const maxHeight = this.#most();
     return {
-      theme,
-      styles: { variables },
-      "dev.bailiwick/variables": ours,
+      ...lookOf(this),
       "dev.bailiwick/data": this.#data,
       displayMode: "inline",
       availableDisplayModes: ["inline"],
-      containerDimensions: this.hasAttribute("auto-height") ? { width, maxHeight: this.#most() } : { width, height },
+      containerDimensions: maxHeight ? { width, maxHeight } : { width, height },
       locale: this.closest<HTMLElement>("[lang]")?.lang || navigator.language,
       timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
       userAgent: this.hostInfo.name,
@@ -200,25 +198,23 @@ export class McpView extends HTMLElement implements Shower {
     this.#event("ready");
   }
 
-  #most(): number {
-    return Number(this.getAttribute("max-height")) || 10_000;
+  /** The height that the page may have, where it may say so. */
+  #most(): number | false {
+    return this.hasAttribute("auto-height") && (Number(this.getAttribute("max-height")) || 10_000);
   }
   resized(height: unknown): void {
-    if (typeof height === "number" && height >= 0 && this.hasAttribute("auto-height")) this.style.height = `${Math.min(height, this.#most())}px`;
-  }
-
-  toolsChanged(): void {
-    this.#event("toolschanged");
+    const most = this.#most();
+    if (most && typeof height === "number" && height >= 0) this.style.height = `${Math.min(height, most)}px`;
   }
 
   #tell(name: string, params: Fields): void {
     this.#told[name] = params;
-    this.#notify(`ui/notifications/tool-${name}`, params);
+    this.#ready?.notify(`${UI}tool-${name}`, params);
   }
 
-  /** A page that is not ready is told later, or knows. */
-  #notify(method: string, params: Fields): void {
-    if (this.status === "ready") this.#session?.notify(method, params);
+  /** What a page that is not ready is not told it hears later, or knows. */
+  get #ready(): Session | undefined {
+    if (this.status === "ready") return this.#session;
   }
 
   #event(name: string, detail?: unknown): void {
@@ -239,25 +235,22 @@ export class McpView extends HTMLElement implements Shower {
 
   /** Lets the page put its things away, for a second at most, and takes it away. */
   async teardown(): Promise<void> {
-    if (this.status === "ready") await this.#session?.ask("ui/resource-teardown", {}, 1000).catch(() => {});
+    await this.#ready?.ask("ui/resource-teardown", {}, 1000).catch(() => {});
     this.#end("closed");
   }
 
   /** One time for all that is asked of the page in a go. */
   #ask(): Ask {
     const until = performance.now() + LIMITS.call;
-    return async (method, params) => {
-      if (this.status !== "ready" || !this.#session) throw new Error(`the view is ${this.status}`);
-      return this.#session.ask(method, params, until - performance.now());
-    };
+    return (method, params) => (this.#ready ?? fail(`the view is ${this.status}`)).ask(method, params, until - performance.now());
   }
   /** The tools of the page, as it names them. */
   async sendListTools(): Promise<{ readonly tools: readonly Tool[] }> {
-    return { tools: this.#session?.app.appCapabilities?.tools ? await listTools(this.#ask()) : [] };
+    return { tools: this.#session?.app.appCapabilities?.tools ? [...(await listTools(this.#ask())).values()] : [] };
   }
   /** Calls a tool of the page, by its own name or by that of `appTools()`. */
-  async sendCallTool(params: ToolParams): Promise<ToolResult> {
-    return callTool(this.#ask(), { ...params, name: params.name.replace(this.#prefix, "") }, this.onconfirmtool);
+  async sendCallTool({ name, arguments: input = {} }: ToolParams): Promise<ToolResult> {
+    return callTool(this.#ask(), name.replace(this.#prefix, ""), input, this.onconfirmtool);
   }
   /** The tools of the page as a model may be told of them: `app_<instance>__<name>`, with the app that they are of. */
   async appTools(): Promise<readonly AppTool[]> {

@@ -1,22 +1,24 @@
 // A page and where to show it in, its frame out, with messages of that page alone.
 import { allowed, policyOf } from "../../lib/csp.ts";
-import type { Fields } from "../../lib/rpc.ts";
+import type { Fields } from "../../lib/kinds.ts";
+import { UI, late } from "./limits.ts";
 
 const START = 10_000;
 const SANDBOX = "allow-scripts allow-forms";
-const PROXY = "ui/notifications/sandbox-";
+const PROXY = `${UI}sandbox-`;
+/** How a frame fills what holds it. */
+export const FILL = "border:0;width:100%;height:100%";
 
-const quoted = (text: unknown): string => `"${String(text).replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"`;
+export const post = (frame: HTMLIFrameElement, message: Fields): void => frame.contentWindow?.postMessage(message, "*");
 
 /** The two frames as one text, for a host that serves no sandbox page; the outer one has the policy, see pages/sandbox. */
-function nested({ html, csp, permissions }: Fields): string {
-  const style = "position:fixed;inset:0;width:100%;height:100%;border:0";
-  return `<!doctype html><html style="color-scheme:light dark"><meta http-equiv=Content-Security-Policy content=${quoted(policyOf(csp))}><script>addEventListener("message",({source:s,data:d})=>{s==parent?frames[0].postMessage(d,"*"):s==frames[0]&&parent.postMessage(d,"*")});parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" style="${style}" allow="${allowed(permissions)}" srcdoc=${quoted(html)}></iframe>`;
+function nested(page: Fields): string {
+  return `<html style="color-scheme:light dark"><meta http-equiv=Content-Security-Policy content="${policyOf(page.csp)}"><script>onmessage=({source:s,data:d})=>(s==parent?frames[0]:s==frames[0]?parent:null)?.postMessage(d,"*");parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" style="position:fixed;inset:0;${FILL}" allow="${allowed(page.permissions)}" srcdoc="${String(page.html).replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe>`;
 }
 
 /** Puts the frame with the page into `root`, and calls `received` with what the page posts, until `signal`. */
 export function framed(
-  root: Node,
+  root: ShadowRoot,
   element: HTMLIFrameElement,
   page: Fields,
   sandbox: string | null,
@@ -24,9 +26,9 @@ export function framed(
   received: (data: unknown) => void,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    const url = sandbox === null ? undefined : new URL(sandbox, document.baseURI);
+    const url = sandbox ? new URL(sandbox, document.baseURI) : undefined;
     // A page of this origin must not get the origin; one of another may need its own.
-    element.setAttribute("sandbox", SANDBOX + (url && url.origin !== self.origin ? " allow-same-origin" : ""));
+    element.sandbox = SANDBOX + (url && url.origin !== origin ? " allow-same-origin" : "");
     // To whatever origin the sandbox page has: its header takes the one away that it is from.
     element.allow = allowed(page.permissions).replace(/[\w-]+/g, "$& *");
     if (url) element.src = String(url);
@@ -37,13 +39,13 @@ export function framed(
       if (holds) received(data);
       else if (data?.method === `${PROXY}proxy-ready`) {
         holds = true;
-        if (url) element.contentWindow?.postMessage({ jsonrpc: "2.0", method: `${PROXY}resource-ready`, params: page }, "*");
+        if (url) post(element, { jsonrpc: "2.0", method: `${PROXY}resource-ready`, params: page });
         resolve();
       }
     };
     addEventListener("message", receive, { signal });
-    signal.addEventListener("abort", () => reject(signal.reason));
-    setTimeout(() => reject(new Error(`no sandbox started: ${url ?? "does the policy of this document allow it?"}`)), START);
-    root.appendChild(element);
+    signal.onabort = reject;
+    late(START, `no sandbox started: ${url ?? "does the policy of this document allow it?"}`).catch(reject);
+    root.append(element);
   });
 }

@@ -1,8 +1,9 @@
 // A page in, its own tools out: listed, called and named so that they can be taken for nobody else's.
 import type { ToolResult } from "../../bridge/types.ts";
-import { isFields } from "../../lib/rpc.ts";
-import type { Fields } from "../../lib/rpc.ts";
-import type { Tool, ToolParams } from "./host.ts";
+import { isFields, isText, listOf, stringify } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/kinds.ts";
+import { fail } from "../../lib/rpc.ts";
+import type { Tool } from "./host.ts";
 import { LIMITS } from "./limits.ts";
 
 /** A tool of a page as a model may be told of it. */
@@ -15,38 +16,38 @@ export interface AppTool extends Tool {
 /** Asks the page. */
 export type Ask = (method: string, params: Fields) => Promise<Fields>;
 
-export async function listTools(ask: Ask): Promise<readonly Tool[]> {
+export const listTools = async (ask: Ask): Promise<ReadonlyMap<string, Tool>> => {
   const found = new Map<string, Tool>();
   let more: Fields | undefined = {};
   while (more) {
     const before = found.size;
     const { tools, nextCursor }: Fields = await ask("tools/list", more);
-    for (const tool of Array.isArray(tools) ? tools : []) {
+    for (const tool of listOf(tools) as readonly Tool[]) {
       const name: unknown = tool?.name;
       // First come: a second tool of a name, and the fifty-first, are no tools.
-      if (typeof name === "string" && /^[\w.-]{1,64}$/.test(name) && !found.has(name) && found.size < LIMITS.tools && JSON.stringify(tool).length <= LIMITS.tool) found.set(name, tool);
+      if (isText(name) && /^[\w.-]{1,64}$/.test(name) && !found.has(name) && found.size < LIMITS.tools && stringify(tool).length <= LIMITS.tool) found.set(name, tool);
     }
     // A part of the list that brings nothing is the last.
     more = nextCursor && found.size > before ? { cursor: nextCursor } : undefined;
   }
-  return [...found.values()];
-}
+  return found;
+};
 
 export async function callTool(
   ask: Ask,
-  { name, arguments: input = {} }: ToolParams,
+  name: string,
+  input: Fields,
   confirm: ((tool: Tool, input: Fields) => unknown) | undefined,
 ): Promise<ToolResult> {
-  const tool = (await listTools(ask)).find((one) => one.name === name);
-  if (!tool) throw new Error(`no tool \`${name}\` here`);
+  const tool = (await listTools(ask)).get(name) ?? fail(`no tool \`${name}\` here`);
   if (tool.annotations?.readOnlyHint !== true && (await confirm?.(tool, input)) !== true) {
-    throw new Error(`nobody confirmed \`${name}\`, which may change things`);
+    fail(`nobody confirmed \`${name}\`, which may change things`);
   }
   const result = await ask("tools/call", { name, arguments: input });
   const { content, isError, structuredContent } = result;
-  const blocks = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
+  const blocks = Array.isArray(content) && content.every((block) => isText(block?.type));
   if (!blocks || (tool.outputSchema && isError !== true && !isFields(structuredContent))) {
-    throw new Error(`\`${name}\` gave no result as it promises`);
+    fail(`\`${name}\` gave no result as it promises`);
   }
-  return { ...result, content };
+  return result as Fields & ToolResult;
 }

@@ -1,7 +1,9 @@
 // Requests of a page in, what its host lets be done out: the host half of MCP Apps 2026-01-26.
 import type { Content, DisplayMode, HostContext } from "../../bridge/types.ts";
-import { INVALID_PARAMS, METHOD_NOT_FOUND, isFields, rpcError } from "../../lib/rpc.ts";
-import type { Fields } from "../../lib/rpc.ts";
+import { isFields, listOf } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/kinds.ts";
+import { INVALID_PARAMS, METHOD_NOT_FOUND, fail } from "../../lib/rpc.ts";
+import type { Extra } from "../../lib/rpc.ts";
 import { contents } from "./page.ts";
 import type { Resolver } from "./page.ts";
 
@@ -42,7 +44,7 @@ export interface Hooks {
   /** Lists them: `{ resources, nextCursor? }`. */
   resourceLister: Hook<(cursor: unknown) => Answer<Fields>>;
   /** Calls a tool of that server; it is asked only for those among `tools` that are for apps. */
-  toolCaller: Hook<(params: ToolParams, extra: { readonly signal: AbortSignal }) => Answer<Fields>>;
+  toolCaller: Hook<(params: ToolParams, extra: Extra) => Answer<Fields>>;
   /** The tools of that server, as `tools/list` gave them. */
   tools: readonly Tool[];
   /** Asks the person; the link, http or https, is opened after `true`. */
@@ -67,50 +69,49 @@ export interface Hooks {
   modelContext: ModelContext;
 }
 
-type Method = (params: Fields, signal: AbortSignal) => Answer<Fields>;
-
-export function capabilities(view: Hooks, sandbox: Fields): Fields {
-  const any = { text: {}, image: {}, structuredContent: {} };
-  return {
-    logging: {},
-    sandbox,
-    updateModelContext: any,
-    message: view.onmessage && any,
-    openLinks: view.onopenlink && {},
-    downloadFile: view.ondownload && {},
-    serverTools: view.toolCaller && { listChanged: true },
-    serverResources: view.resolver && {},
-  };
+/** An element with its hooks set, as this file needs it. */
+export interface Shown extends Hooks {
+  context(): HostContext;
 }
 
-export function methods(view: Hooks, context: () => HostContext): Readonly<Record<string, Method>> {
-  const hook = <K extends keyof Hooks>(name: K): NonNullable<Hooks[K]> => {
-    const found = view[name];
-    if (!found) throw rpcError(METHOD_NOT_FOUND, `this host has no \`${name}\``);
-    return found;
-  };
+type Method = (params: Fields, extra: Extra) => Answer<Fields>;
+
+/** What a page may tell the model, or have said. */
+const SAID = { text: {}, image: {}, structuredContent: {} };
+
+export const capabilities = (view: Hooks, sandbox: Fields): Fields => ({
+  logging: {},
+  sandbox,
+  updateModelContext: SAID,
+  message: view.onmessage && SAID,
+  openLinks: view.onopenlink && {},
+  downloadFile: view.ondownload && {},
+  serverTools: view.toolCaller && { listChanged: true },
+  serverResources: view.resolver && {},
+});
+
+export function methods(view: Shown): Readonly<Record<string, Method>> {
+  const hook = <K extends keyof Hooks>(name: K): NonNullable<Hooks[K]> =>
+    view[name] || fail(`this host has no \`${name}\``, METHOD_NOT_FOUND);
   /** What `ask` says of what a page may want done, for a method that takes it as `key`. */
   const consent =
     (name: "onmessage" | "ondownload", key: string): Method =>
-    async (params) => {
-      const blocks: unknown = params[key];
-      return (await hook(name)(Array.isArray(blocks) ? blocks : [])) ? {} : { isError: true };
-    };
+    async (params) => (await hook(name)(listOf(params[key]) as readonly Content[])) ? {} : { isError: true };
   return {
     __proto__: null as never,
     ping: () => ({}),
-    async "tools/call"({ name, arguments: input }, signal) {
+    "tools/call"({ name, arguments: input }, extra) {
       const call = hook("toolCaller");
       const tool = view.tools.find((one) => one.name === name);
       // The model's tools, and those of other servers, are none of a page's business.
       if (!tool || !(tool._meta?.ui?.visibility ?? ["app"]).includes("app")) {
-        throw rpcError(INVALID_PARAMS, `\`${name}\` is not among the view's \`tools\` for apps`);
+        fail(`\`${name}\` is not among the view's \`tools\` for apps`, INVALID_PARAMS);
       }
-      return call({ name: tool.name, arguments: isFields(input) ? input : {} }, { signal });
+      return call({ name: name as string, arguments: isFields(input) ? input : {} }, extra);
     },
-    async "resources/read"(params, signal) {
+    async "resources/read"(params, extra) {
       const uri = String(params.uri);
-      return { contents: await contents(uri, await hook("resolver")(uri, { signal })) };
+      return { contents: contents(uri, await hook("resolver")(uri, extra)) };
     },
     "resources/list": ({ cursor }) => hook("resourceLister")(cursor),
     "ui/message": consent("onmessage", "content"),
@@ -121,14 +122,14 @@ export function methods(view: Hooks, context: () => HostContext): Readonly<Recor
       return {};
     },
     async "ui/open-link"(params) {
-      const url = new URL(String(params.url));
-      if (!/^https?:$/.test(url.protocol)) throw rpcError(INVALID_PARAMS, "only http(s) is opened");
+      const url = new URL(params.url as string);
+      if (!/^https?:$/.test(url.protocol)) fail("only http(s) is opened", INVALID_PARAMS);
       if (!(await hook("onopenlink")(url))) return { isError: true };
-      open(url, "_blank", "noopener,noreferrer");
+      open(url, "_blank", "noreferrer");
       return {};
     },
     async "ui/request-display-mode"({ mode }) {
-      const { displayMode, availableDisplayModes } = context();
+      const { displayMode, availableDisplayModes } = view.context();
       const wanted = availableDisplayModes?.find((one) => one === mode);
       return { mode: (wanted && (await view.onrequestdisplaymode?.(wanted))) ?? displayMode };
     },

@@ -1,4 +1,5 @@
 // What a page that nobody vouches for sends in, how much of it is heard out.
+import { stringify } from "../../lib/kinds.ts";
 
 /** The most that a page may take of its host. */
 export const LIMITS = {
@@ -16,25 +17,17 @@ export const LIMITS = {
   lists: 1000,
 };
 
+/** Fails after so many milliseconds, with what it says. */
+export const late = (ms: number, says: string): Promise<never> => new Promise((_, reject) => setTimeout(() => reject(new Error(says)), ms));
+
+/** What notifications of MCP Apps start with. */
+export const UI = "ui/notifications/";
+
 export function tooLarge(message: unknown): boolean {
   try {
-    return JSON.stringify(message)?.length > LIMITS.message;
+    return stringify(message).length > LIMITS.message;
   } catch {
     // A loop, or longer than any string may be.
     return true;
   }
-}
-
-/** Calls `act` at once, and then no more often than every `ms`; the last call is not lost. */
-export function throttled(act: () => void, ms: number): () => void {
-  let calls = 0;
-  return function call() {
-    if (++calls > 1) return;
-    act();
-    setTimeout(() => {
-      const again = calls > 1;
-      calls = 0;
-      if (again) call();
-    }, ms);
-  };
 }

@@ -1,49 +1,46 @@
 // One showing of a page in, what it and its host say to each other out.
-import type { HostContext } from "../../bridge/types.ts";
-import { INTERNAL, METHOD_NOT_FOUND, parsed, peer, rpcError } from "../../lib/rpc.ts";
-import type { Fields } from "../../lib/rpc.ts";
+import { stringify } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/kinds.ts";
+import { INTERNAL, METHOD_NOT_FOUND, TOOLS_CHANGED, fail, parsed, peer, rpcError } from "../../lib/rpc.ts";
+import type { Extra, Peer } from "../../lib/rpc.ts";
 import { capabilities, methods } from "./host.ts";
-import type { Hooks } from "./host.ts";
-import { LIMITS, throttled, tooLarge } from "./limits.ts";
+import type { Shown } from "./host.ts";
+import { LIMITS, UI, tooLarge } from "./limits.ts";
 
 export type Stage = "shown" | "greeted" | "ready";
 
 /** The element as this file needs it. */
-export interface Shower extends Hooks {
-  context(): HostContext;
+export interface Shower extends Shown {
   /** The page has come to a stage. */
   reached(stage: Stage): void;
   resized(height: unknown): void;
-  toolsChanged(): void;
+  dispatchEvent(event: Event): boolean;
 }
 
-export interface Session {
+export interface Session extends Omit<Peer, "hear"> {
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
-  notify(method: string, params: Fields): void;
-  ask(method: string, params: Fields, timeout: number): Promise<Fields>;
   /** What of the context was not told yet; it counts as told from now on. */
   news(): Fields;
   /** Tells it, unless the page is about to be ready. */
   refresh(): void;
-  close(reason: string): void;
 }
 
 /** `dressed`: the page hears of its look before it speaks. */
 export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (message: Fields) => void): Session {
-  const acts = methods(view, () => view.context());
-  const changed = throttled(() => view.toolsChanged(), LIMITS.lists);
+  const acts = methods(view);
   let told: Record<string, string | undefined> = {};
   let stage: Stage = "shown";
   let app: Session["app"] = {};
   let heard = 0;
+  let lists = 0;
 
   function news(): Fields {
     const all = Object.entries(view.context());
-    return Object.fromEntries(all.filter(([name, value]) => told[name] !== (told[name] = JSON.stringify(value))));
+    return Object.fromEntries(all.filter(([name, value]) => told[name] !== (told[name] = stringify(value))));
   }
 
-  async function request(method: string, params: Fields, { signal }: { signal: AbortSignal }): Promise<Fields> {
+  function request(method: string, params: Fields, extra: Extra): Promise<Fields> | Fields {
     if (method === "ui/initialize") {
       app = params;
       told = {};
@@ -55,26 +52,37 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
         hostContext: news(),
       };
     }
-    const act = acts[method];
-    if (!act) throw rpcError(METHOD_NOT_FOUND, `\`${method}\` is not known here`);
-    if (stage === "shown") throw new Error(`\`${method}\` before \`ui/initialize\``);
-    return act(params, signal);
+    const act = acts[method] ?? fail(`\`${method}\` is not known here`, METHOD_NOT_FOUND);
+    if (stage === "shown") fail(`\`${method}\` before \`ui/initialize\``);
+    return act(params, extra);
   }
 
   function noticed(method: string, params: Fields): void {
-    if (method === "ui/notifications/initialized" && stage === "greeted") view.reached((stage = "ready"));
-    else if (stage !== "ready") return;
-    else if (method === "ui/notifications/size-changed") view.resized(params.height);
-    else if (method === "ui/notifications/request-teardown") view.onrequestteardown?.();
-    else if (method === "notifications/message") view.onlog?.(params);
-    else if (method !== "notifications/tools/list_changed") view.onnotification?.(method, params);
-    else if (app.appCapabilities?.tools?.listChanged) changed();
+    if (method === `${UI}initialized` && stage === "greeted") view.reached((stage = "ready"));
+    else if (stage === "ready") {
+      if (method === `${UI}size-changed`) view.resized(params.height);
+      else if (method === `${UI}request-teardown`) view.onrequestteardown?.();
+      else if (method === "notifications/message") view.onlog?.(params);
+      else if (method !== TOOLS_CHANGED) view.onnotification?.(method, params);
+      else if (app.appCapabilities?.tools?.listChanged) changed();
+    }
+  }
+
+  /** Tells it at once, and then no more often than so; the last change is not lost. */
+  function changed(): void {
+    if (lists++) return;
+    view.dispatchEvent(new Event("toolschanged"));
+    setTimeout(() => {
+      const again = lists > 1;
+      lists = 0;
+      if (again) changed();
+    }, LIMITS.lists);
   }
 
   /** So many notifications in a second, and no more. */
   function flooded(): boolean {
-    if (++heard === 1) setTimeout(() => (heard = 0), 1000);
-    return heard > LIMITS.notifications;
+    if (!heard) setTimeout(() => (heard = 0), 1000);
+    return ++heard > LIMITS.notifications;
   }
 
   const wire = peer(
@@ -86,28 +94,25 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     noticed,
   );
   return {
+    ...wire,
     get app() {
       return app;
     },
-    ask: wire.request,
-    close: wire.close,
-    notify: wire.notify,
     hear(data) {
       let message = parsed(data);
       // Whoever waits for an answer gets one.
       if (message && tooLarge(data)) {
         message = "method" in message ? { ...message, method: "too large", params: {} } : { id: message.id, error: rpcError(INTERNAL, "too large") };
       }
-      if (message && "method" in message && message.id === undefined && flooded()) message = undefined;
+      if (message && message.id === undefined && flooded()) message = undefined;
       view.onmessagelog?.({ from: "app", message: data, heard: !!message });
-      if (message) wire.receive(message);
+      if (message) wire.hear(message);
     },
     news,
     refresh() {
-      const ready = stage === "ready";
-      if (!ready && (stage !== "shown" || !dressed)) return;
-      const changed = news();
-      if (Object.keys(changed).length > 0) wire.notify(ready ? "ui/notifications/host-context-changed" : "dev.bailiwick/notifications/dress", changed);
+      const method = stage === "ready" ? `${UI}host-context-changed` : stage === "shown" && dressed && "dev.bailiwick/notifications/dress";
+      const changed = method ? news() : {};
+      if (method && Object.keys(changed).length > 0) wire.notify(method, changed);
     },
   };
 }

@@ -2,8 +2,8 @@
 import { link } from "../../bridge/core.ts";
 import { list, maybe, number, object, text } from "../../lib/parse.ts";
 import type { Parse, Parsed } from "../../lib/parse.ts";
-import { isFields } from "../../lib/rpc.ts";
-import type { Fields } from "../../lib/rpc.ts";
+import { isFields } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/kinds.ts";
 import { signal } from "../../lib/signals.ts";
 
 const row = object({ id: text, name: text, department: text, title: text, salary: number });

@@ -1,8 +1,8 @@
 // The host that embeds this page in, what it tells of a call and what it answers out: MCP Apps by the few messages that are needed here.
 import { look, root, watchSize } from "../../bridge/look.ts";
 import type { HostContext } from "../../bridge/types.ts";
-import { isFields } from "../../lib/rpc.ts";
-import type { Fields } from "../../lib/rpc.ts";
+import { isFields } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/kinds.ts";
 
 export interface Host {
   context(): HostContext;

@@ -1,6 +1,6 @@
 // The data of a call in, what it would change or changed as a page out.
 import { root } from "../../bridge/look.ts";
-import { isFields } from "../../lib/rpc.ts";
+import { isFields } from "../../lib/kinds.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { review } from "./data.ts";
 import type { Review } from "./data.ts";
