@@ -1,6 +1,6 @@
 //! Messages of a guest and words of its host in, what is to be done about them out. It knows no clock and no channel.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -50,10 +50,10 @@ pub(super) enum Unanswered {
 pub(super) enum Act<W> {
     /// Say this to the guest.
     Send(Value),
-    /// Find the answer to one of its requests.
-    Serve(Id, Ask),
+    /// Find the answer to one of its requests, which has this number here.
+    Serve(u64, Ask),
     /// Stop looking for that answer.
-    Withdraw(Id),
+    Withdraw(u64),
     /// Tell whoever waits.
     Tell(W, Result<Fields, Unanswered>),
     /// Tell the host.
@@ -80,7 +80,10 @@ pub(super) struct Talk<W> {
     news: Fields,
     guest: Guest,
     asked: HashMap<u64, W>,
-    serving: HashSet<Id>,
+    /// Requests of the guest that are not answered: their numbers here, of which none comes twice, and its own ids, which
+    /// it may use again.
+    serving: HashMap<u64, Id>,
+    served: u64,
     tale: Tale,
     noise: Noise,
     lists: Lists,
@@ -97,7 +100,8 @@ impl<W> Talk<W> {
             news: Fields::new(),
             guest: Guest::default(),
             asked: HashMap::new(),
-            serving: HashSet::new(),
+            serving: HashMap::new(),
+            served: 0,
             tale: Tale::default(),
             noise: Noise::default(),
             lists: Lists::default(),
@@ -139,7 +143,7 @@ impl<W> Talk<W> {
             "ui/initialize" => return self.greeted(&id, &params),
             _ => {}
         }
-        if self.serving.contains(&id) {
+        if self.open(&id).is_some() {
             let fault = Fault::new(INVALID_REQUEST, "a request with this id is still open");
             return vec![refuse(&id, fault)];
         }
@@ -165,10 +169,18 @@ impl<W> Talk<W> {
                 vec![Act::Context(context), done, news]
             }
             Asked::Serve(ask) => {
-                self.serving.insert(id.clone());
-                vec![Act::Serve(id, ask)]
+                self.served += 1;
+                self.serving.insert(self.served, id);
+                vec![Act::Serve(self.served, ask)]
             }
         }
+    }
+
+    /// The number of the request that has this id, if one is open.
+    fn open(&self, id: &Id) -> Option<u64> {
+        let mut open = self.serving.iter();
+        open.find(|(_, theirs)| *theirs == id)
+            .map(|(ours, _)| *ours)
     }
 
     fn greeted(&mut self, id: &Id, params: &Fields) -> Vec<Act<W>> {
@@ -191,8 +203,9 @@ impl<W> Talk<W> {
         match (method, self.stage) {
             ("notifications/cancelled", _) => {
                 let id = params.get("requestId").and_then(Id::read);
-                let ours = id.filter(|id| self.serving.remove(id));
-                ours.map(Act::Withdraw).into_iter().collect()
+                let ours = id.and_then(|id| self.open(&id));
+                let taken = ours.inspect(|ours| drop(self.serving.remove(ours)));
+                taken.map(Act::Withdraw).into_iter().collect()
             }
             ("ui/notifications/initialized", Stage::Greeted) => self.ready(),
             (_, Stage::Silent | Stage::Greeted) => Vec::new(),
@@ -270,9 +283,9 @@ impl<W> Talk<W> {
     }
 
     /// One of the guest's requests is answered, unless it took it back.
-    pub(super) fn served(&mut self, id: &Id, result: Result<Value, Fault>) -> Option<Act<W>> {
-        let open = self.serving.remove(id);
-        open.then(|| Act::Send(wire::answer(id, result)))
+    pub(super) fn served(&mut self, ours: u64, result: Result<Value, Fault>) -> Option<Act<W>> {
+        let id = self.serving.remove(&ours)?;
+        Some(Act::Send(wire::answer(&id, result)))
     }
 
     /// Tells the guest of the call that it was opened for, as soon as it may be told.
@@ -335,4 +348,79 @@ impl<W> Talk<W> {
 
 fn refuse<W>(id: &Id, fault: Fault) -> Act<W> {
     Act::Send(wire::answer(id, Err(fault)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Acts = Vec<Act<&'static str>>;
+
+    /// One guest and its host, from the guest's first word on; whoever waits is a name.
+    struct Stage(Talk<&'static str>);
+
+    fn silent() -> Stage {
+        let fields = |key: &str| Fields::from_iter([(key.to_owned(), json!(1))]);
+        let limits = ViewLimits {
+            requests: 3,
+            ..ViewLimits::default()
+        };
+        Stage(Talk::new(limits, fields("greeting"), fields("context")))
+    }
+
+    /// A guest that introduced itself and heard the answer, with these tools among what it can do.
+    fn ready(tools: &Value) -> Stage {
+        let mut stage = silent();
+        let params = json!({"appCapabilities": {"tools": tools}});
+        stage.asks(0, "ui/initialize", params);
+        stage.notes("ui/notifications/initialized", json!({}));
+        stage
+    }
+
+    impl Stage {
+        fn says(&mut self, message: &Value) -> Acts {
+            self.0.hear(&message.to_string(), Duration::ZERO)
+        }
+
+        fn asks(&mut self, id: u64, method: &str, params: Value) -> Acts {
+            self.says(&wire::request(id, method, params))
+        }
+
+        fn notes(&mut self, method: &str, params: Value) -> Acts {
+            self.says(&wire::notice(method, params))
+        }
+
+        fn calls(&mut self, id: u64) -> Acts {
+            self.asks(id, "tools/call", json!({"name": "t"}))
+        }
+
+        fn takes_back(&mut self, id: u64) -> Acts {
+            self.notes("notifications/cancelled", json!({"requestId": id}))
+        }
+    }
+
+    fn call() -> Ask {
+        Ask::Tool {
+            name: "t".into(),
+            arguments: Fields::new(),
+        }
+    }
+
+    fn answer(id: u64, result: Value) -> Act<&'static str> {
+        let id = Id::Number(id.cast_signed());
+        Act::Send(wire::answer(&id, Ok(result)))
+    }
+
+    #[test]
+    fn what_a_request_that_was_taken_back_came_to_answers_no_later_one_of_its_id() {
+        let mut stage = ready(&Value::Null);
+        assert_eq!(stage.calls(7), [Act::Serve(1, call())]);
+        assert_eq!(stage.takes_back(7), [Act::Withdraw(1)]);
+        assert_eq!(stage.takes_back(7), []);
+        assert_eq!(stage.calls(7), [Act::Serve(2, call())]);
+        // It had ended before anybody could stop it.
+        assert_eq!(stage.0.served(1, Ok(json!({"of": "the first"}))), None);
+        let second = stage.0.served(2, Ok(json!({"of": "the second"})));
+        assert_eq!(second, Some(answer(7, json!({"of": "the second"}))));
+    }
 }
