@@ -554,6 +554,89 @@ async fn what_the_host_keeps_lets_it_in_again_and_at_no_other_address() {
     assert_eq!(person.asked().len(), 2);
 }
 
+#[tokio::test]
+async fn each_server_has_what_is_kept_of_it_and_nothing_of_another() {
+    let keychain = Keychain::default();
+    let towns = [
+        Town::new(Ways::default()).await,
+        Town::new(Ways::default()).await,
+    ];
+    let person = Person::willing();
+    let names = ["north", "south"];
+    let start = async || {
+        let specs = names.iter().zip(&towns);
+        let specs = specs.map(|(name, town)| ServerSpec::http(*name, town.url()));
+        let builder = Upstreams::builder().servers(specs);
+        let builder = builder.oauth(OAuth::new(LANDING).store(keychain.clone()));
+        let upstreams = builder.requests(person.clone()).start().await.unwrap();
+        for name in names {
+            assert!(upstreams.reached(name, ServerState::Ready).await);
+        }
+        upstreams
+    };
+    let asked = || {
+        let mut asked: Vec<_> = person.asked().into_iter().map(|it| it.server).collect();
+        asked.sort();
+        asked
+    };
+    let first = start().await;
+    assert_eq!(asked(), names);
+    let labels = names.map(|name| first.label(name).unwrap().to_owned());
+    first.shutdown().await;
+    let kept = keychain.0.lock().unwrap().clone();
+    assert_eq!(kept.len(), labels.len());
+    for (label, (own, other)) in labels.iter().zip([(0, 1), (1, 0)]) {
+        let kept = &kept[label];
+        assert!(kept.contains(&towns[own].origin), "{kept}");
+        assert!(!kept.contains(&towns[other].origin), "{kept}");
+    }
+    // One that the host forgets asks again, and the other is let in as before.
+    keychain.0.lock().unwrap().remove(&labels[0]);
+    start().await.shutdown().await;
+    assert_eq!(asked(), ["north", "north", "south"]);
+    start().await.shutdown().await;
+    assert_eq!(person.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_host_is_known_where_it_was_after_another_authorisation_server_did_not_take_it() {
+    let no_entry = Some(json!({"registration_endpoint": null}));
+    let other = Town::new(Ways {
+        issuer: no_entry,
+        ..Ways::default()
+    })
+    .await;
+    let town = Town::new(Ways::default()).await;
+    let closing = town.clone();
+    let person = Person::new(move |url| {
+        closing.change(|ways| ways.open = false);
+        Some(url)
+    });
+    let (stage, worker) = used(&town, &person).await;
+    // It names another that does not let this host register.
+    town.revoke();
+    town.change(|ways| {
+        ways.forgets = true;
+        ways.resource = Some(json!({"authorization_servers": [other.origin]}));
+    });
+    let gone = worker.call("town__look", json!({})).await;
+    assert_eq!(code(gone), Code::ServerGone);
+    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    assert_eq!(person.asked().len(), 1);
+    // It lets everybody in, and wants more of those who are, until a person signs in.
+    town.change(|ways| ways.open = true);
+    stage.upstreams.retry("town");
+    assert!(stage.upstreams.reached("town", ServerState::Ready).await);
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    let asked = person.asked();
+    let [_, more] = asked.as_slice() else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((more.more, &more.issuer), (true, &town.origin));
+    assert!(more.url.starts_with(&town.origin), "{}", more.url);
+    assert!(other.seen().authorized.is_empty());
+}
+
 /// Everything that is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
