@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use bailiwick::{
     Code, Landing, OAuth, Policy, Requested, ServerRequests, ServerSpec, ServerState, SignIn,
@@ -11,6 +12,7 @@ use bailiwick::{
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::support::{Stage, code, stage, text, yes};
 use super::town::{Echo, Town, Ways, parameters};
@@ -149,6 +151,36 @@ async fn a_person_signs_in_once_and_the_tools_are_there() {
     assert_eq!(seen.tokens.len(), 1);
     assert_eq!(seen.tokens[0]["resource"], town.url());
     assert_eq!(seen.registered[0]["token_endpoint_auth_method"], "none");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_where_people_sign_in_is_found_by_where_it_has_to_say_it() {
+    let mute = || Ways {
+        mute: true,
+        ..Ways::default()
+    };
+    let (town, person) = (Town::new(mute()).await, Person::willing());
+    let (_stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(person.asked().len(), 1);
+    assert_eq!(person.asked()[0].issuer, town.origin);
+    // A token that it refuses without a word is renewed as any other.
+    town.revoke();
+    let lost = worker.call("town__look", json!({})).await;
+    assert_eq!(code(lost), Code::ServerGone);
+    let again = async { while worker.call("town__look", json!({})).await.is_err() {} };
+    timeout(Duration::from_secs(60), again).await.unwrap();
+    assert_eq!(person.asked().len(), 1);
+    // It is trusted no further than one that says it.
+    let elsewhere = Some(json!({"authorization_servers": ["https://10.0.0.1"]}));
+    unasked(Ways {
+        resource: elsewhere,
+        ..mute()
+    })
+    .await;
+    let (town, person) = (Town::new(mute()).await, Person::new(|_| None));
+    assert_eq!(state(&town, &person).await, ServerState::GivenUp);
+    assert_eq!(person.asked().len(), 1);
 }
 
 #[tokio::test]
