@@ -58,7 +58,7 @@ pub use endpoint::Endpoint;
 pub(crate) use http::{Bounds, Callers, body, connections, hosts};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
-use rate::Bucket;
+pub(crate) use rate::Bucket;
 pub use rate::Rate;
 use session::Session;
 #[cfg(feature = "http")]

@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::error::CallError;
+use crate::gateway::Bucket;
 use crate::upstream::{OF_APPS, ServerTool};
 use crate::worker::Worker;
 use actor::{Beginning, ViewActor, ViewMsg};
@@ -138,6 +139,7 @@ impl Worker {
             source: spec.source,
             modes: spec.modes,
             limits,
+            wishes: Bucket::new(&limits.wishes),
             state: watch::Sender::new(ViewState::Starting),
             pinned: AtomicBool::new(false),
             guest: OnceLock::new(),

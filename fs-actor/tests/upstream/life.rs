@@ -105,6 +105,23 @@ async fn a_silent_server_is_not_waited_for_longer_than_said() {
 }
 
 #[tokio::test]
+async fn a_server_that_waits_is_tried_at_once_when_a_person_wants_it() {
+    let tries = tempfile::NamedTempFile::new().unwrap();
+    let path = tries.path().to_str().unwrap();
+    let spec = ServerSpec::stdio("h", "sh").args(["-c", "echo >> \"$0\"", path]);
+    let upstreams = started([spec]).await;
+    assert_eq!(upstreams.state("h"), Some(ServerState::Waiting));
+    // Of themselves so many tries take longer than `until` waits: each pause is twice the one before.
+    until(|| {
+        if upstreams.state("h") == Some(ServerState::Waiting) {
+            upstreams.retry("h");
+        }
+        std::fs::read(tries.path()).unwrap().len() >= 9
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn servers_that_cannot_be_told_apart_are_not_started() {
     let twice = Upstreams::builder()
         .server(hostile("h", "plain"))

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use bailiwick::{
     AuditSink, Code, Head, Landing, MemoryAudit, OAuth, Policy, Record, Requested, Runtime,
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::support::{Stage, code, stage, text, yes};
 use super::town::{Echo, Town, Ways, parameters};
@@ -159,6 +161,36 @@ async fn a_person_signs_in_once_and_the_tools_are_there() {
     assert_eq!(seen.tokens.len(), 1);
     assert_eq!(seen.tokens[0]["resource"], town.url());
     assert_eq!(seen.registered[0]["token_endpoint_auth_method"], "none");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_where_people_sign_in_is_found_by_where_it_has_to_say_it() {
+    let mute = || Ways {
+        mute: true,
+        ..Ways::default()
+    };
+    let (town, person) = (Town::new(mute()).await, Person::willing());
+    let (_stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(person.asked().len(), 1);
+    assert_eq!(person.asked()[0].issuer, town.origin);
+    // A token that it refuses without a word is renewed as any other.
+    town.revoke();
+    let lost = worker.call("town__look", json!({})).await;
+    assert_eq!(code(lost), Code::ServerGone);
+    let again = async { while worker.call("town__look", json!({})).await.is_err() {} };
+    timeout(Duration::from_secs(60), again).await.unwrap();
+    assert_eq!(person.asked().len(), 1);
+    // It is trusted no further than one that says it.
+    let elsewhere = Some(json!({"authorization_servers": ["https://10.0.0.1"]}));
+    unasked(Ways {
+        resource: elsewhere,
+        ..mute()
+    })
+    .await;
+    let (town, person) = (Town::new(mute()).await, Person::new(|_| None));
+    assert_eq!(state(&town, &person).await, ServerState::GivenUp);
+    assert_eq!(person.asked().len(), 1);
 }
 
 #[tokio::test]
@@ -663,6 +695,89 @@ async fn what_the_host_keeps_lets_it_in_again_and_at_no_other_address() {
     let fourth = signed(&other, oauth(), &person).await;
     assert_eq!(fourth.state("town"), Some(ServerState::Ready));
     assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn each_server_has_what_is_kept_of_it_and_nothing_of_another() {
+    let keychain = Keychain::default();
+    let towns = [
+        Town::new(Ways::default()).await,
+        Town::new(Ways::default()).await,
+    ];
+    let person = Person::willing();
+    let names = ["north", "south"];
+    let start = async || {
+        let specs = names.iter().zip(&towns);
+        let specs = specs.map(|(name, town)| ServerSpec::http(*name, town.url()));
+        let builder = Upstreams::builder().servers(specs);
+        let builder = builder.oauth(OAuth::new(LANDING).store(keychain.clone()));
+        let upstreams = builder.requests(person.clone()).start().await.unwrap();
+        for name in names {
+            assert!(upstreams.reached(name, ServerState::Ready).await);
+        }
+        upstreams
+    };
+    let asked = || {
+        let mut asked: Vec<_> = person.asked().into_iter().map(|it| it.server).collect();
+        asked.sort();
+        asked
+    };
+    let first = start().await;
+    assert_eq!(asked(), names);
+    let labels = names.map(|name| first.label(name).unwrap().to_owned());
+    first.shutdown().await;
+    let kept = keychain.0.lock().unwrap().clone();
+    assert_eq!(kept.len(), labels.len());
+    for (label, (own, other)) in labels.iter().zip([(0, 1), (1, 0)]) {
+        let kept = &kept[label];
+        assert!(kept.contains(&towns[own].origin), "{kept}");
+        assert!(!kept.contains(&towns[other].origin), "{kept}");
+    }
+    // One that the host forgets asks again, and the other is let in as before.
+    keychain.0.lock().unwrap().remove(&labels[0]);
+    start().await.shutdown().await;
+    assert_eq!(asked(), ["north", "north", "south"]);
+    start().await.shutdown().await;
+    assert_eq!(person.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_host_is_known_where_it_was_after_another_authorisation_server_did_not_take_it() {
+    let no_entry = Some(json!({"registration_endpoint": null}));
+    let other = Town::new(Ways {
+        issuer: no_entry,
+        ..Ways::default()
+    })
+    .await;
+    let town = Town::new(Ways::default()).await;
+    let closing = town.clone();
+    let person = Person::new(move |url| {
+        closing.change(|ways| ways.open = false);
+        Some(url)
+    });
+    let (stage, worker) = used(&town, &person).await;
+    // It names another that does not let this host register.
+    town.revoke();
+    town.change(|ways| {
+        ways.forgets = true;
+        ways.resource = Some(json!({"authorization_servers": [other.origin]}));
+    });
+    let gone = worker.call("town__look", json!({})).await;
+    assert_eq!(code(gone), Code::ServerGone);
+    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    assert_eq!(person.asked().len(), 1);
+    // It lets everybody in, and wants more of those who are, until a person signs in.
+    town.change(|ways| ways.open = true);
+    stage.upstreams.retry("town");
+    assert!(stage.upstreams.reached("town", ServerState::Ready).await);
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    let asked = person.asked();
+    let [_, more] = asked.as_slice() else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((more.more, &more.issuer), (true, &town.origin));
+    assert!(more.url.starts_with(&town.origin), "{}", more.url);
+    assert!(other.seen().authorized.is_empty());
 }
 
 /// Everything that is logged.

@@ -43,6 +43,8 @@ pub(crate) struct Ways {
     pub(crate) open: bool,
     /// Where the server puts what it is told.
     pub(crate) echo: Option<Echo>,
+    /// Whoever is not let in is not told how they would be.
+    pub(crate) mute: bool,
     /// Refresh tokens are refused.
     pub(crate) forgets: bool,
 }
@@ -308,6 +310,9 @@ fn echoed(echo: Echo, asked: &Value, headers: &HeaderMap) -> Option<(&'static st
 
 async fn mcp(State(town): State<Town>, headers: HeaderMap, Json(asked): Json<Value>) -> Response {
     let Some(scopes) = town.lets_in(&headers) else {
+        if town.ways().mute {
+            return (StatusCode::UNAUTHORIZED, "go away").into_response();
+        }
         return challenge(&town, StatusCode::UNAUTHORIZED, "scope=\"read\"", &headers);
     };
     let ways = town.ways();

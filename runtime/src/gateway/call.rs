@@ -49,10 +49,9 @@ impl Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if let Err(wait) = self.session.bucket.take() {
-            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
             let error =
                 CallError::new(Code::RateLimited, "calls come too fast; wait and try again");
-            return convert::failure(&error.with("retry_after_ms", ms)).map(Into::into);
+            return convert::failure(&error.with("retry_after_ms", wait)).map(Into::into);
         }
         let mut extras = Extras::read(&context.meta, self.desk.trust)?;
         let served = self.served().await?;

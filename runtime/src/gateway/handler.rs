@@ -137,9 +137,9 @@ impl ServerHandler for Gateway {
         let mut shown: Vec<Tool> = tools.iter().map(|tool| show(tool, &tools)).collect();
         if views {
             let for_views = match &extras.policy {
-                None => worker.app_tools(),
+                None => worker.tools_for_views(),
                 Some(policy) => worker
-                    .app_tools_under(policy, extras.origin)
+                    .tools_for_views_under(policy, extras.origin)
                     .map_err(|error| convert::request_error(&error))?,
             };
             shown.extend(for_views.iter().map(|tool| convert::marked(tool, &tools)));

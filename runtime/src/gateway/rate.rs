@@ -1,10 +1,10 @@
-//! How fast calls may come in, whether a call comes too soon out.
+//! How fast calls, or wishes of pages, may come in, whether one comes too soon out.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many tool calls may be made in a span of time; that many may also come at once.
+/// How many calls may be made, or wishes had, in a span of time; that many may also come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How many.
@@ -36,22 +36,23 @@ impl fmt::Display for Rate {
 
 /// Tokens that calls take and time gives back.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     rate: Rate,
     state: Mutex<(f64, Instant)>,
 }
 
 impl Bucket {
-    pub(super) fn new(rate: &Rate) -> Self {
+    pub(crate) fn new(rate: &Rate) -> Self {
         Self {
             rate: *rate,
             state: Mutex::new((f64::from(rate.calls), Instant::now())),
         }
     }
 
-    /// Takes a token, or says how long until there is one.
-    pub(super) fn take(&self) -> Result<(), Duration> {
-        self.take_at(Instant::now())
+    /// Takes a token, or says how many milliseconds it is until there is one.
+    pub(crate) fn take(&self) -> Result<(), u64> {
+        let taken = self.take_at(Instant::now());
+        taken.map_err(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1))
     }
 
     fn take_at(&self, now: Instant) -> Result<(), Duration> {
@@ -60,7 +61,8 @@ impl Bucket {
         let (tokens, last) = &mut *state;
         let since = now.saturating_duration_since(*last).as_secs_f64();
         *tokens = (*tokens + since / each).min(f64::from(self.rate.calls));
-        *last = now;
+        // Who comes first looked at the clock later, perhaps.
+        *last = now.max(*last);
         if *tokens >= 1.0 {
             *tokens -= 1.0;
             return Ok(());
@@ -71,7 +73,47 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(crate::cases::cases(1000))]
+
+        /// In whatever order threads come to it, and however long they wait: in no span of time are more served than come
+        /// at once and time gives back, and whoever waits as long as they are told is served.
+        #[test]
+        fn no_span_of_time_has_more_than_its_share(
+            calls in 1..5_u32,
+            per in 1..1000_u64,
+            times in prop::collection::vec(0..5000_u64, 1..60),
+        ) {
+            let rate = Rate { calls, per: Duration::from_millis(per) };
+            let bucket = Bucket::new(&rate);
+            let start = Instant::now();
+            let at = |millis: u64| start + Duration::from_millis(millis);
+            let (mut served, mut latest) = (Vec::new(), 0);
+            for time in times {
+                // Whoever looked at the clock before another, and comes after it, comes when that one does.
+                latest = time.max(latest);
+                if bucket.take_at(at(time)).is_ok() {
+                    served.push(latest);
+                }
+            }
+            for (first, from) in served.iter().enumerate() {
+                for (last, to) in served.iter().enumerate().skip(first) {
+                    let share = u64::from(calls) + (to - from) * u64::from(calls) / per;
+                    let count = u64::try_from(last - first).unwrap() + 1;
+                    prop_assert!(count <= share, "{} from {} to {}", count, from, to);
+                }
+            }
+            if let Err(wait) = bucket.take_at(at(latest)) {
+                let early = wait.saturating_sub(Duration::from_millis(1));
+                prop_assert!(bucket.take_at(at(latest) + early).is_err() || early.is_zero());
+                prop_assert!(bucket.take_at(at(latest) + wait + Duration::from_micros(1)).is_ok());
+            }
+        }
+    }
 
     #[test]
     fn a_burst_is_served_up_to_the_rate_and_time_gives_it_back() {

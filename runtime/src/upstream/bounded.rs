@@ -142,7 +142,7 @@ impl<T> Bounded<T> {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
                 let token = &progress.params.progress_token;
-                if let Some(progress) = self.server.progress.get(token) {
+                if let Some(progress) = self.line.progress.get(token) {
                     progress.step();
                 }
                 None
@@ -338,7 +338,8 @@ mod tests {
     use std::io;
 
     use rmcp::model::{
-        ClientRequest, ClientResult, ErrorData, JsonRpcRequest, JsonRpcVersion2_0, ListToolsRequest,
+        ClientRequest, ClientResult, ErrorData, JsonRpcRequest, JsonRpcVersion2_0,
+        ListToolsRequest, NumberOrString, ProgressToken,
     };
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
@@ -347,6 +348,7 @@ mod tests {
     use super::super::requests::{DenyRequests, Hearing};
     use super::super::spec::ServerSpec;
     use super::*;
+    use crate::call::Progress;
 
     /// A server that says what is put in, and reads or does not.
     struct Script {
@@ -397,7 +399,11 @@ mod tests {
     fn stage(reads: Reads, unsent: Unsent) -> Stage {
         let hearing = Hearing::new("s", Arc::new(DenyRequests));
         let server = Server::new(ServerSpec::stdio("s", "x"), Bounds::default(), hearing);
-        let (server, line) = (Arc::new(server), Arc::new(Line::default()));
+        connected(&Arc::new(server), reads, unsent)
+    }
+
+    fn connected(server: &Arc<Server>, reads: Reads, unsent: Unsent) -> Stage {
+        let (server, line) = (Arc::clone(server), Arc::new(Line::default()));
         let (says, heard) = mpsc::unbounded_channel();
         let script = Script { says: heard, reads };
         Stage {
@@ -543,6 +549,28 @@ mod tests {
         // It is not open any more, so this is passed over.
         stage.says.send(cancelled).unwrap();
         assert_eq!(stage.hears(ask(2)).await.unwrap()["method"], "ping");
+    }
+
+    #[tokio::test]
+    async fn what_comes_late_by_one_connection_is_no_progress_of_the_next_one_s_calls() {
+        let mut first = stage(Reads::All, Unsent::EndsAll).greeted(false).await;
+        let next = connected(&first.server, Reads::All, Unsent::EndsAll);
+        let mut next = next.greeted(false).await;
+        let (old, new) = (Progress::default(), Progress::default());
+        let token = || ProgressToken(NumberOrString::Number(1));
+        first.line.progress.insert(token(), old.clone());
+        next.line.progress.insert(token(), new.clone());
+        let params = json!({"progressToken": 1, "progress": 1});
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        for (stage, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
+            stage.says.send(told.clone()).unwrap();
+            stage.hears(ask(1)).await.unwrap();
+            assert_eq!((old.done(), new.done()), expected);
+        }
+        first.line.progress.remove(&token());
+        next.says.send(told).unwrap();
+        next.hears(ask(2)).await.unwrap();
+        assert_eq!((old.done(), new.done()), (1, 2));
     }
 
     #[tokio::test]

@@ -224,14 +224,14 @@ impl Errand {
         let handle = handle.map_err(|error| self.broke(&error))?;
         self.begun.store(true, Ordering::Relaxed);
         let mut sent = Sent {
-            server: &self.server,
+            line: &live.line,
             peer,
             token: handle.progress_token.clone(),
             open: Some(handle.id.clone()),
         };
         if let Some(progress) = progress {
             let token = sent.token.clone();
-            self.server.progress.insert(token, progress.clone());
+            live.line.progress.insert(token, progress.clone());
         }
         let answered = tokio::select! {
             biased;

@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::RequestId;
+use dashmap::DashMap;
+use rmcp::model::{ProgressToken, RequestId};
 use tokio::sync::{Semaphore, watch};
+
+use crate::call::Progress;
 
 /// The most messages that wait to be written at one time.
 const MOST_WRITES: usize = 256;
@@ -14,6 +17,8 @@ const MOST_WRITES: usize = 256;
 pub(super) struct Line {
     /// Requests of the server that are not answered: what they are called here, and what the server calls them.
     asked: Mutex<HashMap<RequestId, RequestId>>,
+    /// Who hears of progress. Tokens are those of one connection; the next one has the same.
+    pub(super) progress: DashMap<ProgressToken, Progress>,
     /// Places of messages that wait to be written.
     pub(super) writes: Arc<Semaphore>,
     ended: watch::Sender<Option<&'static str>>,
@@ -23,6 +28,7 @@ impl Default for Line {
     fn default() -> Self {
         Self {
             asked: Mutex::default(),
+            progress: DashMap::new(),
             writes: Arc::new(Semaphore::new(MOST_WRITES)),
             ended: watch::Sender::new(None),
         }

@@ -5,11 +5,11 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RoleClient};
 
-use super::server::Server;
+use super::line::Line;
 
 /// A request under way; whoever drops it before it is answered tells the server.
 pub(super) struct Sent<'s> {
-    pub(super) server: &'s Server,
+    pub(super) line: &'s Line,
     pub(super) peer: &'s Peer<RoleClient>,
     pub(super) token: ProgressToken,
     pub(super) open: Option<RequestId>,
@@ -17,7 +17,7 @@ pub(super) struct Sent<'s> {
 
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        self.server.progress.remove(&self.token);
+        self.line.progress.remove(&self.token);
         let Some(id) = self.open.take() else { return };
         let params = CancelledNotificationParam::new(Some(id), Some("nobody waits".to_owned()));
         let cancelled = CancelledNotification::new(params);

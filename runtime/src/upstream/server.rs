@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use dashmap::DashMap;
-use rmcp::model::{ProgressToken, Tool};
+use rmcp::model::Tool;
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -15,7 +14,6 @@ use super::pins::{Fingerprint, Pins, Seen};
 use super::requests::Hearing;
 use super::spec::ServerSpec;
 use super::{Bounds, ServerState, ServerTool};
-use crate::call::Progress;
 use crate::error::{CallError, Code};
 
 /// One server; it outlives its connections.
@@ -31,8 +29,6 @@ pub(super) struct Server {
     pub(super) account: Option<Arc<super::auth::Account>>,
     /// Calls under way.
     pub(super) places: Arc<Semaphore>,
-    /// Who hears of progress.
-    pub(super) progress: DashMap<ProgressToken, Progress>,
     /// Its list of tools may be another.
     pub(super) changed: Notify,
     /// A person wants it tried again now.
@@ -72,7 +68,6 @@ impl Server {
             account: None,
             bounds,
             places: Arc::new(Semaphore::new(bounds.calls)),
-            progress: DashMap::new(),
             changed: Notify::new(),
             retry: Notify::new(),
             state: watch::Sender::new(ServerState::Starting),

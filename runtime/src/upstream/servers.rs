@@ -205,6 +205,8 @@ fn filled(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::spec::{HttpReach, Reach};
     use super::*;
 
@@ -282,6 +284,50 @@ mod tests {
         ] {
             assert_ne!(label(chosen, "one"), label(chosen, "two"));
         }
+    }
+
+    #[test]
+    fn a_text_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
+        let written = |text: &str| {
+            let specs = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
+            specs[0].label()
+        };
+        let program = || ServerSpec::stdio("a", "run");
+        let secret = program().secret("X", "s3cr3t").label();
+        let reference = r#"{"servers": {"a": {"command": "run", "env": {"X": "${env:X}"}}}}"#;
+        assert_eq!(written(reference), secret);
+        for (text, said) in [
+            (reference, program().env("X", "${env:X}")),
+            (
+                r#"{"servers": {"a": {"command": "run", "args": ["${env:X}"]}}}"#,
+                program().args(["${env:X}"]),
+            ),
+            (
+                r#"{"servers": {"a": {"command": "run", "args": ["$${env:X}"]}}}"#,
+                program().args(["${env:X}"]),
+            ),
+            (
+                r#"{"servers": {"a": {"command": "run", "args": ["$${env:X}"]}}}"#,
+                program().args(["$${env:X}"]),
+            ),
+        ] {
+            assert_ne!(written(text), said.label(), "{text}");
+        }
+        // What holds no reference is the same in both.
+        let plain = r#"{"servers": {"a": {"command": "run", "args": ["$", "{env:X}"]}}}"#;
+        assert_eq!(written(plain), program().args(["$", "{env:X}"]).label());
+        let args = ["${env:X}", "$${env:X}", "${}{env:X}", "${}", "${", "$"];
+        let labels = args.map(|arg| program().args([arg]).label());
+        assert_eq!(BTreeSet::from_iter(&labels).len(), args.len());
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn an_address_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
+        let text = r#"{"servers": {"a": {"url": "http://127.0.0.1/${env:X}"}}}"#;
+        let specs = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
+        let said = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
+        assert_ne!(specs[0].label(), said.label());
     }
 
     #[test]

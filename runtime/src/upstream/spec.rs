@@ -77,6 +77,11 @@ impl Reach {
     }
 }
 
+/// A text that was said in full, so that none of it reads as `${env:X}`, which is a secret's place: `${}` is its `$`.
+fn literal(text: &str) -> String {
+    text.replace("${", "${}{")
+}
+
 impl fmt::Debug for ServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerSpec")
@@ -167,9 +172,13 @@ impl ServerSpec {
     }
 
     fn new(name: String, reach: Reach) -> Self {
+        let mut known = reach.clone();
+        if let Reach::Http(known) = &mut known {
+            known.url = literal(&known.url);
+        }
         Self {
             name,
-            known: reach.clone(),
+            known,
             reach,
             verbs: BTreeMap::new(),
             approved: BTreeMap::new(),
@@ -180,10 +189,11 @@ impl ServerSpec {
     #[must_use]
     pub fn args<A: Into<String>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
         let more: Vec<String> = more.into_iter().map(Into::into).collect();
-        for reach in [&mut self.reach, &mut self.known] {
-            if let Reach::Child { args, .. } = reach {
-                args.extend(more.iter().cloned());
-            }
+        if let Reach::Child { args, .. } = &mut self.known {
+            args.extend(more.iter().map(|arg| literal(arg)));
+        }
+        if let Reach::Child { args, .. } = &mut self.reach {
+            args.extend(more);
         }
         self
     }
@@ -193,7 +203,7 @@ impl ServerSpec {
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.reach.set(&name, &value);
-        self.known.set(&name, &value);
+        self.known.set(&name, &literal(&value));
         self
     }
 

@@ -32,8 +32,8 @@ pub(super) enum ViewMsg {
     Part(u64, Port),
     /// Nobody waits for that answer any more.
     Forget(u64),
-    /// A request of the guest is answered.
-    Served(Id, Result<Value, Fault>),
+    /// The request of the guest that has this number is answered.
+    Served(u64, Result<Value, Fault>),
     /// News of the call that the guest was opened for.
     Tell(Told),
     /// The guest's surroundings are others.
@@ -72,7 +72,7 @@ pub(super) struct Desk {
     began: Instant,
     me: ActorRef<ViewMsg>,
     /// Requests of the guest under way, and whether they outlive it.
-    serving: HashMap<Id, (AbortHandle, bool)>,
+    serving: HashMap<u64, (AbortHandle, bool)>,
     over: bool,
 }
 
@@ -158,9 +158,9 @@ impl Desk {
                 let act = talk.forget(id);
                 self.act(act);
             }
-            ViewMsg::Served(id, result) => {
-                self.serving.remove(&id);
-                let act = talk.served(&id, result);
+            ViewMsg::Served(number, result) => {
+                self.serving.remove(&number);
+                let act = talk.served(number, result);
                 self.act(act);
             }
             // Of what is still being written, the next part says all that this one does.
@@ -211,9 +211,9 @@ impl Desk {
         for act in acts {
             match act {
                 Act::Send(message) => self.send(&message),
-                Act::Serve(id, ask) => self.serve(id, ask),
-                Act::Withdraw(id) => {
-                    if let Some((task, _)) = self.serving.remove(&id) {
+                Act::Serve(number, ask) => self.serve(number, ask),
+                Act::Withdraw(number) => {
+                    if let Some((task, _)) = self.serving.remove(&number) {
                         task.abort();
                     }
                 }
@@ -255,15 +255,15 @@ impl Desk {
         }
     }
 
-    fn serve(&mut self, id: Id, ask: Ask) {
+    fn serve(&mut self, number: u64, ask: Ask) {
         let lasting = matches!(ask, Ask::Tool { .. });
-        let (instance, key) = (Arc::clone(&self.instance), id.clone());
+        let instance = Arc::clone(&self.instance);
         let task = tokio::spawn(async move {
             let result = serve(&instance, ask).await;
             // Of an app that is gone nobody wants to know.
-            instance.post(ViewMsg::Served(key, result));
+            instance.post(ViewMsg::Served(number, result));
         });
-        self.serving.insert(id, (task.abort_handle(), lasting));
+        self.serving.insert(number, (task.abort_handle(), lasting));
     }
 
     fn list(&self) {

@@ -132,7 +132,8 @@ pub trait ViewHost: Send + Sync + 'static {
         ViewAnswers::default()
     }
 
-    /// Whether a person wants that, or a rule of theirs. The host does it itself before it says yes.
+    /// Whether a person wants that, or a rule of theirs. The host does it itself before it says yes. What comes sooner than
+    /// [`ViewLimits::wishes`](crate::ViewLimits::wishes) allows is refused without asking it.
     fn wished(&self, _wish: ViewWish) -> Requested<'_, bool> {
         Box::pin(ready(false))
     }

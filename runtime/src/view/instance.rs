@@ -18,6 +18,7 @@ use super::tools::Sorted;
 use super::wire::{Fault, Fields, REFUSED};
 use super::{ViewLimits, ViewState, tools};
 use crate::error::{CallError, Code};
+use crate::gateway::Bucket;
 use crate::upstream::{Fingerprint, Offer, ServerTool, Upstreams, Weight};
 use crate::worker::Worker;
 
@@ -41,6 +42,8 @@ pub(super) struct Instance {
     pub(super) source: Source,
     pub(super) modes: Vec<DisplayMode>,
     pub(super) limits: ViewLimits,
+    /// What it may still want of people.
+    pub(super) wishes: Bucket,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) pinned: AtomicBool,
     pub(super) guest: OnceLock<Guest>,

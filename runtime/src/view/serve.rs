@@ -33,26 +33,31 @@ pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, F
         Ask::Download(contents) => {
             granted(instance, answers.downloads, ViewWish::Download(contents)).await
         }
-        Ask::Mode(wanted) => Ok(json!({"mode": shown(instance, wanted).await.as_str()})),
+        Ask::Mode(wanted) => Ok(json!({"mode": shown(instance, wanted).await?.as_str()})),
         Ask::Pin => {
-            let pinned = answers.pins && wished(instance, ViewWish::Pin).await;
+            let pinned = answers.pins && wished(instance, ViewWish::Pin).await?;
             instance.pinned.fetch_or(pinned, Ordering::AcqRel);
             Ok(json!({ "pinned": pinned }))
         }
     }
 }
 
-/// What the host says, unless it says nothing for too long.
-async fn wished(instance: &Instance, wish: ViewWish) -> bool {
+/// What the host says, unless it was asked too often or says nothing for too long.
+async fn wished(instance: &Instance, wish: ViewWish) -> Result<bool, Fault> {
+    instance.wishes.take().map_err(|wait| Fault {
+        code: REFUSED,
+        message: "people are asked too often; wait".to_owned(),
+        data: Some(json!({ "retry_after_ms": wait })),
+    })?;
     let said = timeout(instance.limits.patience, instance.host.wished(wish)).await;
-    said.unwrap_or(false)
+    Ok(said.unwrap_or(false))
 }
 
 async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<Value, Fault> {
     if !answered {
         return Err(Fault::new(METHOD_NOT_FOUND, "this host does no such thing"));
     }
-    let done = wished(instance, wish).await;
+    let done = wished(instance, wish).await?;
     Ok(if done {
         json!({})
     } else {
@@ -61,14 +66,14 @@ async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<
 }
 
 /// The mode that the guest is shown in from now on: the one it wants, if the host has it and agrees.
-async fn shown(instance: &Instance, wanted: Option<DisplayMode>) -> DisplayMode {
+async fn shown(instance: &Instance, wanted: Option<DisplayMode>) -> Result<DisplayMode, Fault> {
     let wanted = wanted.filter(|mode| instance.modes.contains(mode));
     if let Some(mode) = wanted
-        && wished(instance, ViewWish::Mode(mode)).await
+        && wished(instance, ViewWish::Mode(mode)).await?
     {
         instance.said().mode = mode;
     }
-    instance.said().mode
+    Ok(instance.said().mode)
 }
 
 /// Calls a tool of the guest's own server as a view may: through the worker's pipeline, and what changes something only

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::ViewError;
 use super::host::{DisplayMode, ViewAnswers};
 use super::instance::Source;
+use crate::gateway::Rate;
 use crate::upstream::Upstreams;
 
 /// The longest name of an app, in bytes.
@@ -23,6 +24,8 @@ pub struct ViewLimits {
     pub message: usize,
     /// How many of its requests are served at one time.
     pub requests: usize,
+    /// How often its host is asked what it wants of people ([`ViewWish`](crate::ViewWish)).
+    pub wishes: Rate,
     /// How long its list of tools is not looked at again.
     pub pause: Duration,
     /// How long people may take to answer what it wants.
@@ -38,6 +41,11 @@ impl Default for ViewLimits {
             call: Duration::from_secs(30),
             message: 10 << 20,
             requests: 32,
+            // Eight at once, and one more each two seconds.
+            wishes: Rate {
+                calls: 8,
+                per: Duration::from_secs(16),
+            },
             pause: Duration::from_secs(1),
             patience: Duration::from_secs(600),
             parting: Duration::from_secs(1),

@@ -224,3 +224,34 @@ fn calling() -> Entry {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_that_is_gone_says_nothing_of_the_one_that_has_its_name_now() {
+        let apps = Apps::default();
+        let name: Arc<str> = "app_a".into();
+        let put = |label: &str| apps.put(&name, label, std::iter::once(calling()));
+        let offers = || apps.find(CALL).is_some();
+        assert!(apps.claim(&name, "app_a~1", false));
+        assert!(!apps.claim(&name, "app_a~2", false));
+        put("app_a~2");
+        assert!(!offers(), "it has no name to offer by");
+        put("app_a~1");
+        apps.remove(&name, "app_a~2");
+        assert!(offers(), "another gives its name back");
+        apps.remove(&name, "app_a~1");
+        assert!(!offers());
+        put("app_a~1");
+        assert!(!offers(), "it is gone");
+
+        assert!(apps.claim(&name, "app_a~2", false));
+        put("app_a~1");
+        assert!(!offers());
+        put("app_a~2");
+        apps.remove(&name, "app_a~1");
+        assert!(offers() && !apps.claim(&name, "app_a~3", false));
+    }
+}

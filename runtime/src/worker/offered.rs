@@ -20,7 +20,7 @@ impl Worker {
     /// The tools that this worker's policy leaves to views alone ([`ToolSpec::app_only`](crate::ToolSpec::app_only)).
     /// They answer calls of [`Origin::View`] and [`Origin::Human`]; hand them to no model.
     #[must_use]
-    pub fn app_tools(&self) -> Vec<ToolInfo> {
+    pub fn tools_for_views(&self) -> Vec<ToolInfo> {
         self.left(&self.shared.authority, true)
     }
 
@@ -84,8 +84,8 @@ impl Worker {
         changes
     }
 
-    /// Like [`Worker::tools_under`], of [`Worker::app_tools`].
-    pub(crate) fn app_tools_under(
+    /// Like [`Worker::tools_under`], of [`Worker::tools_for_views`].
+    pub(crate) fn tools_for_views_under(
         &self,
         policy: &Value,
         origin: Origin,

@@ -200,6 +200,45 @@ async fn more_requests_than_are_served_are_refused() {
 }
 
 #[tokio::test]
+async fn a_page_wants_no_more_of_people_than_they_can_bear() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let host = Host::default();
+    let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
+    guest.greets(Value::Null).await;
+    let wishes = [
+        ("ui/open-link", json!({"url": "https://example.org"})),
+        ("ui/message", json!({"content": []})),
+        ("ui/download-file", json!({"contents": []})),
+        ("ui/request-display-mode", json!({"mode": "inline"})),
+        ("dev.bailiwick/request-pin", json!({})),
+    ];
+    let mut refused = Vec::new();
+    for (method, params) in wishes.iter().cycle().take(1000) {
+        let answer = guest.asks(method, params.clone()).await;
+        refused.extend(answer.get("error").cloned());
+    }
+    let asked = host.wishes.lock().unwrap().len();
+    assert!((8..100).contains(&asked), "people were asked {asked} times");
+    assert_eq!(refused.len() + asked, 1000);
+    for error in &refused {
+        let (code, message) = (&error["code"], &error["message"]);
+        let expected = (&json!(-32000), &json!("people are asked too often; wait"));
+        assert_eq!((code, message), expected);
+        let wait = error["data"]["retry_after_ms"].as_u64().unwrap();
+        assert!((1..=2000).contains(&wait), "{wait}");
+    }
+    // Whoever has no wishes goes on, and so do the wishes of other pages.
+    let called = guest.calls("echo", at("x")).await;
+    assert_eq!(called["result"]["isError"], json!(false));
+    let (_view, mut other) = opened(&worker, quick("other"), host.clone()).await;
+    other.greets(Value::Null).await;
+    let (method, params) = &wishes[0];
+    let answer = other.asks(method, params.clone()).await;
+    assert_eq!(answer["result"], json!({"isError": true}));
+}
+
+#[tokio::test]
 async fn a_storm_of_changes_is_a_trickle_of_looks() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;

@@ -137,8 +137,8 @@ async fn models_are_offered_no_tool_of_views() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     assert!(!names(&worker.tools()).contains(&"peek"));
-    assert_eq!(names(&worker.app_tools()), ["peek"]);
-    assert_eq!(worker.app_tools()[0].visibility(), ["app"]);
+    assert_eq!(names(&worker.tools_for_views()), ["peek"]);
+    assert_eq!(worker.tools_for_views()[0].visibility(), ["app"]);
     let under = worker.tools_under(&json!({}), Origin::Model).unwrap();
     assert_eq!(names(&under), names(&worker.tools()));
     for tool in worker.tools() {
@@ -150,7 +150,7 @@ async fn models_are_offered_no_tool_of_views() {
         assert_eq!(tool.visibility(), expected, "{}", tool.spec.name);
     }
     let narrowed = stage.worker(Policy::new().tools(["echo"])).await;
-    assert!(narrowed.app_tools().is_empty());
+    assert!(narrowed.tools_for_views().is_empty());
 }
 
 /// A writer that says of no change what it needs.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
@@ -47,7 +47,46 @@ impl Signed {
         self.account.as_ref()?.token().await
     }
 
+    /// Sends with a token. A refusal that does not say how to be let in is told as one that does: where people sign in
+    /// stands in places that are known.
     async fn sent(
+        &self,
+        letter: Letter,
+        token: Option<String>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let asked = letter.clone();
+        let answer = self.once(letter, token.clone()).await;
+        if let Err(StreamableHttpError::UnexpectedServerResponse(_)) = &answer
+            && self.account.is_some()
+            && only_asks(&asked.message)
+            && self.is_shut(asked, token).await
+        {
+            let nothing = AuthRequiredError::new(String::new());
+            return Err(StreamableHttpError::AuthRequired(nothing));
+        }
+        answer
+    }
+
+    /// Whether a server answers a message by 401 and nothing else. rmcp tells no status of such an answer, so the message is
+    /// sent once more.
+    async fn is_shut(&self, letter: Letter, token: Option<String>) -> bool {
+        let mut request = self.client.post(&*letter.to);
+        request = request.headers(letter.headers.into_iter().collect());
+        request = request.header(ACCEPT, "text/event-stream, application/json");
+        if let Some(session) = &letter.session {
+            request = request.header("mcp-session-id", &**session);
+        }
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.json(&letter.message).send().await;
+        answer.is_ok_and(|answer| {
+            let shut = answer.status() == reqwest::StatusCode::UNAUTHORIZED;
+            shut && !answer.headers().contains_key(WWW_AUTHENTICATE)
+        })
+    }
+
+    async fn once(
         &self,
         letter: Letter,
         token: Option<String>,
@@ -116,6 +155,19 @@ fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
         },
         _ => None,
     }
+}
+
+/// Whether a message is one that a connection begins with, and changes nothing however often it is sent.
+fn only_asks(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Request(request) = message else {
+        return false;
+    };
+    matches!(
+        request.request,
+        ClientRequest::DiscoverRequest(_)
+            | ClientRequest::InitializeRequest(_)
+            | ClientRequest::ListToolsRequest(_)
+    )
 }
 
 /// What a call is answered that would need more than a person allowed the server. The connection is none the worse for it.
