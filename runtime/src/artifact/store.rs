@@ -371,15 +371,20 @@ mod tests {
     const PARENT: WorkerId = WorkerId(2);
     const SIBLING: WorkerId = WorkerId(4);
 
+    fn without_review(kept: Vec<(Kind, Bytes)>) -> Parts {
+        Parts {
+            kept,
+            #[cfg(feature = "ui")]
+            review: None,
+        }
+    }
+
     fn put(store: &ArtifactStore, text: &str) -> Vec<ArtifactRef> {
         let kept = vec![
             (Kind::Diff, Bytes::copy_from_slice(text.as_bytes())),
             (Kind::Json, Bytes::from_static(b"{}")),
         ];
-        let parts = Parts {
-            kept,
-            ..Parts::default()
-        };
+        let parts = without_review(kept);
         let lineage = [PARENT, WorkerId(1)].into();
         store
             .put(&ToolName::new("edit_file"), OWNER, lineage, parts)
@@ -465,10 +470,7 @@ mod tests {
         let first = uri(&store, "12345678");
         let second = uri(&store, "1234567");
         assert!(store.get(&first, Reader::Host).is_err());
-        let parts = Parts {
-            kept: vec![(Kind::Diff, Bytes::from_static(b"12345678901"))],
-            ..Parts::default()
-        };
+        let parts = without_review(vec![(Kind::Diff, Bytes::from_static(b"12345678901"))]);
         let refused = store
             .put(&ToolName::new("edit_file"), OWNER, [].into(), parts)
             .unwrap_err();

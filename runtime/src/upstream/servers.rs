@@ -207,7 +207,9 @@ fn filled(
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::spec::{HttpReach, Reach};
+    #[cfg(feature = "http")]
+    use super::super::spec::HttpReach;
+    use super::super::spec::Reach;
     use super::*;
 
     fn read(text: &str) -> Result<Vec<ServerSpec>, ServersError> {
