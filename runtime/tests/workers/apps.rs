@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bailiwick::{
     Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, View, ViewError, ViewNews,
@@ -10,8 +11,8 @@ use bailiwick::{
 use serde_json::{Value, json};
 
 use super::guest::{
-    Host, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until, worker,
-    yes,
+    Host, PATIENCE, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until,
+    worker, yes,
 };
 use super::{at, rounds};
 
@@ -121,7 +122,9 @@ async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so(
         let once = |is: fn(&View) -> bool| {
             let (view, worker) = (view.clone(), worker.clone());
             tokio::task::spawn_blocking(move || {
+                let began = Instant::now();
                 while !is(&view) {
+                    assert!(began.elapsed() < PATIENCE, "it never came to it");
                     std::hint::spin_loop();
                 }
                 names(&worker)

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::{Stage, stage};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One end of a view.
 pub(super) struct Guest {
