@@ -234,7 +234,7 @@ pub struct NarrowedStep {
 }
 
 /// What a person said where a server of others wanted them to sign in, or to let it do more. It is recorded before it counts;
-/// what was said before a runtime began stands at the beginning of its record.
+/// what was said while no runtime used the servers is recorded by the next that does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedInStep {
     /// The server, as people configured it.
@@ -246,7 +246,7 @@ pub struct SignedInStep {
     /// The tool whose call wanted more, as the server calls it; none where the server let nobody in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_there: Option<Box<str>>,
-    /// Whether the person allowed it.
+    /// Whether they allowed it. Silence is a no, and so is an answer that does not belong to what was asked.
     pub allowed: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A guest's end of a view in, a page on loopback that puts the guest into a frame and carries its messages out.
 //!
-//! It carries them by one socket, which the view lives as long as. The token is never part of an address: the page shows it
-//! in a header to get the guest, and as one of the protocols that it asks for to get the socket.
+//! It carries them by one socket, and the view ends with it. The token is in no address that is asked for: the page has it
+//! from the fragment of its own, shows it in a header to get the guest, and as one of the protocols to get the socket.
 
 use axum::Router;
 use axum::routing::{get, post};

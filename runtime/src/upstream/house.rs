@@ -36,13 +36,13 @@ impl House {
 
     /// A server is connected.
     pub(super) fn connected(&self, server: &Server, live: Live) {
-        server.reach(Some(live));
+        server.set_live(Some(live));
         self.publish_and(|| server.state.send_replace(ServerState::Ready));
     }
 
     /// A server is not connected any more, or not yet.
     pub(super) fn parted(&self, server: &Server, state: ServerState) {
-        server.reach(None);
+        server.set_live(None);
         self.publish_and(|| server.state.send_replace(state));
     }
 

@@ -82,8 +82,8 @@ impl Server {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up its connection, or that there is none any more; what is said of it is the house's to say.
-    pub(super) fn reach(&self, live: Option<Live>) {
+    /// Takes up its connection, or that there is none any more; its state is the house's to tell.
+    pub(super) fn set_live(&self, live: Option<Live>) {
         #[cfg(feature = "oauth")]
         if let Some(account) = &self.account {
             account.set_live(live.is_some());

@@ -1,4 +1,5 @@
-//! Messages to a server by HTTP in, the same out once it can ask something back, and its answers if they are of a fair size.
+//! Messages to a server by HTTP in, the same out, requests not before it can ask something back, and its answers if they are
+//! of a fair size.
 //!
 //! A server asks back on a stream that is opened for each session. What it asks before that stream stands may be dropped,
 //! as the reference SDK's servers do, and the call that it is asked for would wait for it in vain.
@@ -31,7 +32,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 #[derive(Clone, Debug)]
 pub(super) struct Session<C> {
     client: C,
-    /// The session whose stream stands, or is known not to.
+    /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
     settled: watch::Sender<Option<Arc<str>>>,
 }
 
@@ -43,7 +44,8 @@ impl<C: StreamableHttpClient> Session<C> {
         }
     }
 
-    async fn settled(&self, session: &Arc<str>) {
+    /// Waits until the stream of a session stands or is refused, but not for ever.
+    async fn until_settled(&self, session: &Arc<str>) {
         let mut settled = self.settled.subscribe();
         let it = settled.wait_for(|settled| settled.as_ref() == Some(session));
         if timeout(PATIENCE, it).await.is_err() {
@@ -78,7 +80,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         most: usize,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
         if let (JsonRpcMessage::Request(_), Some(session)) = (&message, &session) {
-            self.settled(session).await;
+            self.until_settled(session).await;
         }
         let client = &self.client;
         let sent =

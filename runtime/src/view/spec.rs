@@ -24,7 +24,7 @@ pub struct ViewLimits {
     pub message: usize,
     /// How many of its requests are served at one time.
     pub requests: usize,
-    /// How often its host is asked what it wants of people ([`ViewWish`](crate::ViewWish)).
+    /// How often it may want something of people ([`ViewWish`](crate::ViewWish)); its host is not asked what comes sooner.
     pub wishes: Rate,
     /// How long its list of tools is not looked at again.
     pub pause: Duration,

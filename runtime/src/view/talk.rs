@@ -83,7 +83,8 @@ pub(super) struct Talk<W> {
     /// Requests of the guest that are not answered: their numbers here, of which none comes twice, and its own ids, which
     /// it may use again.
     serving: HashMap<u64, Id>,
-    served: u64,
+    /// The last of those numbers.
+    last: u64,
     tale: Tale,
     noise: Noise,
     lists: Lists,
@@ -101,7 +102,7 @@ impl<W> Talk<W> {
             guest: Guest::default(),
             asked: HashMap::new(),
             serving: HashMap::new(),
-            served: 0,
+            last: 0,
             tale: Tale::default(),
             noise: Noise::default(),
             lists: Lists::default(),
@@ -143,7 +144,7 @@ impl<W> Talk<W> {
             "ui/initialize" => return self.greeted(&id, &params),
             _ => {}
         }
-        if self.open(&id).is_some() {
+        if self.number_of(&id).is_some() {
             let fault = Fault::new(INVALID_REQUEST, "a request with this id is still open");
             return vec![refuse(&id, fault)];
         }
@@ -169,15 +170,15 @@ impl<W> Talk<W> {
                 vec![Act::Context(context), done, news]
             }
             Asked::Serve(ask) => {
-                self.served += 1;
-                self.serving.insert(self.served, id);
-                vec![Act::Serve(self.served, ask)]
+                self.last += 1;
+                self.serving.insert(self.last, id);
+                vec![Act::Serve(self.last, ask)]
             }
         }
     }
 
     /// The number of the request that has this id, if one is open.
-    fn open(&self, id: &Id) -> Option<u64> {
+    fn number_of(&self, id: &Id) -> Option<u64> {
         let mut open = self.serving.iter();
         open.find(|(_, theirs)| *theirs == id)
             .map(|(ours, _)| *ours)
@@ -203,9 +204,11 @@ impl<W> Talk<W> {
         match (method, self.stage) {
             ("notifications/cancelled", _) => {
                 let id = params.get("requestId").and_then(Id::read);
-                let ours = id.and_then(|id| self.open(&id));
-                let taken = ours.inspect(|ours| drop(self.serving.remove(ours)));
-                taken.map(Act::Withdraw).into_iter().collect()
+                let Some(ours) = id.and_then(|id| self.number_of(&id)) else {
+                    return Vec::new();
+                };
+                self.serving.remove(&ours);
+                vec![Act::Withdraw(ours)]
             }
             ("ui/notifications/initialized", Stage::Greeted) => self.ready(),
             (_, Stage::Silent | Stage::Greeted) => Vec::new(),

@@ -1,4 +1,4 @@
-// A value from elsewhere in, whether it is of a kind out, or an empty one in its place.
+// A value from elsewhere in, whether it is of a kind out, or what stands in its place: an empty one, or its text.
 
 export type Fields = Readonly<Record<string, unknown>>;
 

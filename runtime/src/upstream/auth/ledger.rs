@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::audit::{Audit, AuditError, AuditEvent, SignedInStep, Step, WeakAudit};
 use crate::call::Origin;
 
-/// The most words that wait for a runtime.
+/// How much of what was said waits for a runtime, at most.
 const MOST_EARLY: usize = 1024;
 
 /// Where it is recorded what people said.
@@ -44,14 +44,14 @@ impl Ledger {
             origin: Origin::Human,
             step: Step::SignedIn(Box::new(said)),
         };
-        for audit in self.told(event)? {
+        for audit in self.hand_over(event)? {
             audit.flush().await?;
         }
         Ok(())
     }
 
-    /// The audits that were handed it.
-    fn told(&self, event: AuditEvent) -> Result<Vec<Audit>, AuditError> {
+    /// Hands it to the audits that are there, and returns them; without one it waits.
+    fn hand_over(&self, event: AuditEvent) -> Result<Vec<Audit>, AuditError> {
         let mut books = self.books();
         books.audits.retain(|audit| audit.upgrade().is_some());
         let audits: Vec<Audit> = books.audits.iter().filter_map(WeakAudit::upgrade).collect();

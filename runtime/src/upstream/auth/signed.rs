@@ -54,12 +54,12 @@ impl Signed {
         letter: Letter,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let asked = letter.clone();
+        let again = self.account.is_some() && only_asks(&letter.message);
+        let again = again.then(|| letter.clone());
         let answer = self.once(letter, token.clone()).await;
         if let Err(StreamableHttpError::UnexpectedServerResponse(_)) = &answer
-            && self.account.is_some()
-            && only_asks(&asked.message)
-            && self.is_shut(asked, token).await
+            && let Some(again) = again
+            && self.is_shut(again, token).await
         {
             let nothing = AuthRequiredError::new(String::new());
             return Err(StreamableHttpError::AuthRequired(nothing));
@@ -67,8 +67,8 @@ impl Signed {
         answer
     }
 
-    /// Whether a server answers a message by 401 and nothing else. rmcp tells no status of such an answer, so the message is
-    /// sent once more.
+    /// Whether a server refuses a message by 401 and does not say how to be let in. rmcp tells no status of such an answer,
+    /// so the message is sent once more.
     async fn is_shut(&self, letter: Letter, token: Option<String>) -> bool {
         let mut request = self.client.post(&*letter.to);
         request = request.headers(letter.headers.into_iter().collect());
@@ -157,7 +157,7 @@ fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     }
 }
 
-/// Whether a message is one that a connection begins with, and changes nothing however often it is sent.
+/// Whether a message is one that a connection begins with; a server that refused it has it sent once more.
 fn only_asks(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else {
         return false;
