@@ -28,7 +28,7 @@ export function framed(
   return new Promise((resolve, reject) => {
     const url = sandbox ? new URL(sandbox, document.baseURI) : undefined;
     // A page of this origin must not get the origin; one of another may need its own.
-    element.sandbox = SANDBOX + (url && url.origin !== origin ? " allow-same-origin" : "");
+    element.sandbox = SANDBOX + (url && url.origin !== self.origin ? " allow-same-origin" : "");
     // To whatever origin the sandbox page has: its header takes the one away that it is from.
     element.allow = allowed(page.permissions).replace(/[\w-]+/g, "$& *");
     if (url) element.src = String(url);

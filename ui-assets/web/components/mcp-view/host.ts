@@ -107,7 +107,7 @@ export function methods(view: Shown): Readonly<Record<string, Method>> {
       if (!tool || !(tool._meta?.ui?.visibility ?? ["app"]).includes("app")) {
         fail(`\`${name}\` is not among the view's \`tools\` for apps`, INVALID_PARAMS);
       }
-      return call({ name: name as string, arguments: isFields(input) ? input : {} }, extra);
+      return call({ name: tool.name, arguments: isFields(input) ? input : {} }, extra);
     },
     async "resources/read"(params, extra) {
       const uri = String(params.uri);
