@@ -51,8 +51,7 @@ impl Bucket {
 
     /// Takes a token, or says how many milliseconds it is until there is one.
     pub(crate) fn take(&self) -> Result<(), u64> {
-        let taken = self.take_at(Instant::now());
-        taken.map_err(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1))
+        self.take_at(Instant::now()).map_err(millis)
     }
 
     fn take_at(&self, now: Instant) -> Result<(), Duration> {
@@ -67,8 +66,16 @@ impl Bucket {
             *tokens -= 1.0;
             return Ok(());
         }
-        Err(Duration::from_secs_f64((1.0 - *tokens) * each))
+        let wait = Duration::try_from_secs_f64((1.0 - *tokens) * each);
+        // It is longer than any time.
+        Err(wait.unwrap_or(Duration::MAX))
     }
+}
+
+/// As many milliseconds as it takes for that time to be over.
+fn millis(wait: Duration) -> u64 {
+    let millis = wait.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -129,5 +136,21 @@ mod tests {
         assert!(bucket.take_at(start + Duration::from_millis(150)).is_ok());
         assert!(bucket.take_at(start + Duration::from_millis(150)).is_err());
         assert_eq!(rate.to_string(), "10/second");
+    }
+
+    #[test]
+    fn whoever_waits_the_milliseconds_they_are_told_waited_long_enough() {
+        for (micros, told) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (1_999, 2)] {
+            assert_eq!(millis(Duration::from_micros(micros)), told);
+        }
+    }
+
+    #[test]
+    fn what_is_had_once_and_never_again_is_refused_the_second_time() {
+        let per = Duration::MAX;
+        let bucket = Bucket::new(&Rate { calls: 1, per });
+        let start = Instant::now();
+        assert_eq!(bucket.take_at(start), Ok(()));
+        assert_eq!(bucket.take_at(start), Err(Duration::MAX));
     }
 }
