@@ -246,7 +246,7 @@ pub struct SignedInStep {
     /// The tool whose call wanted more, as the server calls it; none where the server let nobody in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_there: Option<Box<str>>,
-    /// Whether they allowed it. Silence is a no, and so is an answer that does not belong to what was asked.
+    /// Whether they allowed it. An answer that does not belong to what was asked is a no; of silence there is no record.
     pub allowed: bool,
 }
 

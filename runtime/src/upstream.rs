@@ -350,8 +350,8 @@ impl Upstreams {
 
     /// Has the audit of a runtime record what people say where servers want them to sign in.
     #[cfg(feature = "oauth")]
-    pub(crate) fn recorded(&self, audit: &Audit) -> Result<(), AuditError> {
-        self.door.ledger.join(audit)
+    pub(crate) async fn recorded(&self, audit: &Audit) -> Result<(), AuditError> {
+        self.door.ledger.join(audit).await
     }
 
     /// Is told whenever the tools that servers offer may be others.

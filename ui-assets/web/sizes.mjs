@@ -1,7 +1,7 @@
 // What a host needs to show a page, the element and its sandbox page together, has 14,000 bytes at most: what the one may
 // have more, the other has less.
 const SHOWING = 14_000;
-const SANDBOX = 970;
+const SANDBOX = 964;
 // The most bytes of script, minified and not compressed, that each built file may have.
 export const budgets = {
   "mcp-view.js": SHOWING - SANDBOX,

@@ -55,6 +55,8 @@ pub(crate) struct Seen {
     pub(crate) authorized: Vec<HashMap<String, String>>,
     pub(crate) tokens: Vec<HashMap<String, String>>,
     pub(crate) registered: Vec<Value>,
+    /// The messages that came while nobody was let in, by their methods.
+    pub(crate) refused: Vec<String>,
     pub(crate) secrets: Vec<String>,
     codes: HashMap<String, HashMap<String, String>>,
     valid: HashMap<String, (String, String)>,
@@ -310,6 +312,8 @@ fn echoed(echo: Echo, asked: &Value, headers: &HeaderMap) -> Option<(&'static st
 
 async fn mcp(State(town): State<Town>, headers: HeaderMap, Json(asked): Json<Value>) -> Response {
     let Some(scopes) = town.lets_in(&headers) else {
+        let method = asked["method"].as_str().unwrap().to_owned();
+        town.seen().refused.push(method);
         if town.ways().mute {
             return (StatusCode::UNAUTHORIZED, "go away").into_response();
         }

@@ -353,7 +353,8 @@ impl RuntimeBuilder {
         grants::recorded(&audit, self.store.as_ref()).await?;
         #[cfg(feature = "oauth")]
         if let Some(upstreams) = &self.upstreams {
-            upstreams.recorded(&audit).map_err(BuildError::SignedIn)?;
+            let recorded = upstreams.recorded(&audit).await;
+            recorded.map_err(BuildError::SignedIn)?;
         }
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));

@@ -4,8 +4,8 @@
 //! A server asks back on a stream that is opened for each session. What it asks before that stream stands may be dropped,
 //! as the reference SDK's servers do, and the call that it is asked for would wait for it in vain.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
@@ -16,12 +16,15 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::pages::Weight;
 
 /// How long a server may take to say whether it asks back before it is sent requests all the same.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So many streams are opened in so much time, so that a server that ends each at once is not asked for the next without
+/// a pause.
+const STREAMS: (usize, Duration) = (32, Duration::from_secs(8));
 /// The longest event where nobody says how long one may be, in bytes.
 pub(super) const LONGEST_EVENT: usize = 8 << 20;
 
@@ -34,6 +37,8 @@ pub(super) struct Session<C> {
     client: C,
     /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
     settled: watch::Sender<Option<Arc<str>>>,
+    /// When the last streams were opened.
+    opened: Arc<Mutex<VecDeque<Instant>>>,
 }
 
 impl<C: StreamableHttpClient> Session<C> {
@@ -41,6 +46,7 @@ impl<C: StreamableHttpClient> Session<C> {
         Self {
             client,
             settled: watch::Sender::default(),
+            opened: Arc::default(),
         }
     }
 
@@ -51,6 +57,17 @@ impl<C: StreamableHttpClient> Session<C> {
         if timeout(PATIENCE, it).await.is_err() {
             self.settled.send_replace(Some(Arc::clone(session)));
         }
+    }
+
+    /// When one more stream may be opened, if that is not now.
+    fn opening(&self) -> Option<Instant> {
+        let (most, per) = STREAMS;
+        let now = Instant::now();
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = (opened.len() >= most).then(|| opened.pop_front()).flatten();
+        let at = before.map_or(now, |before| now.max(before + per));
+        opened.push_back(at);
+        (at > now).then_some(at)
     }
 }
 
@@ -129,6 +146,9 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         headers: Headers,
         most: usize,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
+        if let Some(at) = self.opening() {
+            sleep_until(at).await;
+        }
         let of = session.clone();
         let client = &self.client;
         let events =
@@ -138,5 +158,103 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
             self.settled.send_replace(of);
         }
         events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use futures_util::{FutureExt, StreamExt, stream};
+    use rmcp::model::{ClientRequest, ListToolsRequest, RequestId};
+
+    use super::*;
+
+    /// A server that takes what it is sent, and ends each stream at once if it opens any.
+    #[derive(Clone)]
+    struct Server {
+        opens: bool,
+    }
+
+    impl StreamableHttpClient for Server {
+        type Error = io::Error;
+
+        async fn post_message(
+            &self,
+            _: Arc<str>,
+            _: ClientJsonRpcMessage,
+            _: Option<Arc<str>>,
+            _: Option<String>,
+            _: Headers,
+        ) -> Result<StreamableHttpPostResponse, StreamableHttpError<io::Error>> {
+            Ok(StreamableHttpPostResponse::Accepted)
+        }
+
+        async fn delete_session(
+            &self,
+            _: Arc<str>,
+            _: Arc<str>,
+            _: Option<String>,
+            _: Headers,
+        ) -> Result<(), StreamableHttpError<io::Error>> {
+            Ok(())
+        }
+
+        async fn get_stream(
+            &self,
+            _: Arc<str>,
+            _: Option<Arc<str>>,
+            _: Option<String>,
+            _: Option<String>,
+            _: Headers,
+        ) -> Result<Events, StreamableHttpError<io::Error>> {
+            if !self.opens {
+                return std::future::pending().await;
+            }
+            Ok(stream::empty().boxed())
+        }
+    }
+
+    impl Session<Server> {
+        async fn asks(&self, session: &str) {
+            let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+            let list = ClientJsonRpcMessage::request(list, RequestId::Number(1));
+            let session = Some(session.into());
+            let sent = self.post_message("/".into(), list, session, None, Headers::new());
+            sent.await.unwrap();
+        }
+
+        async fn opens(&self, session: &str) {
+            let session = Some(session.into());
+            let opened = self.get_stream("/".into(), session, None, None, Headers::new());
+            drop(opened.await.unwrap());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_end_at_once_are_opened_so_many_times_and_then_with_pauses() {
+        let session = Session::new(Server { opens: true });
+        let (most, per) = STREAMS;
+        let began = Instant::now();
+        for _ in 0..most {
+            session.opens("one").now_or_never().unwrap();
+        }
+        // Requests of the session go on.
+        session.asks("one").now_or_never().unwrap();
+        session.opens("one").await;
+        assert!(began.elapsed() >= per);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_request_waits_longer_than_it_may_however_often_the_session_is_another() {
+        let session = Session::new(Server { opens: false });
+        for name in ["one", "two", "one", "two"] {
+            assert!(session.opens(name).now_or_never().is_none());
+            let both = async { tokio::join!(session.asks(name), session.asks(name)) };
+            timeout(PATIENCE + Duration::from_millis(1), both)
+                .await
+                .unwrap();
+            session.asks(name).now_or_never().unwrap();
+        }
     }
 }

@@ -125,6 +125,21 @@ test("what is set in one go shows the page once, and all of it counts", async ({
   await expect.poll(() => innermost(page).evaluate(() => document.title)).toBe("b");
 });
 
+test("what is put off in the same go is shown when it is asked for", async ({ page, sites }) => {
+  await open(page, sites, "");
+  const statuses = await page.evaluate(async () => {
+    const view = document.createElement("mcp-view");
+    document.body.append(view);
+    Object.assign(view, { src: "ui://b", resolver: () => "<title>b</title>" });
+    view.setAttribute("defer", "");
+    await new Promise((resolve) => setTimeout(resolve));
+    const before = view.status;
+    void view.render();
+    return [before, view.status];
+  });
+  expect(statuses).toEqual(["idle", "loading"]);
+});
+
 test("showing that comes to nothing ends with what takes its place", async ({ page, sites }) => {
   await page.clock.install();
   await open(page, sites, "");

@@ -130,13 +130,14 @@ impl Fold {
     }
 
     fn signed_in(&mut self, at: u64, event: &PastEvent, step: &SignedInStep) {
-        let decision = if step.allowed {
-            Decision::Granted
+        // Who said no, a person or a host without any, is not recorded.
+        let (decision, by) = if step.allowed {
+            (Decision::Granted, DecidedBy::Person)
         } else {
-            Decision::Denied
+            (Decision::Denied, DecidedBy::Nobody)
         };
         let what = HistoryEvent::SignedIn(Box::new(step.clone()));
-        self.push(at, event, Some(decision), DecidedBy::Person, what);
+        self.push(at, event, Some(decision), by, what);
     }
 
     /// Ids are never used twice in a run, so one that comes anew is that of another; and a run takes up what is left of

@@ -287,7 +287,9 @@ impl Account {
             allowed: false,
         };
         let said = timeout(PATIENCE, self.host.sign_in(request)).await;
-        let address = said.ok().flatten().ok_or(SignInError::Refused);
+        // Whoever does not answer said nothing that could be recorded.
+        let said = said.map_err(|_| SignInError::Refused)?;
+        let address = said.ok_or(SignInError::Refused);
         let back = address.and_then(|address| SentBack::read(&address, state));
         record.allowed = back.is_ok();
         in_time(async {
@@ -326,5 +328,64 @@ impl Account {
             url: crate::escape(asked.url.as_str()).into_owned(),
         };
         Ok(Some((request, state)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::future::{pending, ready};
+
+    use super::super::super::requests::Requested;
+    use super::*;
+    use crate::audit::{Audit, MemoryAudit};
+
+    /// A person who says no, or nothing at all.
+    struct Person {
+        answers: bool,
+    }
+
+    impl ServerRequests for Person {
+        fn sign_in(&self, _: SignIn) -> Requested<'_, Option<String>> {
+            if self.answers {
+                return Box::pin(ready(None));
+            }
+            Box::pin(pending())
+        }
+    }
+
+    fn request() -> SignIn {
+        SignIn {
+            server: "s".to_owned(),
+            address: "http://127.0.0.1:1/mcp".to_owned(),
+            issuer: "http://127.0.0.1:1".to_owned(),
+            scopes: Vec::new(),
+            more: false,
+            tool: None,
+            opens: "127.0.0.1:1".to_owned(),
+            url: "http://127.0.0.1:1/authorize".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_no_is_recorded_and_silence_is_no_word_of_a_person() {
+        for (answers, words) in [(true, 1), (false, 0)] {
+            let reach = HttpReach {
+                url: "http://127.0.0.1:1/mcp".to_owned(),
+                headers: BTreeMap::new(),
+                #[cfg(feature = "tls")]
+                authorities: Vec::new(),
+            };
+            let oauth = OAuth::new("http://127.0.0.1:2/");
+            let host: Arc<dyn ServerRequests> = Arc::new(Person { answers });
+            let ledger = Arc::default();
+            let account = Account::open(("s", "s~1"), &reach, &oauth, (&host, &ledger)).await;
+            let asked = account.unwrap().ask(request(), "state").await;
+            assert!(matches!(asked, Err(SignInError::Refused)));
+            let said = MemoryAudit::new(10);
+            let audit = Audit::start(said.clone(), 10).unwrap();
+            ledger.join(&audit).await.unwrap();
+            assert_eq!(said.records().len(), words);
+        }
     }
 }

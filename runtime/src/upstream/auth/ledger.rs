@@ -19,32 +19,67 @@ struct Books {
     early: Vec<AuditEvent>,
 }
 
+fn event(said: SignedInStep) -> AuditEvent {
+    AuditEvent {
+        worker: None,
+        agent: Arc::default(),
+        call: None,
+        tool: None,
+        origin: Origin::Human,
+        step: Step::SignedIn(Box::new(said)),
+    }
+}
+
+impl Books {
+    /// The audits of the runtimes that are there.
+    fn audits(&mut self) -> Vec<Audit> {
+        self.audits.retain(|audit| audit.upgrade().is_some());
+        self.audits.iter().filter_map(WeakAudit::upgrade).collect()
+    }
+}
+
 impl Ledger {
     fn books(&self) -> MutexGuard<'_, Books> {
         // Nothing that can panic runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A runtime uses the servers from now on. What was said while there was none is recorded by it.
-    pub(in crate::upstream) fn join(&self, audit: &Audit) -> Result<(), AuditError> {
-        let mut books = self.books();
-        audit.record_all(books.early.clone())?;
-        books.early.clear();
-        books.audits.push(audit.downgrade());
-        Ok(())
+    /// A runtime uses the servers from now on. What was said while there was none is recorded by it, and waits for another
+    /// one where it cannot be.
+    pub(in crate::upstream) async fn join(&self, audit: &Audit) -> Result<(), AuditError> {
+        {
+            let mut books = self.books();
+            if books.early.is_empty() {
+                books.audits.push(audit.downgrade());
+                return Ok(());
+            }
+        }
+        // What was handed over before leaves room.
+        audit.flush().await?;
+        let mut early = {
+            let mut books = self.books();
+            audit.record_all(books.early.clone())?;
+            books.audits.push(audit.downgrade());
+            std::mem::take(&mut books.early)
+        };
+        let written = audit.flush().await;
+        if written.is_err() {
+            let mut books = self.books();
+            early.append(&mut books.early);
+            books.early = early;
+        }
+        written
     }
 
     /// Returns once what a person said stands in every record; on an error it must not count.
     pub(super) async fn record(&self, said: SignedInStep) -> Result<(), AuditError> {
-        let event = AuditEvent {
-            worker: None,
-            agent: Arc::default(),
-            call: None,
-            tool: None,
-            origin: Origin::Human,
-            step: Step::SignedIn(Box::new(said)),
-        };
-        for audit in self.hand_over(event)? {
+        // What was handed over before leaves room. Where that cannot be written this could not be either, and stands in no
+        // record.
+        let audits = self.books().audits();
+        for audit in audits {
+            audit.flush().await?;
+        }
+        for audit in self.hand_over(event(said))? {
             audit.flush().await?;
         }
         Ok(())
@@ -53,8 +88,7 @@ impl Ledger {
     /// Hands it to the audits that are there, and returns them; without one it waits.
     fn hand_over(&self, event: AuditEvent) -> Result<Vec<Audit>, AuditError> {
         let mut books = self.books();
-        books.audits.retain(|audit| audit.upgrade().is_some());
-        let audits: Vec<Audit> = books.audits.iter().filter_map(WeakAudit::upgrade).collect();
+        let audits = books.audits();
         if audits.is_empty() {
             if books.early.len() >= MOST_EARLY {
                 return Err(AuditError::Full);
@@ -71,6 +105,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::audit::{AuditSink, Head, MemoryAudit, Record};
 
@@ -101,10 +137,10 @@ mod tests {
         );
         ledger.record(said("early")).await.unwrap();
         let first = Audit::start(one.clone(), 10).unwrap();
-        ledger.join(&first).unwrap();
+        ledger.join(&first).await.unwrap();
         ledger.record(said("alone")).await.unwrap();
         let second = Audit::start(two.clone(), 10).unwrap();
-        ledger.join(&second).unwrap();
+        ledger.join(&second).await.unwrap();
         ledger.record(said("both")).await.unwrap();
         drop(first);
         ledger.record(said("second")).await.unwrap();
@@ -114,7 +150,7 @@ mod tests {
         assert_eq!(servers(&two), ["both", "second"]);
         let three = MemoryAudit::new(10);
         let third = Audit::start(three.clone(), 10).unwrap();
-        ledger.join(&third).unwrap();
+        ledger.join(&third).await.unwrap();
         third.flush().await.unwrap();
         assert_eq!(servers(&three), ["late"]);
     }
@@ -133,13 +169,62 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_said_early_waits_for_a_runtime_that_can_record_it() {
+        let ledger = Ledger::default();
+        ledger.record(said("early")).await.unwrap();
+        let full = Audit::start(Full, 10).unwrap();
+        assert!(ledger.join(&full).await.is_err());
+        drop(full);
+        ledger.record(said("late")).await.unwrap();
+        let well = MemoryAudit::new(10);
+        let audit = Audit::start(well.clone(), 10).unwrap();
+        ledger.join(&audit).await.unwrap();
+        assert_eq!(servers(&well), ["early", "late"]);
+    }
+
+    /// A record whose writer is slower than what comes in.
+    #[derive(Clone)]
+    struct Slow(MemoryAudit, Arc<Mutex<()>>);
+
+    impl AuditSink for Slow {
+        fn head(&self) -> Head {
+            self.0.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> std::io::Result<()> {
+            drop(self.1.lock());
+            self.0.keep(records)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_said_while_a_record_has_no_room_waits_until_it_has() {
+        let ledger = Ledger::default();
+        let (kept, busy) = (MemoryAudit::new(100), Arc::new(Mutex::default()));
+        let audit = Audit::start(Slow(kept.clone(), Arc::clone(&busy)), 2).unwrap();
+        ledger.join(&audit).await.unwrap();
+        let writing = busy.lock();
+        let mut others = 0;
+        while audit.offer(event(said("other"))).is_ok() {
+            others += 1;
+        }
+        let mut recording = Box::pin(ledger.record(said("person")));
+        assert!((&mut recording).now_or_never().is_none());
+        drop(writing);
+        recording.await.unwrap();
+        let told = servers(&kept);
+        let last = told.last().unwrap().as_str();
+        assert_eq!((told.len(), last), (others + 1, "person"));
+    }
+
+    #[tokio::test]
     async fn what_cannot_be_recorded_is_an_error() {
         let ledger = Ledger::default();
         let well = Audit::start(MemoryAudit::new(10), 10).unwrap();
-        ledger.join(&well).unwrap();
+        ledger.join(&well).await.unwrap();
         assert!(ledger.record(said("s")).await.is_ok());
         let full = Audit::start(Full, 10).unwrap();
-        ledger.join(&full).unwrap();
+        ledger.join(&full).await.unwrap();
         assert!(ledger.record(said("s")).await.is_err());
 
         let ledger = Ledger::default();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
-use reqwest::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
@@ -54,36 +54,14 @@ impl Signed {
         letter: Letter,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let again = self.account.is_some() && only_asks(&letter.message);
-        let again = again.then(|| letter.clone());
-        let answer = self.once(letter, token.clone()).await;
-        if let Err(StreamableHttpError::UnexpectedServerResponse(_)) = &answer
-            && let Some(again) = again
-            && self.is_shut(again, token).await
-        {
-            let nothing = AuthRequiredError::new(String::new());
-            return Err(StreamableHttpError::AuthRequired(nothing));
+        let answer = self.once(letter, token).await;
+        match answer {
+            Err(StreamableHttpError::UnexpectedServerResponse(said)) if is_shut(&said) => {
+                let nothing = AuthRequiredError::new(String::new());
+                Err(StreamableHttpError::AuthRequired(nothing))
+            }
+            answer => answer,
         }
-        answer
-    }
-
-    /// Whether a server refuses a message by 401 and does not say how to be let in. rmcp tells no status of such an answer,
-    /// so the message is sent once more.
-    async fn is_shut(&self, letter: Letter, token: Option<String>) -> bool {
-        let mut request = self.client.post(&*letter.to);
-        request = request.headers(letter.headers.into_iter().collect());
-        request = request.header(ACCEPT, "text/event-stream, application/json");
-        if let Some(session) = &letter.session {
-            request = request.header("mcp-session-id", &**session);
-        }
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
-        }
-        let answer = request.json(&letter.message).send().await;
-        answer.is_ok_and(|answer| {
-            let shut = answer.status() == reqwest::StatusCode::UNAUTHORIZED;
-            shut && !answer.headers().contains_key(WWW_AUTHENTICATE)
-        })
     }
 
     async fn once(
@@ -123,7 +101,7 @@ impl Signed {
 
     async fn post(&self, letter: Letter) -> Result<StreamableHttpPostResponse, Failed> {
         let Some(account) = &self.account else {
-            return self.sent(letter, None).await.map_err(silenced);
+            return self.once(letter, None).await.map_err(silenced);
         };
         let mut answer = self.let_in(account, &letter).await;
         if let Err(StreamableHttpError::InsufficientScope(more)) = &answer
@@ -157,17 +135,10 @@ fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     }
 }
 
-/// Whether a message is one that a connection begins with; a server that refused it has it sent once more.
-fn only_asks(message: &ClientJsonRpcMessage) -> bool {
-    let ClientJsonRpcMessage::Request(request) = message else {
-        return false;
-    };
-    matches!(
-        request.request,
-        ClientRequest::DiscoverRequest(_)
-            | ClientRequest::InitializeRequest(_)
-            | ClientRequest::ListToolsRequest(_)
-    )
+/// Whether a server answered by 401 and did not say how to be let in. rmcp tells the status of such an answer in a text
+/// alone, which begins with it whatever the server says.
+fn is_shut(said: &str) -> bool {
+    said.starts_with("HTTP 401 ")
 }
 
 /// What a call is answered that would need more than a person allowed the server. The connection is none the worse for it.

@@ -65,7 +65,7 @@ export class McpView extends HTMLElement implements Shower {
   /** The page itself, in place of `src`. */
   set html(html: string) {
     this.#html = html;
-    this.#soon();
+    void this.#soon();
   }
   set src(src: string) {
     this.setAttribute("src", src);
@@ -109,17 +109,18 @@ export class McpView extends HTMLElement implements Shower {
 
   connectedCallback(): void {
     this.#root.adoptedStyleSheets = [sheet];
-    this.#soon();
+    void this.#soon();
   }
   disconnectedCallback(): void {
     this.#end("closed");
   }
   attributeChangedCallback(): void {
-    this.#soon();
+    void this.#soon();
   }
 
   /** Shows the page once for all that is set in one go. With `defer`, not before `render()`. */
-  #soon(): void {
+  async #soon(): Promise<void> {
+    await null;
     const wanted = this.#html ?? this.getAttribute("src");
     if (wanted && this.isConnected && (this.dataset.status || !this.hasAttribute("defer"))) void this.render();
   }
