@@ -312,7 +312,7 @@ const past = {
   words: "✓ The record is whole: 12 records, each continues the one before.",
   entries: [
     { run: 1, at: 1_700_000_000_000, agent: "main", tool: "edit_file", decision: "denied", by: "person", entry: "question", needs: ["write:file:/a/x"], note: "not now" },
-    { run: 1, at: 1_700_000_001_000, agent: "", decision: "granted", by: "person", entry: "signed_in", server: "mail", issuer: "https://a.example", scopes: ["mail.read"] },
+    { run: 1, at: 1_700_000_001_000, agent: "", decision: "granted", by: "person", entry: "signed_in", server: "mail", issuer: "https://a.example", scopes: ["mail.read"], tool_there: "send" },
   ],
   total: 150,
   tally: { granted: 3, denied: 1, expired: 0, cancelled: 0, open: 0 },
@@ -330,7 +330,7 @@ test("the history is filtered, counted, paged and exported", async ({ page, site
   await tab(page, "History").click();
   await expect(page.getByText("✓ The record is whole: 12 records")).toBeVisible();
   await expect(page.getByText("150 entries. Questions: 3 granted, 1 denied")).toBeVisible();
-  for (const words of ["write:file:/a/x", "write:file:/never", "not now", "mail.read", "mail https://a.example"]) await expect(page.getByText(words)).toBeVisible();
+  for (const words of ["write:file:/a/x", "write:file:/never", "not now", "mail.read", "mail https://a.example send"]) await expect(page.getByText(words)).toBeVisible();
   await page.getByLabel("Agent").selectOption("main/tests");
   await page.getByLabel("Tool").selectOption("edit_file");
   await page.getByLabel("Decision").selectOption("denied");

@@ -103,6 +103,7 @@ export interface History {
     readonly scopes?: readonly string[];
     readonly server?: string;
     readonly issuer?: string;
+    readonly tool_there?: string;
     readonly note?: string;
     readonly rule?: string;
     readonly grant?: number;

@@ -9,7 +9,7 @@ const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
 const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
 const PAGE = 100;
 
-function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pattern, scopes, server, issuer, note, rule, cause }: History["entries"][number]): HTMLElement {
+function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause }: History["entries"][number]): HTMLElement {
   const what = patterns ?? needs ?? scopes ?? (pattern ? [pattern] : []);
   const cells = [
     clock(at),
@@ -17,7 +17,7 @@ function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pat
     oneLine(tool ?? ""),
     oneLine(entry + (grant ? ` g${grant}` : "") + (decision ? `: ${decision}` : "")),
     oneLine(by),
-    el("span", ...what.map(code), " ", oneLine([server, issuer, note, rule, cause].filter(Boolean).join(" "))),
+    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, note, rule, cause].filter(Boolean).join(" "))),
   ];
   return el("tr", ...cells.map((cell) => el("td", cell)));
 }
