@@ -24,7 +24,6 @@ mod log;
 mod meta;
 mod pages;
 mod prompts;
-mod rate;
 mod resources;
 mod session;
 mod tasks;
@@ -46,6 +45,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::call::Asks;
 use crate::describe::Manual;
+use crate::rate::{Bucket, Rate};
 use crate::worker::Worker;
 
 pub use apps::AppPage;
@@ -58,8 +58,6 @@ pub use endpoint::Endpoint;
 pub(crate) use http::{Bounds, Callers, body, connections, hosts};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
-pub(crate) use rate::Bucket;
-pub use rate::Rate;
 use session::Session;
 #[cfg(feature = "http")]
 pub use token::Token;

@@ -68,6 +68,8 @@ mod capability;
 mod cases;
 mod config;
 mod policy;
+#[cfg(feature = "mcp")]
+mod rate;
 mod root;
 
 mod artifact;
@@ -114,8 +116,8 @@ pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};
 #[cfg(feature = "mcp")]
 pub use gateway::{
-    About, AppPage, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Rate, ServeError,
-    Served, Trust,
+    About, AppPage, FileTools, Gateway, GatewayBuilder, OpenError, Opener, ServeError, Served,
+    Trust,
 };
 #[cfg(feature = "http")]
 pub use gateway::{Endpoint, Http, HttpError, Token};
@@ -139,6 +141,8 @@ pub use policy::{
     Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, ValueKind, Verdict, Words,
     WriteMode, glob_builds,
 };
+#[cfg(feature = "mcp")]
+pub use rate::Rate;
 pub use root::{Root, RootError};
 pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};
 pub use supervisor::{Revoked, SpawnError};

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::error::CallError;
-use crate::gateway::Bucket;
+use crate::rate::Bucket;
 use crate::upstream::{OF_APPS, ServerTool};
 use crate::worker::Worker;
 use actor::{Beginning, ViewActor, ViewMsg};

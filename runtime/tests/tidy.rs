@@ -36,6 +36,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("effect", Pure),
     ("call", Pure),
     ("budget", Pure),
+    ("rate", Actor),
     ("capability/meter", Pure),
     ("config", Pure),
     ("policy", Pure),

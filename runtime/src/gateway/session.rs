@@ -7,8 +7,8 @@ use tokio::sync::{Mutex, watch};
 
 use super::door::Served;
 use super::log::Level;
-use super::rate::Bucket;
 use super::watch::Watches;
+use crate::rate::Bucket;
 
 /// What one connection has of its own; that ends with it.
 #[derive(Debug)]

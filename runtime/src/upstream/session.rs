@@ -4,8 +4,8 @@
 //! A server asks back on a stream that is opened for each session. What it asks before that stream stands may be dropped,
 //! as the reference SDK's servers do, and the call that it is asked for would wait for it in vain.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
@@ -16,15 +16,18 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::pages::Weight;
+use crate::rate::{Bucket, Rate};
 
 /// How long a server may take to say whether it asks back before it is sent requests all the same.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many streams are opened in so much time, so that a server that ends each at once is not asked for the next without
-/// a pause.
-const STREAMS: (usize, Duration) = (32, Duration::from_secs(8));
+/// How often streams are opened, so that a server that ends each at once is not asked for the next without a pause.
+const STREAMS: Rate = Rate {
+    calls: 16,
+    per: Duration::from_secs(8),
+};
 /// The longest event where nobody says how long one may be, in bytes.
 pub(super) const LONGEST_EVENT: usize = 8 << 20;
 
@@ -37,8 +40,7 @@ pub(super) struct Session<C> {
     client: C,
     /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
     settled: watch::Sender<Option<Arc<str>>>,
-    /// When the last streams were opened.
-    opened: Arc<Mutex<VecDeque<Instant>>>,
+    streams: Arc<Bucket>,
 }
 
 impl<C: StreamableHttpClient> Session<C> {
@@ -46,7 +48,7 @@ impl<C: StreamableHttpClient> Session<C> {
         Self {
             client,
             settled: watch::Sender::default(),
-            opened: Arc::default(),
+            streams: Arc::new(Bucket::new(&STREAMS)),
         }
     }
 
@@ -57,17 +59,6 @@ impl<C: StreamableHttpClient> Session<C> {
         if timeout(PATIENCE, it).await.is_err() {
             self.settled.send_replace(Some(Arc::clone(session)));
         }
-    }
-
-    /// When one more stream may be opened, if that is not now.
-    fn opening(&self) -> Option<Instant> {
-        let (most, per) = STREAMS;
-        let now = Instant::now();
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = (opened.len() >= most).then(|| opened.pop_front()).flatten();
-        let at = before.map_or(now, |before| now.max(before + per));
-        opened.push_back(at);
-        (at > now).then_some(at)
     }
 }
 
@@ -146,8 +137,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         headers: Headers,
         most: usize,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
-        if let Some(at) = self.opening() {
-            sleep_until(at).await;
+        while let Err(wait) = self.streams.take() {
+            sleep(Duration::from_millis(wait)).await;
         }
         let of = session.clone();
         let client = &self.client;
@@ -234,15 +225,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn streams_that_end_at_once_are_opened_so_many_times_and_then_with_pauses() {
         let session = Session::new(Server { opens: true });
-        let (most, per) = STREAMS;
-        let began = Instant::now();
-        for _ in 0..most {
+        for _ in 0..STREAMS.calls {
             session.opens("one").now_or_never().unwrap();
         }
         // Requests of the session go on.
         session.asks("one").now_or_never().unwrap();
-        session.opens("one").await;
-        assert!(began.elapsed() >= per);
+        let mut more = 0;
+        let opening = async {
+            loop {
+                session.opens("one").await;
+                more += 1;
+            }
+        };
+        assert!(timeout(STREAMS.per, opening).await.is_err());
+        assert!((1..=STREAMS.calls).contains(&more), "{more}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use super::tools::Sorted;
 use super::wire::{Fault, Fields, REFUSED};
 use super::{ViewLimits, ViewState, tools};
 use crate::error::{CallError, Code};
-use crate::gateway::Bucket;
+use crate::rate::Bucket;
 use crate::upstream::{Fingerprint, Offer, ServerTool, Upstreams, Weight};
 use crate::worker::Worker;
 

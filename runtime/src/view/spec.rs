@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::ViewError;
 use super::host::{DisplayMode, ViewAnswers};
 use super::instance::Source;
-use crate::gateway::Rate;
+use crate::rate::Rate;
 use crate::upstream::Upstreams;
 
 /// The longest name of an app, in bytes.

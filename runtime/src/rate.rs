@@ -1,10 +1,10 @@
-//! How fast calls, or wishes of pages, may come in, whether one comes too soon out.
+//! How often something may happen in, a call of a client, a wish of a page, a stream of a server; whether it comes too soon out.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many calls may be made, or wishes had, in a span of time; that many may also come at once.
+/// How often something may happen in a span of time; that often it may also happen at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How many.
@@ -34,7 +34,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Tokens that calls take and time gives back.
+/// Tokens that are taken and that time gives back.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
@@ -45,13 +45,16 @@ impl Bucket {
     pub(crate) fn new(rate: &Rate) -> Self {
         Self {
             rate: *rate,
-            state: Mutex::new((f64::from(rate.calls), Instant::now())),
+            state: Mutex::new((
+                f64::from(rate.calls),
+                tokio::time::Instant::now().into_std(),
+            )),
         }
     }
 
     /// Takes a token, or says how many milliseconds it is until there is one.
     pub(crate) fn take(&self) -> Result<(), u64> {
-        self.take_at(Instant::now())
+        self.take_at(tokio::time::Instant::now().into_std())
     }
 
     fn take_at(&self, now: Instant) -> Result<(), u64> {
