@@ -1,6 +1,7 @@
 //! Steps in, the changes made out, each only if everything is still as the plan found it; and steps that take them back.
 
 mod carry;
+mod contents;
 pub(crate) mod state;
 pub(crate) mod target;
 #[cfg(test)]

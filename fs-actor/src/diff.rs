@@ -6,6 +6,8 @@ use bailiwick::{FileDiff, Hunk, HunkLine};
 use bytes::Bytes;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
+use crate::media;
+
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 /// Above this many changed lines a change is one hunk that removes all and adds all. A time limit
@@ -30,6 +32,7 @@ pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
         }
         _ => FileDiff {
             binary: true,
+            binary_type: Some(media::binary_type(if new.is_empty() { old } else { new })),
             ..FileDiff::default()
         },
     }

@@ -5,6 +5,7 @@ mod diff;
 mod edit;
 mod lens;
 mod manual;
+mod media;
 mod page;
 mod replace;
 mod resolve;

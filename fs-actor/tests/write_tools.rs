@@ -701,3 +701,111 @@ async fn a_copy_leaves_out_what_other_writers_have_not_finished() {
     assert_eq!(names, expected);
     assert_eq!(stage.read(&unfinished), "half");
 }
+
+#[tokio::test]
+async fn previews_of_directory_changes_list_what_the_directory_holds() {
+    let stage = Stage::new(&FILES, Policy::new()).await;
+    symlink("f", stage.host("root/d/l")).unwrap();
+    fs::remove_file(stage.host("root/d/.env")).unwrap();
+    let contents = async |tool: &str, arguments: Value| {
+        let preview = stage.worker.preview(tool, arguments).await.unwrap();
+        let change = preview.changes.last().unwrap();
+        assert_eq!(change.before, bailiwick::Entry::Directory { entries: 4 });
+        change.diff.contents.clone().unwrap()
+    };
+    let delete = json!({"path": "/r/d", "recursive": true});
+    let deleted = contents("delete", delete.clone()).await;
+    let counts = (deleted.files, deleted.directories, deleted.others);
+    assert_eq!((counts, deleted.bytes), ((2, 1, 1), 2));
+    let first: Vec<_> = deleted.first.iter().map(|entry| &*entry.path).collect();
+    assert_eq!(first, ["a", "e", "l", "e/b"]);
+    let moved = contents("move", json!({"from": "/r/d", "to": "/r/x"})).await;
+    assert_eq!(moved, deleted);
+
+    fs::write(stage.host("root/d/e/b"), "3").unwrap();
+    assert_ne!(contents("delete", delete).await.hash, deleted.hash);
+    fs::remove_file(stage.host("root/d/l")).unwrap();
+    fs::write(stage.host("root/d/m"), "4").unwrap();
+    let copied = contents("copy", json!({"from": "/r/d", "to": "/r/x"})).await;
+    assert_eq!((copied.files, copied.bytes), (3, 3));
+}
+
+#[tokio::test]
+async fn the_list_of_a_large_directory_is_bounded_and_its_counts_are_whole() {
+    let stage = Stage::new(&[], Policy::new()).await;
+    let long = "n".repeat(200);
+    fs::create_dir(stage.host("root/d")).unwrap();
+    for index in 0..200 {
+        fs::write(stage.host(&format!("root/d/{long}{index:03}")), "x").unwrap();
+    }
+    let arguments = json!({"path": "/r/d", "recursive": true});
+    let preview = stage.worker.preview("delete", arguments).await.unwrap();
+    let contents = preview.changes[0].diff.contents.as_ref().unwrap();
+    assert_eq!((contents.entries(), contents.bytes), (200, 200));
+    let listed: usize = contents.first.iter().map(|entry| entry.path.len()).sum();
+    assert!(!contents.first.is_empty() && listed <= 8 << 10);
+}
+
+#[tokio::test]
+async fn an_unreadable_directory_is_deleted_and_moved_without_its_counts() {
+    let blind = Policy::new().allow("write:file").allow("read:file:/r/open");
+    let files = [
+        ("closed/a", "1"),
+        ("closed/e/b", "2"),
+        ("open/a", "1"),
+        ("open/secret/b", "2"),
+    ];
+    let stage = Stage::new(&files, blind).await;
+    fs::create_dir(stage.host("root/empty")).unwrap();
+    let plain = async |path: &str| {
+        let error = stage.call("delete", json!({"path": path})).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArguments);
+        error.to_string().replace(path, "")
+    };
+    assert_eq!(plain("/r/closed").await, plain("/r/empty").await);
+    assert!(plain("/r/open").await.contains("not empty"));
+
+    let delete = |path: &str| json!({"path": path, "recursive": true});
+    let previewed = async |path: &str| {
+        let preview = stage.worker.preview("delete", delete(path)).await.unwrap();
+        let change = preview.changes[0].clone();
+        let contents = change.diff.contents.unwrap();
+        let counted = (contents.entries(), contents.bytes, contents.first.len());
+        let reply = preview.reply.structured().unwrap();
+        let replied = (reply["files"].clone(), reply["directories"].clone());
+        (change.before, change.diff.hidden, counted, replied)
+    };
+    let nothing = (0, 0, 0);
+    let directory = |entries| bailiwick::Entry::Directory { entries };
+    assert_eq!(
+        previewed("/r/closed").await,
+        (directory(0), true, nothing, (json!(0), json!(1)))
+    );
+    assert_eq!(
+        previewed("/r/open").await,
+        (directory(3), false, (3, 2, 3), (json!(2), json!(2)))
+    );
+    let moved = stage.call("move", json!({"from": "/r/closed", "to": "/r/c"}));
+    let moved = moved.await.unwrap();
+    assert_eq!(moved.structured().unwrap()["entries"], 1);
+    stage.call("delete", delete("/r/c")).await.unwrap();
+    assert!(!stage.host("root/c").exists());
+}
+
+#[tokio::test]
+async fn a_binary_file_is_previewed_with_its_kind_size_and_hash() {
+    let stage = Stage::new(&[], Policy::new()).await;
+    let bytes = b"\x89PNG\r\n\x1a\n\0";
+    fs::write(stage.host("root/p"), bytes).unwrap();
+    let delete = json!({"path": "/r/p"});
+    let preview = stage.worker.preview("delete", delete).await.unwrap();
+    let change = &preview.changes[0];
+    assert!(change.diff.binary);
+    assert_eq!(change.diff.binary_type, Some("image/png"));
+    let entry = bailiwick::Entry::File {
+        hash: ContentHash::of(bytes),
+        bytes: 9,
+    };
+    assert_eq!(change.before, entry);
+}

@@ -30,7 +30,7 @@ pub enum Entry {
         /// Its length in bytes.
         bytes: u64,
     },
-    /// A directory; `entries` counts everything beneath it, when the call depends on that.
+    /// A directory; `entries` counts what the worker may read beneath it, when the call depends on that.
     Directory {
         /// Names beneath it, at any depth.
         entries: u64,
@@ -90,7 +90,57 @@ pub struct Hunk {
     pub lines: Vec<HunkLine>,
 }
 
-/// How the content of one file differs.
+/// What lies beneath a directory, as far as the worker may read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DirectoryContents {
+    /// How many regular files.
+    pub files: u64,
+    /// How many directories, itself not included.
+    pub directories: u64,
+    /// How many links and special files.
+    pub others: u64,
+    /// The total size of the regular files.
+    pub bytes: u64,
+    /// Changes with every name, kind and content beneath the directory.
+    pub hash: ContentHash,
+    /// The first entries, those nearest to the top first; their number and length are bounded.
+    pub first: Vec<ContainedEntry>,
+}
+
+impl DirectoryContents {
+    /// How many entries there are, [`first`](Self::first) and all others.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.files + self.directories + self.others
+    }
+}
+
+/// One entry beneath a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContainedEntry {
+    /// Where it is, relative to the directory.
+    pub path: String,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Its size, if it is a regular file, else 0.
+    pub bytes: u64,
+}
+
+/// What kind of object an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A device, FIFO or socket.
+    Special,
+}
+
+/// How the content of one file or directory differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
     /// The changed runs, in order; empty for binary, large or hidden content.
@@ -103,8 +153,14 @@ pub struct FileDiff {
     pub binary: bool,
     /// The content is more than is compared, so there are no hunks; it may be text, and its lines may be counted.
     pub large: bool,
-    /// The worker may not read this file, so its former content is not shown to it.
+    /// The worker may not read this file, or something in this directory, so that is neither shown nor counted.
     pub hidden: bool,
+    /// What kind of binary content it is, such as `image/png` or `a ZIP archive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binary_type: Option<&'static str>,
+    /// What lies beneath a directory that is deleted, moved or copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<DirectoryContents>,
     /// The whole former text, for people who look beyond the hunks: where these do not hold all of it, if it may be
     /// shown and is not too large. It stands in no JSON and no token, which its hash stands in.
     #[serde(skip)]

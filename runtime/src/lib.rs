@@ -109,8 +109,9 @@ pub use config::{
 pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};
 pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
-    ArtifactRef, Change, Content, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, LeftOut,
-    NotAHash, Op, Outcome, Output, Plan, Preview, PreviewToken, Reply, Utf8,
+    ArtifactRef, Change, ContainedEntry, Content, ContentHash, Cost, DirectoryContents, Entry,
+    EntryKind, FileDiff, Hunk, HunkLine, LeftOut, NotAHash, Op, Outcome, Output, Plan, Preview,
+    PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive};

@@ -78,7 +78,7 @@ impl Meta {
             mode: stat.st_mode & 0o7777,
             dev: stat.st_dev,
             ino: stat.st_ino,
-            links: stat.st_nlink,
+            links: wide(stat.st_nlink),
             uid: stat.st_uid,
             gid: stat.st_gid,
         }
@@ -88,6 +88,11 @@ impl Meta {
     pub(crate) fn modified_text(&self) -> String {
         timestamp(self.modified)
     }
+}
+
+/// A number that has 32 bits on some machines and 64 on others.
+fn wide(number: impl Into<u64>) -> u64 {
+    number.into()
 }
 
 /// Seconds since 1970 as a date and time in UTC.

@@ -1,7 +1,7 @@
 //! Two paths in, what stands at the first standing at the second too out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Example, Failure, FileDiff, Halt, Namespace, Op, Plan, Prepared,
+    CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Plan, Prepared,
     ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
     not_yours,
 };
@@ -144,13 +144,14 @@ impl WriteTool for Copy {
         let mut changes = target::made(&steps);
         let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
         changes.extend(replaced);
+        let (entry, diff) = self.0.described(permit, &from, &seen)?;
         changes.push(Change {
             path: from.clone(),
             op: Op::Copy,
             to: Some(to.clone()),
-            before: seen.state.entry(),
-            after: seen.state.entry(),
-            diff: FileDiff::default(),
+            before: entry,
+            after: entry,
+            diff,
         });
         let inverse = inverse(&to, &seen.state, kept, &steps);
         let entries = seen.items.len() as u64 + 1;

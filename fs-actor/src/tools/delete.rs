@@ -1,9 +1,9 @@
 //! A path in, nothing there any more out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, Example, Failure, FileDiff, Halt, Namespace, Op, Plan,
-    Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool,
-    escape, not_yours,
+    CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Halt,
+    Namespace, Op, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath,
+    WritePermit, WriteTool, escape, not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,9 +42,9 @@ pub struct DeleteArgs {
 pub struct Deleted {
     /// Where it was.
     pub path: String,
-    /// Files, links and the like.
+    /// Files, links and the like, as far as they may be read.
     pub files: u64,
-    /// Directories, itself included.
+    /// Directories, itself included, as far as they may be read.
     pub directories: u64,
     /// What the change survives, which may be less than was asked; not in a preview.
     #[serde(skip_serializing_if = "Reached::is_unknown")]
@@ -128,26 +128,41 @@ impl WriteTool for Delete {
         let Some(meta) = seen.meta else {
             return Err(super::suggest::instead(permit, &path, not_yours(&path)).into());
         };
-        if !seen.items.is_empty() && !job.recursive {
-            let message =
-                format!("the directory `{path}` is not empty; set recursive to remove all of it");
+        let shown = permit.shows(&path);
+        let directory = meta.kind == Kind::Directory;
+        // Whether a directory that may not be read is empty is not told either.
+        if !job.recursive && directory && !(shown && seen.items.is_empty()) {
+            let message = if shown {
+                format!("the directory `{path}` is not empty; set recursive to remove all of it")
+            } else {
+                format!("`{path}` is a directory; set recursive to remove all of it")
+            };
             return Err(CallError::new(Code::InvalidArguments, message).into());
         }
         target::require_beneath(permit, Verb::Write, &path, &seen.items, |path| {
             Ok(path.clone())
         })?;
-        let shown = permit.shows(&path);
         let inverse = restore(permit, &path, &meta, &seen);
+        let (before, described) = self.0.described(permit, &path, &seen)?;
+        let reached = Reached::at_best(Some(job.durability));
+        let reply = reply(
+            &path,
+            described.contents.as_ref(),
+            directory,
+            reached.clone(),
+        );
         let change = Change {
             path: path.clone(),
             op: Op::Delete,
             to: None,
-            before: self.0.entry(&seen.state, Some(&meta), shown)?,
+            before,
             after: Entry::Absent,
-            diff: difference(inverse.as_deref(), &meta, shown),
+            diff: if directory || !shown {
+                described
+            } else {
+                removed(inverse.as_deref())
+            },
         };
-        let reached = Reached::at_best(Some(job.durability));
-        let reply = reply(&path, &meta, &seen, reached.clone());
         let steps = vec![Step::Remove {
             path,
             what: seen.state,
@@ -170,13 +185,11 @@ impl WriteTool for Delete {
     }
 }
 
-/// The content that goes, as lines removed.
-fn difference(inverse: Option<&[Step]>, meta: &Meta, shown: bool) -> FileDiff {
-    match (inverse, meta.kind) {
-        (_, Kind::Directory) => FileDiff::default(),
-        _ if !shown => diff::hidden(),
-        (Some([Step::Write { content, .. }]), _) => diff::of_bytes(content, b""),
-        (Some(_) | None, _) => FileDiff {
+/// The content of a file that is removed, as lines removed.
+fn removed(inverse: Option<&[Step]>) -> FileDiff {
+    match inverse {
+        Some([Step::Write { content, .. }]) => diff::of_bytes(content, b""),
+        Some(_) | None => FileDiff {
             large: true,
             ..FileDiff::default()
         },
@@ -218,13 +231,19 @@ fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<St
     })
 }
 
-fn reply(path: &VirtualPath, meta: &Meta, seen: &Seen, durability: Reached) -> Reply {
-    let every = seen.items.iter().map(|item| &item.meta).chain([meta]);
-    let directories = every.filter(|meta| meta.kind == Kind::Directory).count() as u64;
+fn reply(
+    path: &VirtualPath,
+    contents: Option<&DirectoryContents>,
+    directory: bool,
+    durability: Reached,
+) -> Reply {
+    let (files, directories) = contents.map_or((0, 0), |contents| {
+        (contents.files + contents.others, contents.directories)
+    });
     let deleted = Deleted {
         path: path.to_string(),
-        files: seen.items.len() as u64 + 1 - directories,
-        directories,
+        files: files + u64::from(!directory),
+        directories: directories + u64::from(directory),
         durability,
     };
     let text = format!(

@@ -1,7 +1,7 @@
 //! Two paths in, what stood at the first now standing at the second out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Example, Failure, FileDiff, Halt, Namespace, Op, Plan, Prepared,
+    CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Plan, Prepared,
     ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
     not_yours,
 };
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
 use crate::change::{Changer, State, Step, Temporaries, Work, see, target};
-use crate::diff;
 use crate::replace::{Durability, Reached};
 
 /// Moves and renames files and directories.
@@ -46,7 +45,7 @@ pub struct Moved {
     pub from: String,
     /// Where it is.
     pub to: String,
-    /// How many files and directories went with it, itself included.
+    /// How many files and directories were moved, itself included, as far as they may be read.
     pub entries: u64,
     /// What the change survives, which may be less than was asked; not in a preview.
     #[serde(skip_serializing_if = "Reached::is_unknown")]
@@ -138,20 +137,18 @@ impl WriteTool for Move {
         let mut changes = target::made(&steps);
         let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
         changes.extend(replaced);
-        let entry = self
-            .0
-            .entry(&seen.state, seen.meta.as_ref(), permit.shows(&from))?;
+        let (entry, diff) = self.0.described(permit, &from, &seen)?;
+        let entries = 1 + match entry {
+            Entry::Directory { entries } => entries,
+            Entry::Absent | Entry::File { .. } => 0,
+        };
         changes.push(Change {
             path: from.clone(),
             op: Op::Move,
             to: Some(to.clone()),
             before: entry,
             after: entry,
-            diff: if permit.shows(&from) {
-                FileDiff::default()
-            } else {
-                diff::hidden()
-            },
+            diff,
         });
         let inverse = target::put_back(&to, kept).map(|put_back| {
             let back = Step::Move {
@@ -166,7 +163,7 @@ impl WriteTool for Move {
                 .collect::<Vec<_>>()
                 .into()
         });
-        let entries = seen.items.len() as u64 + 1;
+        let moved = seen.items.len() as u64 + 1;
         steps.push(Step::Move {
             from: from.clone(),
             to: to.clone(),
@@ -179,7 +176,7 @@ impl WriteTool for Move {
             reply: reply(&from, &to, entries, reached.clone()),
             cost: Cost {
                 bytes: 0,
-                files: entries + changes.len() as u64 - 1,
+                files: moved + changes.len() as u64 - 1,
             },
             changes,
             steps: Work::new(steps, job.durability, reached),

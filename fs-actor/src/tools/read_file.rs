@@ -1,6 +1,5 @@
 //! Paths and a range of lines in, text, images and sounds out; how much there is, and where to go on.
 
-mod media;
 mod piece;
 mod render;
 mod through;

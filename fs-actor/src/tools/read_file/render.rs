@@ -8,8 +8,9 @@ use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::piece::{self, Gather, Hash, Piece, Want};
-use super::{FileRead, Job, media, through};
+use super::{FileRead, Job, through};
 use crate::lens::Lens;
+use crate::media;
 use crate::resolve::{self, OpenFile};
 
 /// The largest file that is taken into memory as a whole; a larger one is read through.

@@ -1,8 +1,8 @@
-//! The first bytes of a file in, what kind of file it is out.
+//! Detects the kind of a file from its first bytes.
 
 /// How a file is handed to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Image(&'static str),
     Audio(&'static str),
     /// Binary, with a guess for people.
@@ -11,9 +11,9 @@ pub(super) enum Kind {
 }
 
 /// How many bytes are looked at.
-pub(super) const HEAD: usize = 8192;
+pub(crate) const HEAD: usize = 8192;
 
-pub(super) fn kind(bytes: &[u8]) -> Kind {
+pub(crate) fn kind(bytes: &[u8]) -> Kind {
     let head = bytes.get(..HEAD).unwrap_or(bytes);
     let riff = |kind: &[u8]| head.starts_with(b"RIFF") && head.get(8..12) == Some(kind);
     match head {
@@ -34,5 +34,14 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
         _ if head.starts_with(b"SQLite format 3\0") => Kind::Other("an SQLite database"),
         _ if memchr::memchr(0, head).is_some() => Kind::Other("binary data"),
         _ => Kind::Text,
+    }
+}
+
+/// What kind of binary content `bytes` are, such as `image/png` or `a ZIP archive`.
+pub(crate) fn binary_type(bytes: &[u8]) -> &'static str {
+    match kind(bytes) {
+        Kind::Image(mime) | Kind::Audio(mime) => mime,
+        Kind::Other(guess) => guess,
+        Kind::Text => "text that is not UTF-8",
     }
 }

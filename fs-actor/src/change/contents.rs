@@ -1,0 +1,105 @@
+//! What people see of a directory that is removed, moved or copied.
+
+use bailiwick::{
+    CallError, ContainedEntry, ContentHash, DirectoryContents, Entry, EntryKind, FileDiff,
+    VirtualPath,
+};
+
+use super::state::{Seen, State};
+use super::{Changer, tree};
+use crate::diff;
+use crate::lens::Lens;
+use crate::resolve::{Kind, Meta};
+
+/// The most entries that are listed, and the most bytes that their paths have together.
+const MAX_FIRST: usize = 50;
+const MAX_FIRST_BYTES: usize = 8 << 10;
+
+impl Changer {
+    /// What the worker may know of the object at `path` and of what lies beneath it: the entry, and a difference
+    /// without content.
+    pub(crate) fn described(
+        &self,
+        lens: &dyn Lens,
+        path: &VirtualPath,
+        seen: &Seen,
+    ) -> Result<(Entry, FileDiff), CallError> {
+        let shown = lens.shows(path);
+        let State::Directory { mark, .. } = seen.state else {
+            let diff = if shown {
+                FileDiff::default()
+            } else {
+                diff::hidden()
+            };
+            let entry = self.entry(&seen.state, seen.meta.as_ref(), shown)?;
+            return Ok((entry, diff));
+        };
+        let visible: Vec<(&str, &Meta)> = seen
+            .items
+            .iter()
+            .filter(|item| shown && lens.shows(&item.path))
+            .filter_map(|item| Some((item.path.beneath(path)?, &item.meta)))
+            .collect();
+        let hidden = !shown || visible.len() < seen.items.len();
+        let hash = match &seen.meta {
+            Some(meta) if hidden => self.veiled(mark, tree::stamp(meta))?,
+            _ => mark,
+        };
+        let contents = contents(visible, hash);
+        let entry = Entry::Directory {
+            entries: contents.entries(),
+        };
+        let diff = FileDiff {
+            hidden,
+            contents: Some(contents),
+            ..FileDiff::default()
+        };
+        Ok((entry, diff))
+    }
+}
+
+fn contents(visible: Vec<(&str, &Meta)>, hash: ContentHash) -> DirectoryContents {
+    let count = |wanted: &[Kind]| {
+        let matching = visible
+            .iter()
+            .filter(|(_, meta)| wanted.contains(&meta.kind));
+        matching.count() as u64
+    };
+    let files = visible.iter().filter(|(_, meta)| meta.kind == Kind::File);
+    DirectoryContents {
+        files: count(&[Kind::File]),
+        directories: count(&[Kind::Directory]),
+        others: count(&[Kind::Link, Kind::Special]),
+        bytes: files.fold(0, |sum, (_, meta)| sum.saturating_add(meta.len)),
+        hash,
+        first: first(visible),
+    }
+}
+
+fn first(visible: Vec<(&str, &Meta)>) -> Vec<ContainedEntry> {
+    let depth = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
+    let mut sorted: Vec<(usize, &str, &Meta)> = visible
+        .into_iter()
+        .map(|(path, meta)| (depth(path), path, meta))
+        .collect();
+    sorted.sort_unstable_by_key(|(depth, path, _)| (*depth, *path));
+    let mut room = MAX_FIRST_BYTES;
+    let fits = |(_, path, _): &(usize, &str, &Meta)| {
+        room.checked_sub(path.len())
+            .map(|left| room = left)
+            .is_some()
+    };
+    let listed = sorted.into_iter().take(MAX_FIRST).take_while(fits);
+    listed
+        .map(|(_, path, meta)| ContainedEntry {
+            path: path.to_owned(),
+            kind: match meta.kind {
+                Kind::File => EntryKind::File,
+                Kind::Directory => EntryKind::Directory,
+                Kind::Link => EntryKind::Link,
+                Kind::Special => EntryKind::Special,
+            },
+            bytes: if meta.kind == Kind::File { meta.len } else { 0 },
+        })
+        .collect()
+}
