@@ -11,7 +11,6 @@ use super::explain::{Explanation, LayerName};
 use super::flags::Flags;
 use super::limits::Limits;
 use super::need::Need;
-use super::roots::Subtree;
 use super::sets::WriteMode;
 use super::verdict::{Rule, Ruling, Verdict};
 use super::{Layer, Policy};
@@ -287,12 +286,8 @@ impl Authority {
 
     /// Whether a layer blocks the subtree at `path`.
     pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
-        let blocks = |entry: &Subtree| entry.blocked && path.starts_with(&entry.place.path);
-        let layers = self.layers.iter();
-        self.base.entries().any(blocks)
-            || layers
-                .flat_map(|held| held.layer.0.roots.entries())
-                .any(blocks)
+        let layers = &mut self.layers.iter();
+        self.base.blocks(path) || layers.any(|held| held.layer.0.roots.blocks(path))
     }
 
     /// Whether all of `wanted` may be handed on.

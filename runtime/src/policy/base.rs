@@ -7,7 +7,7 @@ use super::error::PolicyError;
 use super::globs::{Globs, Reading};
 use super::need::{Need, Place};
 use super::protect::{PROTECTED, PROTECTED_NAMES};
-use super::roots::{PolicyRoot, Subtree, touch};
+use super::roots::{PolicyRoot, Subtree, blocks, depth_of, touch};
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::config::{Config, RootConfig};
 use crate::path::VirtualPath;
@@ -74,30 +74,28 @@ impl Base {
         };
         let taken = self
             .subtrees()
-            .map(|subtree| subtree.takes(need))
+            .map(|subtree| subtree.globs(need))
             .fold(Ruling::OPEN, Ruling::tighter);
         taken
             .tighter(self.held(need, path))
             .tighter(self.protection(need))
     }
 
-    /// Whether a root holds the file with that access, or a grant could open it.
+    /// The ruling of the innermost root that holds the file; without one, whether a grant could open it.
     fn held(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
-        let mut left_out = false;
-        for root in self.roots.iter().filter(|root| !root.subtree.blocked) {
-            match root.subtree.keeps(path) {
-                Some(true) if root.permits(need.verb()) => {
-                    return Ruling::new(Verdict::Allow, Rule::Base);
-                }
-                Some(false) => left_out = true,
-                Some(true) | None => {}
-            }
-        }
-        if left_out {
-            Ruling::deny(Rule::AllowGlobs)
-        } else {
-            self.by_grant(need, Rule::Outside)
-        }
+        let depth = depth_of(self.subtrees(), path);
+        let outside = || self.by_grant(need, Rule::Outside);
+        let rulings = self.roots.iter().filter_map(|root| {
+            let spelling = root.subtree.decides(need, path, depth)?;
+            Some(match root.subtree.leaves(spelling) {
+                Ok(()) if root.permits(need.verb()) => Ruling::new(Verdict::Allow, Rule::Base),
+                Ok(()) => outside(),
+                Err(rule) => Ruling::deny(rule),
+            })
+        });
+        let unheld = depth.is_none().then(outside);
+        let rulings = unheld.into_iter().chain(rulings);
+        rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
     }
 
     fn resource(&self, need: &Need<'_>) -> Ruling {
@@ -168,7 +166,7 @@ impl Base {
         self.strict
     }
 
-    fn subtrees(&self) -> impl Iterator<Item = &Subtree> {
+    fn subtrees(&self) -> impl Iterator<Item = &Subtree> + Clone {
         self.roots.iter().map(|root| &root.subtree)
     }
 
@@ -196,6 +194,11 @@ impl Base {
         }
     }
 
+    /// Whether a blocked root decides on the subtree at `path`.
+    pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
+        blocks(self.subtrees(), path)
+    }
+
     /// Whether something at or beneath `prefix` may be had, now or by a grant.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
         let grantable = |pattern: &ScopePattern| {
@@ -204,10 +207,11 @@ impl Base {
                 .is_none_or(|resource| *resource == Resource::File)
                 && pattern.path().is_none_or(|path| touch(path, prefix))
         };
-        let blocked = |root: &Subtree| root.blocked && prefix.starts_with(&root.place.path);
-        !self.subtrees().any(blocked)
-            && (self.listed().any(|root| touch(&root.place.path, prefix))
-                || self.grantable.iter().any(grantable))
+        let beneath = |root: &Subtree| root.place.path.starts_with(prefix);
+        self.listed().any(beneath)
+            || !self.blocks(prefix)
+                && (self.listed().any(|root| touch(&root.place.path, prefix))
+                    || self.grantable.iter().any(grantable))
     }
 }
 

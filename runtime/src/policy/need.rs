@@ -11,7 +11,7 @@ use crate::scope::{Resource, Scope, Verb};
 pub(crate) struct Place {
     pub(crate) path: VirtualPath,
     folded: Box<str>,
-    depth: usize,
+    pub(crate) depth: usize,
 }
 
 impl Place {
@@ -29,6 +29,13 @@ impl Place {
 pub(crate) struct Spelling<'n> {
     pub(crate) folded: &'n str,
     pub(crate) written: Option<&'n str>,
+}
+
+impl<'n> Spelling<'n> {
+    /// The path as it was written.
+    pub(crate) fn as_written(self) -> &'n str {
+        self.written.unwrap_or(self.folded)
+    }
 }
 
 /// One need under judgement; its path is folded once for all layers.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
-use super::need::{Need, Place};
+use super::need::{Need, Place, Spelling};
 use super::strict;
 use super::verdict::{Rule, Ruling};
 use crate::path::VirtualPath;
@@ -83,25 +83,44 @@ impl Subtree {
         })
     }
 
-    /// Whether the allow globs leave `path`; none if it does not lie here.
-    pub(crate) fn keeps(&self, path: &VirtualPath) -> Option<bool> {
-        let rest = path.beneath(&self.place.path)?;
-        Some(match &self.kept {
-            Kept::All => true,
-            Kept::None => false,
-            Kept::These(globs) => globs.allows(rest),
-        })
+    /// How the need is spelled beneath this entry, if this entry is one that decides on it. `depth` is that of the
+    /// innermost entries that hold `path`: those decide, and deeper ones whose name is another spelling of the path's,
+    /// since a file system may take the two for the same.
+    pub(crate) fn decides<'n>(
+        &self,
+        need: &'n Need<'_>,
+        path: &VirtualPath,
+        depth: Option<usize>,
+    ) -> Option<Spelling<'n>> {
+        let here = Some(self.place.depth);
+        let decides = here > depth || here == depth && path.starts_with(&self.place.path);
+        need.beneath(&self.place).filter(|_| decides)
     }
 
-    /// What this entry takes away, whatever others leave.
-    pub(crate) fn takes(&self, need: &Need<'_>) -> Ruling {
+    /// Whether this entry leaves a path at all.
+    ///
+    /// # Errors
+    /// The rule that does not.
+    pub(crate) fn leaves(&self, path: Spelling<'_>) -> Result<(), Rule> {
+        let kept = match &self.kept {
+            Kept::All => true,
+            Kept::None => false,
+            Kept::These(globs) => globs.allows(path.as_written()),
+        };
+        match (self.blocked, kept) {
+            (true, _) => Err(Rule::Blocked),
+            (false, false) => Err(Rule::AllowGlobs),
+            (false, true) => Ok(()),
+        }
+    }
+
+    /// What the deny and immutable globs of this entry take away, also in entries that lie within it.
+    pub(crate) fn globs(&self, need: &Need<'_>) -> Ruling {
         let Some(path) = need.beneath(&self.place) else {
             return Ruling::OPEN;
         };
         let covers = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|g| g.denies(path));
-        if self.blocked {
-            Ruling::deny(Rule::Blocked)
-        } else if covers(&self.deny) {
+        if covers(&self.deny) {
             Ruling::deny(Rule::DenyGlob)
         } else {
             Ruling::deny_if(
@@ -155,29 +174,38 @@ impl Roots {
     }
 
     pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
-        if !need.is_file() {
-            return Ruling::OPEN;
-        }
-        let taken = self
-            .list
-            .iter()
-            .map(|entry| entry.takes(need))
-            .fold(Ruling::OPEN, Ruling::tighter);
-        let kept = !self.closed || need.path().is_some_and(|path| self.keeps(path));
-        taken.tighter(Ruling::deny_if(!kept, self.unkept(need)))
+        let Some(path) = need.path().filter(|_| need.is_file()) else {
+            return Ruling::deny_if(self.closed && need.is_file(), Rule::Unlisted);
+        };
+        let globs = self.list.iter().map(|entry| entry.globs(need));
+        let taken = globs.fold(Ruling::OPEN, Ruling::tighter);
+        taken.tighter(
+            self.left(need, path)
+                .map_or_else(Ruling::deny, |()| Ruling::OPEN),
+        )
     }
 
-    fn keeps(&self, path: &VirtualPath) -> bool {
-        self.listed().any(|entry| entry.keeps(path) == Some(true))
-    }
-
-    fn unkept(&self, need: &Need<'_>) -> Rule {
-        let inside = |entry: &Subtree| need.path().and_then(|path| entry.keeps(path)).is_some();
-        if self.listed().any(inside) {
-            Rule::AllowGlobs
-        } else {
-            Rule::Unlisted
+    /// Whether the innermost entries that hold the path leave it.
+    fn left(&self, need: &Need<'_>, path: &VirtualPath) -> Result<(), Rule> {
+        let depth = depth_of(self.list.iter(), path);
+        let mut left = match (depth, self.closed) {
+            (None, true) => return Err(Rule::Unlisted),
+            (None, false) => Ok(()),
+            // One of several entries for the same subtree is enough, unless one of them blocks it.
+            (Some(_), _) => Err(Rule::AllowGlobs),
+        };
+        for entry in &self.list {
+            let Some(spelling) = entry.decides(need, path, depth) else {
+                continue;
+            };
+            let otherwise_spelt = depth != Some(entry.place.depth);
+            match entry.leaves(spelling) {
+                Err(rule) if otherwise_spelt || rule == Rule::Blocked => return Err(rule),
+                Ok(()) if !otherwise_spelt => left = Ok(()),
+                Ok(()) | Err(_) => {}
+            }
         }
+        left
     }
 
     /// The entries that keep something.
@@ -201,11 +229,17 @@ impl Roots {
                 .any(|entry| path.starts_with(&entry.place.path))
     }
 
+    /// Whether a blocked entry decides on the subtree at `path`.
+    pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
+        blocks(self.list.iter(), path)
+    }
+
     /// Whether something at or beneath `prefix` may be left.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
-        let blocked = |entry: &Subtree| entry.blocked && prefix.starts_with(&entry.place.path);
+        let beneath = |entry: &Subtree| entry.place.path.starts_with(prefix);
         let touches = |entry: &Subtree| touch(&entry.place.path, prefix);
-        !self.list.iter().any(blocked) && (!self.closed || self.listed().any(touches))
+        self.listed().any(beneath)
+            || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
     }
 
     /// What is left of the subtrees `visible`.
@@ -231,6 +265,25 @@ impl Roots {
         left.dedup();
         left
     }
+}
+
+/// How deep the innermost entries that hold `path` stand.
+pub(crate) fn depth_of<'e>(
+    entries: impl Iterator<Item = &'e Subtree>,
+    path: &VirtualPath,
+) -> Option<usize> {
+    let holding = entries.filter(|entry| path.starts_with(&entry.place.path));
+    holding.map(|entry| entry.place.depth).max()
+}
+
+/// Whether a blocked entry is among the innermost ones that hold `path`.
+pub(crate) fn blocks<'e>(
+    entries: impl Iterator<Item = &'e Subtree> + Clone,
+    path: &VirtualPath,
+) -> bool {
+    let depth = depth_of(entries.clone(), path);
+    let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.place.depth) == depth);
+    blocked.any(|entry| path.starts_with(&entry.place.path))
 }
 
 /// Whether one of two subtrees holds the other.

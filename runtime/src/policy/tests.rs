@@ -4,6 +4,7 @@ mod explain;
 mod laws;
 mod model;
 mod narrowing;
+mod nested;
 mod rules;
 mod strict;
 mod vectors;
