@@ -71,18 +71,7 @@ impl Runtime {
     /// Takes all authority from every worker, ends them, waits until the audit is written, their ends included, and lets
     /// go of the grant store. No worker is started afterwards: that is [`SpawnError::Closed`].
     pub async fn shutdown(&self) -> Revoked {
-        self.house.core.admit_no_more();
-        let mut all = Revoked {
-            workers: 0,
-            unfinished: 0,
-        };
-        for top in self.house.core.tops() {
-            let revoked = self.house.core.revoke(top).await;
-            all = Revoked {
-                workers: all.workers + revoked.workers,
-                unfinished: all.unfinished + revoked.unfinished,
-            };
-        }
+        let all = self.house.core.revoke_all().await;
         self.house.core.broker.close_store().await;
         // A log that cannot be written has told every caller so already.
         let _ = self.flush_audit().await;

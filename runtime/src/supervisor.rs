@@ -81,7 +81,7 @@ impl TreeLock {
 /// What a revocation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revoked {
-    /// Workers that lost their authority, this one included.
+    /// Workers that lost their authority by this call, the worker itself included.
     pub workers: usize,
     /// Workers with an effect that had begun before and did not end in time; nothing new begins there.
     pub unfinished: usize,
@@ -152,7 +152,8 @@ impl Watch {
         let Some((_, id)) = core.actors.remove(&actor) else {
             return;
         };
-        let Some(shared) = core.registry.get(&id).map(|entry| Arc::clone(&entry)) else {
+        let shared = core.registry.get(&id).map(|entry| Arc::clone(&entry));
+        let Some(shared) = shared.filter(|shared| !shared.gate().is_closed()) else {
             self.restarts.remove(&id);
             return;
         };
@@ -202,59 +203,85 @@ impl Core {
         supervisors.get(index).map(ActorRef::get_cell)
     }
 
-    fn forget(&self, id: WorkerId) -> Vec<Arc<Shared>> {
-        let ids = self.tree.lock().remove_subtree(id);
-        ids.iter()
-            .filter_map(|id| self.registry.remove(id))
-            .map(|(_, shared)| shared)
+    /// The workers of `ids` that have not ended yet.
+    fn registered(&self, ids: impl IntoIterator<Item = WorkerId>) -> Vec<Arc<Shared>> {
+        ids.into_iter()
+            .filter_map(|id| self.registry.get(&id).map(|entry| Arc::clone(&entry)))
             .collect()
     }
 
-    /// Takes all authority from a worker and everything beneath it. What follows is done even if nobody waits for it.
+    /// Revokes a worker and everything beneath it. The work continues if the caller stops waiting.
     pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId) -> Revoked {
-        let subtree = self.forget(id);
-        for shared in &subtree {
-            shared.gate().close();
+        let subtree = self.tree.lock().revoke(id);
+        self.end(subtree).await
+    }
+
+    /// Revokes every worker, and starts none from now on.
+    pub(crate) async fn revoke_all(self: &Arc<Self>) -> Revoked {
+        let all = self.tree.lock().close();
+        self.end(all).await
+    }
+
+    /// Ends workers whose gates are closed.
+    async fn end(self: &Arc<Self>, revoked: Vec<tree::Revoked>) -> Revoked {
+        let newly = revoked.iter().filter(|worker| worker.newly);
+        let newly: Vec<WorkerId> = newly.map(|worker| worker.id).collect();
+        for shared in self.registered(newly.iter().copied()) {
             shared.note(AuditStep::Revoked);
             shared.close();
         }
-        let workers = subtree.len();
         let core = Arc::clone(self);
-        let unfinished = tokio::spawn(async move { core.settle(subtree).await }).await;
+        let unfinished = tokio::spawn(async move { core.settle(revoked).await }).await;
         Revoked {
-            workers,
+            workers: newly.len(),
             // The task ends early only with the executor, and every effect with it.
             unfinished: unfinished.unwrap_or_default(),
         }
     }
 
-    /// Waits for effects that had begun and for the workers' ends, all together no longer than [`GRACE`]; returns how
-    /// many workers have an effect left.
-    async fn settle(&self, subtree: Vec<Arc<Shared>>) -> usize {
+    /// Waits until the effects of revoked workers and their actors have ended, all together no longer than [`GRACE`];
+    /// returns how many workers have an effect left.
+    async fn settle(self: &Arc<Self>, revoked: Vec<tree::Revoked>) -> usize {
         let end = tokio::time::Instant::now() + GRACE;
-        let mut unfinished = 0;
-        for shared in &subtree {
-            if tokio::time::timeout_at(end, shared.gate().idle())
-                .await
-                .is_err()
-            {
-                unfinished += 1;
+        let mut unfinished = Vec::new();
+        let mut ids = Vec::with_capacity(revoked.len());
+        for tree::Revoked { id, gate, .. } in revoked {
+            if tokio::time::timeout_at(end, gate.idle()).await.is_err() {
+                unfinished.push((id, gate));
             }
-            self.broker.forget_worker(shared.id).await;
+            self.broker.forget_worker(id).await;
+            ids.push(id);
         }
-        for shared in subtree {
+        for shared in self.registered(ids.iter().copied()) {
             // The end of one that still answers somebody is recorded later.
             let _ = tokio::time::timeout_at(end, shared.ended()).await;
         }
-        unfinished
+        for id in ids {
+            self.registry.remove(&id);
+            if unfinished.iter().all(|(other, _)| *other != id) {
+                self.tree.lock().ended(id);
+            }
+        }
+        let left = unfinished.len();
+        for (id, gate) in unfinished {
+            // It stays in the tree while its effect is under way, so that a later revocation waits for it, too.
+            let core = Arc::clone(self);
+            tokio::spawn(async move {
+                gate.idle().await;
+                core.tree.lock().ended(id);
+            });
+        }
+        left
     }
 
     /// Takes all authority from everybody at once, without waiting.
     pub(crate) fn close(&self) {
-        self.admit_no_more();
-        for shared in self.tops().into_iter().flat_map(|top| self.forget(top)) {
-            shared.gate().close();
-            shared.close();
+        // The gates stay in the tree, so that whoever revokes one of these workers later still waits for its effects.
+        let all = self.tree.lock().close();
+        for worker in all {
+            if let Some((_, shared)) = self.registry.remove(&worker.id) {
+                shared.close();
+            }
         }
         for supervisor in self.supervisors.get().into_iter().flatten() {
             supervisor.stop(None);
@@ -263,16 +290,6 @@ impl Core {
         self.io.close();
         self.cpu.close();
         self.deadlines.close();
-    }
-
-    /// Starts no worker from now on.
-    pub(crate) fn admit_no_more(&self) {
-        self.tree.lock().close();
-    }
-
-    /// The workers that no worker delegated to.
-    pub(crate) fn tops(&self) -> Vec<WorkerId> {
-        self.tree.lock().tops()
     }
 }
 

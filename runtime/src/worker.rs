@@ -231,7 +231,8 @@ impl Worker {
     }
 
     /// Takes all authority from this worker and everything beneath it. When it returns, nothing new begins, and
-    /// effects that had begun have ended, but for [`Revoked::unfinished`].
+    /// effects that had begun have ended, but for [`Revoked::unfinished`]. That also holds for a second caller at the
+    /// same time.
     pub async fn revoke(&self) -> Revoked {
         self.shared.core.revoke(self.shared.id).await
     }

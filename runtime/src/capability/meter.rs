@@ -68,6 +68,11 @@ impl Meter {
         })
     }
 
+    /// Takes back the charge for a child that was not started.
+    pub(crate) fn refund_child(&self) {
+        self.refund(1, |meter| (&meter.children, None), None);
+    }
+
     /// Charges both figures or neither.
     pub(crate) fn charge_effect(&self, cost: Cost) -> Result<(), Spent> {
         self.charge(cost.bytes, "bytes written", bytes_of)?;

@@ -86,6 +86,50 @@ impl From<SpawnError> for CallError {
     }
 }
 
+/// A worker that is being started. Dropping it takes back what was done so far: the start failed, or its caller stopped
+/// waiting, and nobody has a handle on the worker.
+struct Starting<'c> {
+    core: &'c Arc<Core>,
+    parent: Option<&'c Arc<Shared>>,
+    placed: Option<Arc<Shared>>,
+}
+
+impl Starting<'_> {
+    /// Registers the worker and adds it to the tree.
+    fn place(&mut self, shared: &Arc<Shared>) -> Result<(), NoPlace> {
+        let (id, parent) = (shared.id, self.parent.map(|parent| parent.id));
+        // Known before it is in the tree: whoever revokes it must find it there.
+        self.core.registry.insert(id, Arc::clone(shared));
+        let gate = Arc::clone(&shared.holder.gate);
+        let placed = self.core.tree.lock().insert(id, parent, gate);
+        match placed {
+            Ok(()) => self.placed = Some(Arc::clone(shared)),
+            Err(_) => drop(self.core.registry.remove(&id)),
+        }
+        placed
+    }
+
+    fn done(mut self) {
+        (self.parent, self.placed) = (None, None);
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.placed.take() {
+            if shared.gate().close() {
+                shared.note(AuditStep::Revoked);
+            }
+            shared.close();
+            self.core.registry.remove(&shared.id);
+            self.core.tree.lock().ended(shared.id);
+        }
+        if let Some(parent) = self.parent {
+            parent.meter.refund_child();
+        }
+    }
+}
+
 impl Core {
     /// Starts a worker beneath `parent`, or beneath the configuration; a refusal is audited, too.
     pub(crate) async fn spawn(
@@ -142,6 +186,11 @@ impl Core {
         if let Some(parent) = parent {
             parent.meter.charge_child()?;
         }
+        let mut starting = Starting {
+            core: self,
+            parent,
+            placed: None,
+        };
         let limits = authority.limits();
         let budget = budget.tighter(limits.budget).tighter(Budget {
             calls: Some(limits.max_calls),
@@ -156,38 +205,16 @@ impl Core {
         let shared = Arc::new(Shared::new(
             id, &name, session, parent, authority, holder, meter, self,
         ));
-        self.start(shared, parent, written).await
-    }
-
-    async fn start(
-        self: &Arc<Self>,
-        shared: Arc<Shared>,
-        parent: Option<&Arc<Shared>>,
-        policy: Option<Arc<str>>,
-    ) -> Result<Arc<Shared>, SpawnError> {
-        let (id, parent) = (shared.id, parent.map(|parent| parent.id));
-        // Known before it is in the tree: whoever takes it out of the tree must find it, to close its gate.
-        self.registry.insert(id, Arc::clone(&shared));
-        let placed = self.tree.lock().insert(id, parent);
-        if let Err(no_place) = placed {
-            self.registry.remove(&id);
-            return Err(no_place.into());
+        starting.place(&shared)?;
+        self.begin(&shared, parent.map(|parent| parent.id), written)
+            .await?;
+        if shared.gate().is_closed() {
+            // It was revoked with its parent before it began.
+            return Err(SpawnError::Orphan);
         }
-        match self.begin(&shared, parent, policy).await {
-            // It may have been revoked with its parent before it began.
-            Ok(()) if shared.gate().is_closed() => {
-                shared.close();
-                Err(SpawnError::Orphan)
-            }
-            Ok(()) => {
-                self.limit_life(&shared);
-                Ok(shared)
-            }
-            Err(error) => {
-                self.forget(id);
-                Err(error)
-            }
-        }
+        self.limit_life(&shared);
+        starting.done();
+        Ok(shared)
     }
 
     async fn begin(

@@ -1,8 +1,11 @@
 //! Workers that are killed in, workers that answer again out.
 
+use std::pin::pin;
+use std::task::Poll;
+
 use serde_json::json;
 
-use crate::{Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
+use crate::{Budget, Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
 
 /// A runtime whose tool `hold` holds its thread until the root's name is asked for elsewhere.
 async fn runtime(audit: &MemoryAudit) -> (Runtime, tempfile::TempDir) {
@@ -82,6 +85,44 @@ async fn a_worker_that_keeps_dying_loses_its_authority() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::Cancelled);
+}
+
+/// Polls `future` once, after the cooperative budget of the task is spent, so that it waits where it can.
+async fn poll_once_without_budget<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    let mut future = Some(future);
+    std::future::poll_fn(|context| {
+        while pin!(tokio::task::coop::consume_budget())
+            .poll(context)
+            .is_ready()
+        {}
+        Poll::Ready(future.take().unwrap().poll(context))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_spawn_that_is_dropped_leaves_no_worker_and_costs_no_child() {
+    let audit = MemoryAudit::new(1000);
+    let (runtime, _root) = runtime(&audit).await;
+    let parent = WorkerSpec::new("main").budget(Budget {
+        children: Some(1),
+        ..Budget::default()
+    });
+    let parent = runtime.spawn(parent).await.unwrap();
+    let child = || WorkerSpec::new("child");
+    let mut dropped = Box::pin(parent.spawn(child()));
+    assert!(
+        poll_once_without_budget(dropped.as_mut())
+            .await
+            .is_pending()
+    );
+    drop(dropped);
+    assert_eq!(parent.beneath().len(), 0);
+    let kept = parent.spawn(child()).await.unwrap();
+    assert_eq!(parent.beneath().len(), 1);
+    assert!(parent.spawn(child()).await.is_err());
+    assert_eq!(parent.revoke().await.workers, 2);
+    assert!(kept.status().revoked);
 }
 
 /// A tool that holds a thread when its path ends with `wait`.

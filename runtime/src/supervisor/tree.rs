@@ -1,87 +1,123 @@
-//! Who delegated to whom in, the subtree that a revocation takes with it out.
+//! Delegation tree of workers, and the revocation of its subtrees.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use crate::capability::Gate;
 use crate::id::WorkerId;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Node {
     parent: Option<WorkerId>,
     children: HashSet<WorkerId, FixedState>,
+    gate: Arc<Gate>,
+    /// Neither its actor nor an effect of it is left.
+    ended: bool,
 }
 
-/// The delegation tree of the workers that live.
+/// The workers that live, and the revoked ones that have not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: HashMap<WorkerId, Node, FixedState>,
     closed: bool,
 }
 
+/// A worker whose gate is closed.
+#[derive(Debug)]
+pub(super) struct Revoked {
+    pub(super) id: WorkerId,
+    pub(super) gate: Arc<Gate>,
+    /// The gate was open before.
+    pub(super) newly: bool,
+}
+
 /// Why a worker has no place in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// The worker that was to delegate is gone.
+    /// The parent was revoked.
     Orphan,
     /// The runtime is shut down.
     Closed,
 }
 
 impl Tree {
-    /// Adds `id`, unless its parent or the runtime is gone: what is revoked starts nothing new.
-    pub(super) fn insert(&mut self, id: WorkerId, parent: Option<WorkerId>) -> Result<(), NoPlace> {
+    /// Adds `id`, unless its parent was revoked or the runtime is shut down.
+    pub(super) fn insert(
+        &mut self,
+        id: WorkerId,
+        parent: Option<WorkerId>,
+        gate: Arc<Gate>,
+    ) -> Result<(), NoPlace> {
         if self.closed {
             return Err(NoPlace::Closed);
         }
         if let Some(parent) = parent {
-            self.nodes
-                .get_mut(&parent)
-                .ok_or(NoPlace::Orphan)?
-                .children
-                .insert(id);
+            let parent = self.nodes.get_mut(&parent);
+            let parent = parent.filter(|node| !node.gate.is_closed());
+            parent.ok_or(NoPlace::Orphan)?.children.insert(id);
         }
-        self.nodes.insert(
-            id,
-            Node {
-                parent,
-                children: HashSet::default(),
-            },
-        );
+        let node = Node {
+            parent,
+            children: HashSet::default(),
+            gate,
+            ended: false,
+        };
+        self.nodes.insert(id, node);
         Ok(())
     }
 
-    /// Removes `id` and everything beneath it; parents come before their children.
-    pub(super) fn remove_subtree(&mut self, id: WorkerId) -> Vec<WorkerId> {
-        let Some(node) = self.nodes.get(&id) else {
-            return Vec::new();
-        };
-        if let Some(parent) = node.parent.and_then(|parent| self.nodes.get_mut(&parent)) {
-            parent.children.remove(&id);
-        }
-        let mut removed = vec![id];
-        let mut next = 0;
-        while let Some(id) = removed.get(next).copied() {
-            removed.extend(
-                self.nodes
-                    .remove(&id)
-                    .into_iter()
-                    .flat_map(|node| node.children),
-            );
-            next += 1;
-        }
-        removed
+    /// Closes the gates of `id` and of everything beneath it. Returns all of these that have not ended, also those that
+    /// were revoked before; parents come before their children.
+    pub(super) fn revoke(&mut self, id: WorkerId) -> Vec<Revoked> {
+        self.revoke_beneath(vec![id])
     }
 
-    /// Takes no worker from now on.
-    pub(super) fn close(&mut self) {
+    /// Closes every gate, and takes no worker from now on.
+    pub(super) fn close(&mut self) -> Vec<Revoked> {
         self.closed = true;
+        let tops = self.nodes.iter().filter(|(_, node)| node.parent.is_none());
+        let tops = tops.map(|(id, _)| *id).collect();
+        self.revoke_beneath(tops)
     }
 
-    /// The workers that no worker delegated to.
-    pub(super) fn tops(&self) -> Vec<WorkerId> {
-        let tops = self.nodes.iter().filter(|(_, node)| node.parent.is_none());
-        tops.map(|(id, _)| *id).collect()
+    fn revoke_beneath(&self, mut ids: Vec<WorkerId>) -> Vec<Revoked> {
+        let mut revoked = Vec::new();
+        let mut next = 0;
+        while let Some(id) = ids.get(next).copied() {
+            next += 1;
+            let Some(node) = self.nodes.get(&id) else {
+                continue;
+            };
+            revoked.push(Revoked {
+                id,
+                gate: Arc::clone(&node.gate),
+                newly: node.gate.close(),
+            });
+            ids.extend(&node.children);
+        }
+        revoked
+    }
+
+    /// Removes a revoked worker that has ended, as soon as everything beneath it has.
+    pub(super) fn ended(&mut self, id: WorkerId) {
+        let Some(node) = self.nodes.get_mut(&id) else {
+            return;
+        };
+        node.ended = true;
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let done = |node: &&Node| node.ended && node.children.is_empty();
+            let Some(parent) = self.nodes.get(&id).filter(done).map(|node| node.parent) else {
+                return;
+            };
+            self.nodes.remove(&id);
+            if let Some(parent) = parent.and_then(|parent| self.nodes.get_mut(&parent)) {
+                parent.children.remove(&id);
+            }
+            next = parent;
+        }
     }
 }
 
@@ -89,50 +125,82 @@ impl Tree {
 mod tests {
     use super::*;
 
+    const FAMILY: [(u64, Option<u64>); 5] = [
+        (1, None),
+        (2, Some(1)),
+        (3, Some(2)),
+        (4, Some(1)),
+        (5, None),
+    ];
+
+    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), NoPlace> {
+        tree.insert(WorkerId(id), parent.map(WorkerId), Arc::default())
+    }
+
     fn family() -> Tree {
         let mut tree = Tree::default();
-        for (id, parent) in [
-            (1, None),
-            (2, Some(1)),
-            (3, Some(2)),
-            (4, Some(1)),
-            (5, None),
-        ] {
-            tree.insert(WorkerId(id), parent.map(WorkerId)).unwrap();
+        for (id, parent) in FAMILY {
+            insert(&mut tree, id, parent).unwrap();
         }
         tree
     }
 
-    #[test]
-    fn a_subtree_goes_with_its_top_and_leaves_the_rest() {
-        let mut tree = family();
-        assert_eq!(tree.remove_subtree(WorkerId(2)), [WorkerId(2), WorkerId(3)]);
-        let mut rest = tree.remove_subtree(WorkerId(1));
-        rest.sort();
-        assert_eq!(rest, [WorkerId(1), WorkerId(4)]);
-        assert_eq!(tree.tops(), [WorkerId(5)]);
+    fn revoke(tree: &mut Tree, id: u64) -> Vec<(u64, bool)> {
+        let revoked = tree.revoke(WorkerId(id));
+        assert!(revoked.iter().all(|worker| worker.gate.is_closed()));
+        let mut revoked: Vec<_> = revoked.iter().map(|it| (it.id.0, it.newly)).collect();
+        revoked.sort_unstable();
+        revoked
     }
 
     #[test]
-    fn nothing_is_added_beneath_what_is_gone() {
+    fn a_subtree_is_revoked_with_its_top_and_the_rest_is_not() {
         let mut tree = family();
-        tree.remove_subtree(WorkerId(2));
+        let parents_first: Vec<_> = tree.revoke(WorkerId(2)).iter().map(|it| it.id.0).collect();
+        assert_eq!(parents_first, [2, 3]);
+        assert!(!tree.nodes[&WorkerId(1)].gate.is_closed());
+        assert!(!tree.nodes[&WorkerId(5)].gate.is_closed());
+    }
+
+    #[test]
+    fn a_second_revocation_returns_what_has_not_ended() {
+        let mut tree = family();
+        assert_eq!(revoke(&mut tree, 2), [(2, true), (3, true)]);
+        assert_eq!(revoke(&mut tree, 2), [(2, false), (3, false)]);
         assert_eq!(
-            tree.insert(WorkerId(6), Some(WorkerId(3))),
-            Err(NoPlace::Orphan)
+            revoke(&mut tree, 1),
+            [(1, true), (2, false), (3, false), (4, true)]
         );
-        assert_eq!(tree.insert(WorkerId(6), Some(WorkerId(4))), Ok(()));
-        assert_eq!(tree.remove_subtree(WorkerId(2)), []);
+        tree.ended(WorkerId(2));
+        assert_eq!(revoke(&mut tree, 2), [(2, false), (3, false)]);
+        tree.ended(WorkerId(3));
+        assert_eq!(revoke(&mut tree, 2), []);
+        assert_eq!(revoke(&mut tree, 1), [(1, false), (4, false)]);
+        for id in [4, 1] {
+            tree.ended(WorkerId(id));
+        }
+        assert_eq!(tree.nodes.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_added_beneath_a_revoked_worker() {
+        let mut tree = family();
+        tree.revoke(WorkerId(2));
+        assert_eq!(insert(&mut tree, 6, Some(3)), Err(NoPlace::Orphan));
+        assert_eq!(insert(&mut tree, 6, Some(4)), Ok(()));
+        for id in [3, 2] {
+            tree.ended(WorkerId(id));
+        }
+        assert_eq!(insert(&mut tree, 7, Some(3)), Err(NoPlace::Orphan));
     }
 
     #[test]
     fn nothing_is_added_once_it_is_closed() {
         let mut tree = family();
-        assert_eq!(tree.insert(WorkerId(6), None), Ok(()));
-        tree.close();
-        for parent in [None, Some(WorkerId(1))] {
-            assert_eq!(tree.insert(WorkerId(7), parent), Err(NoPlace::Closed));
+        assert_eq!(insert(&mut tree, 6, None), Ok(()));
+        assert_eq!(tree.close().len(), 6);
+        for parent in [None, Some(1)] {
+            assert_eq!(insert(&mut tree, 7, parent), Err(NoPlace::Closed));
         }
-        assert_eq!(tree.tops().len(), 3);
     }
 }

@@ -23,6 +23,7 @@ impl Worker {
         let registry = self.shared.core.registry.iter();
         let mut found: Vec<Self> = registry
             .filter(|entry| entry.lineage.contains(&self.shared.id))
+            .filter(|entry| !entry.gate().is_closed())
             .map(|entry| Self::new(entry.value().clone()))
             .collect();
         found.sort_by_key(Self::id);

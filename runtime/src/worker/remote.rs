@@ -1,7 +1,6 @@
 //! A cleared call of another server's tool in, what the server answered out; no thread waits for it.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
@@ -12,13 +11,13 @@ use super::actor::WorkerMsg;
 use super::inbox::Done;
 use super::jobs::{Ended, outcome, panicked};
 use crate::audit::Step as AuditStep;
-use crate::capability::{CallPermit, Halt, revoked};
+use crate::capability::{CallPermit, Gate, Halt, revoked};
 use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::pipeline::{Cleared, Facts, Mode, Step, Work, remote_token};
-use crate::tool::{Carried, RemoteJob};
+use crate::tool::{Carried, Carrying, RemoteJob};
 
 /// A call under way at a server; dropping it cancels the call.
 #[derive(Debug)]
@@ -94,17 +93,23 @@ impl Previews {
     }
 }
 
-/// Returns once one of these has.
-async fn any<F: Future<Output = ()> + Unpin>(mut ends: Vec<F>) {
+/// Carries a call on while all of `gates` are open. A revocation does not wait for the server: it waits only for the
+/// step under way, and no step follows.
+async fn while_open(gates: &[Arc<Gate>], mut carrying: Carrying) -> Result<Carried, Halt> {
+    let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
+    let mut closed: Vec<_> = closed.collect();
     std::future::poll_fn(|context| {
-        let ended = |end: &mut F| Pin::new(end).poll(context).is_ready();
-        if ends.iter_mut().any(ended) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+        let is_closed = closed
+            .iter_mut()
+            .any(|one| one.as_mut().poll(context).is_ready());
+        let passes = gates.iter().map(|gate| gate.pass());
+        match passes.collect::<Option<Vec<_>>>() {
+            Some(_passes) if !is_closed => carrying.as_mut().poll(context),
+            // Nobody can tell how far the server came.
+            Some(_) | None => Poll::Ready(Err(revoked().with("begun", true).into())),
         }
     })
-    .await;
+    .await
 }
 
 impl Shared {
@@ -141,15 +146,8 @@ impl Shared {
         let carrying = Arc::clone(&job).carry(&permit, tied)?;
         self.note_sending(facts, &*job, permit.is_preview()).await?;
         permit.sent();
-        // A revocation does not wait for a server: it ends the sending.
         drop(passes);
-        let revocation = gates.iter().map(|gate| Box::pin(gate.closed()));
-        let carried = tokio::select! {
-            biased;
-            // Nobody can tell how far the server came.
-            () = any(revocation.collect()) => return Err(revoked().with("begun", true).into()),
-            carried = carrying => carried?,
-        };
+        let carried = while_open(&gates, carrying).await?;
         Ok(self.answered(facts, &permit, &*job, carried))
     }
 
@@ -194,5 +192,41 @@ impl Shared {
             }
             _ => outcome(reply),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn no_step_of_a_remote_call_runs_after_its_gate_is_closed_and_idle() {
+        let gates = [Arc::<Gate>::default(), Arc::default()];
+        let steps = Arc::new(AtomicUsize::new(0));
+        let context = &mut Context::from_waker(Waker::noop());
+        let carrying: Carrying = {
+            let (gates, steps) = (gates.clone(), Arc::clone(&steps));
+            Box::pin(std::future::poll_fn(move |_| {
+                steps.fetch_add(1, Ordering::SeqCst);
+                // A revocation at this moment would wait.
+                for gate in &gates {
+                    let idle = std::pin::pin!(gate.idle());
+                    let context = &mut Context::from_waker(Waker::noop());
+                    assert!(idle.poll(context).is_pending());
+                }
+                Poll::Pending
+            }))
+        };
+        let mut call = Box::pin(while_open(&gates, carrying));
+        assert!(call.as_mut().poll(context).is_pending());
+        assert!(call.as_mut().poll(context).is_pending());
+        gates[1].close();
+        let Poll::Ready(Err(Halt::Failed(error))) = call.as_mut().poll(context) else {
+            panic!("the call goes on");
+        };
+        assert_eq!(error.code(), Code::Cancelled);
+        assert_eq!(steps.load(Ordering::SeqCst), 2);
     }
 }

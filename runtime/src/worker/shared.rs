@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) authority: Authority,
     pub(crate) meter: Arc<Meter>,
     pub(crate) core: Arc<Core>,
-    pub(super) holder: Arc<Holder>,
+    pub(crate) holder: Arc<Holder>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
     /// What it was shown by servers of others.

@@ -1,10 +1,11 @@
 //! Revocation, restarts and shutdown in, no late effect and no lost caller out.
 
 use bailiwick::{
-    Admission, Code, GrantHolder, Lifetime, NewGrant, Policy, Revoked, SpawnError, WorkerSpec,
+    Admission, Code, GrantHolder, Lifetime, NewGrant, Policy, Revoked, SpawnError, Worker,
+    WorkerSpec,
 };
 
-use super::{Board, Door, at, rounds, stage, stage_with};
+use super::{Board, Door, Stage, at, rounds, stage, stage_with};
 
 #[tokio::test]
 async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
@@ -84,21 +85,111 @@ async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not
     assert_eq!(stage.board.posted(), ["/r/a/begun"]);
 }
 
+/// A worker beneath another; an effect of it has begun and waits behind a door.
+async fn with_an_effect_under_way() -> (Stage, Door, Worker, Worker) {
+    let within = Door::default();
+    let board = Board {
+        within: Some(within.clone()),
+        ..Board::default()
+    };
+    let stage = stage_with(board, |builder| builder).await;
+    let parent = stage.open().await;
+    let child = WorkerSpec::new("child").policy(Policy::new());
+    let child = parent.spawn(child).await.unwrap();
+    tokio::spawn({
+        let child = child.clone();
+        async move { child.call("post", at("begun")).await }
+    });
+    within.stand(1).await;
+    (stage, within, parent, child)
+}
+
+/// Runs the other tasks of this thread until they all wait for something else.
+async fn let_others_run() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn every_revoker_at_the_same_time_waits_for_the_effect_that_began() {
+    let (stage, within, parent, child) = with_an_effect_under_way().await;
+    let revoke = |worker: &Worker| {
+        let worker = worker.clone();
+        tokio::spawn(async move { worker.revoke().await })
+    };
+    let shutdown = {
+        let runtime = stage.runtime.clone();
+        async move { runtime.shutdown().await }
+    };
+    let mut revokers = Vec::new();
+    for worker in [&child, &child, &parent, &child, &parent] {
+        revokers.push(revoke(worker));
+        let_others_run().await;
+    }
+    revokers.push(tokio::spawn(shutdown));
+    let_others_run().await;
+    assert!(parent.status().revoked && child.status().revoked);
+    assert!(revokers.iter().all(|revoker| !revoker.is_finished()));
+    within.open();
+    let mut workers = 0;
+    for revoker in revokers {
+        let revoked = revoker.await.unwrap();
+        assert_eq!(revoked.unfinished, 0);
+        assert_eq!(stage.board.posted(), ["/r/begun"]);
+        workers += revoked.workers;
+    }
+    assert_eq!(workers, 2, "each worker is revoked once");
+    assert_eq!(child.revoke().await.workers, 0);
+}
+
+#[tokio::test]
+async fn a_revocation_after_the_runtime_is_gone_waits_for_the_effect_that_began() {
+    let (stage, within, parent, child) = with_an_effect_under_way().await;
+    let board = stage.board.clone();
+    drop(stage);
+    assert!(parent.status().revoked && child.status().revoked);
+    let revoking = tokio::spawn(async move { parent.revoke().await });
+    let_others_run().await;
+    assert!(!revoking.is_finished());
+    within.open();
+    assert_eq!(revoking.await.unwrap().unfinished, 0);
+    assert_eq!(board.posted(), ["/r/begun"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_effect_comes_after_a_raced_revoke_returned() {
-    for _ in 0..rounds(200) {
+    for round in 0..rounds(200) {
         let stage = stage(|builder| builder).await;
-        let worker = stage.open().await;
+        let parent = stage.open().await;
+        let worker = WorkerSpec::new("child").policy(Policy::new());
+        let worker = parent.spawn(worker).await.unwrap();
         let posts: Vec<_> = (0..4)
             .map(|n| {
                 let worker = worker.clone();
                 tokio::spawn(async move { worker.call("post", at(&n.to_string())).await.is_ok() })
             })
             .collect();
-        worker.revoke().await;
+        let revokers = (0..4).map(|n| {
+            let worker = if (round + n) % 2 == 0 {
+                &worker
+            } else {
+                &parent
+            };
+            let (worker, board) = (worker.clone(), stage.board.clone());
+            tokio::spawn(async move {
+                worker.revoke().await;
+                board.posted()
+            })
+        });
+        let revokers: Vec<_> = revokers.collect();
+        stage.runtime.shutdown().await;
         let settled = stage.board.posted();
         for post in posts {
             post.await.unwrap();
+        }
+        for revoker in revokers {
+            assert_eq!(revoker.await.unwrap(), settled);
         }
         assert_eq!(stage.board.posted(), settled);
     }
