@@ -22,6 +22,7 @@ mod terminal;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -191,6 +192,24 @@ pub struct Question {
     pub expires_at: Duration,
     /// What is asked.
     pub request: Request,
+    /// How many calls wait; the broker counts.
+    pub(crate) calls: WaitingCalls,
+}
+
+/// How many calls wait for a question. Clones share the count.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingCalls(Arc<AtomicUsize>);
+
+impl Default for WaitingCalls {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(1)))
+    }
+}
+
+impl WaitingCalls {
+    pub(crate) fn set(&self, count: usize) {
+        self.0.store(count, Ordering::Relaxed);
+    }
 }
 
 /// What a person says to a question.
@@ -208,7 +227,7 @@ pub enum Answer {
         #[serde(default)]
         descendants: bool,
         /// What of the change that was shown is not to be made; the agent is told. Only where
-        /// [`Request::divisible`] says so, and only for [`Lifetime::Once`].
+        /// [`Request::divisible`] says so, and only for [`Lifetime::Once`] and [`Lifetime::Waiting`].
         #[serde(default)]
         left_out: Vec<LeftOut>,
     },
@@ -236,8 +255,10 @@ impl Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifetime {
-    /// For the call that asked, and no other.
+    /// For one of the calls that wait for the question, and no other. Each further equal call is asked about again.
     Once,
+    /// For this many of the calls that wait for the question, and no later one.
+    Waiting(NonZeroU32),
     /// For this many calls of the worker, the one that asked among them.
     Uses(NonZeroU32),
     /// For this long, for the worker.
@@ -247,6 +268,18 @@ pub enum Lifetime {
     Session,
     /// For the agent that asked, by its path: all workers of that name, in later sessions too.
     Agent,
+}
+
+impl Lifetime {
+    /// How many waiting calls it lets through, if it grants nothing to later ones.
+    #[must_use]
+    pub const fn waiting_calls(self) -> Option<NonZeroU32> {
+        match self {
+            Self::Once => Some(NonZeroU32::MIN),
+            Self::Waiting(calls) => Some(calls),
+            Self::Uses(_) | Self::For(_) | Self::Session | Self::Agent => None,
+        }
+    }
 }
 
 /// Who may use a grant.
@@ -294,6 +327,13 @@ impl Question {
     #[must_use]
     pub fn handle(&self) -> String {
         format!("{:016x}-{}", self.run.nonce, self.id.0)
+    }
+
+    /// How many equal calls wait for the answer now. [`Lifetime::Once`] lets one of them through,
+    /// [`Lifetime::Waiting`] as many as it says.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.calls.0.load(Ordering::Relaxed)
     }
 
     /// When it was asked, in milliseconds since 1970.
@@ -348,6 +388,8 @@ impl NewGrant {
     /// one session.
     fn is_sound(&self) -> bool {
         match (&self.holder, self.lifetime) {
+            // It is only for calls that wait.
+            (_, Lifetime::Waiting(_)) => false,
             (GrantHolder::Agent(_), lifetime) => lifetime != Lifetime::Session,
             (GrantHolder::Worker(_) | GrantHolder::Session { .. }, lifetime) => {
                 lifetime != Lifetime::Agent
@@ -486,6 +528,10 @@ pub(crate) mod tests {
     fn lifetimes_and_answers_survive_json() {
         for (lifetime, text) in [
             (Lifetime::Once, "\"once\""),
+            (
+                Lifetime::Waiting(NonZeroU32::new(3).unwrap()),
+                "{\"waiting\":3}",
+            ),
             (
                 Lifetime::Uses(NonZeroU32::new(10).unwrap()),
                 "{\"uses\":10}",

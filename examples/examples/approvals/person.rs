@@ -144,6 +144,7 @@ fn in_words(answer: &Answer) -> String {
 fn how_long(lifetime: Lifetime) -> String {
     match lifetime {
         Lifetime::Once => "once".to_owned(),
+        Lifetime::Waiting(calls) => format!("for {calls} waiting calls"),
         Lifetime::Uses(uses) => format!("{uses} times"),
         Lifetime::For(time) => format!("for {time:?}"),
         Lifetime::Session => "for this session".to_owned(),

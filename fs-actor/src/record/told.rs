@@ -146,6 +146,7 @@ fn list(items: &[impl ToString]) -> String {
 fn span(lifetime: Lifetime) -> String {
     match lifetime {
         Lifetime::Once => "once".to_owned(),
+        Lifetime::Waiting(calls) => format!("for {calls} waiting calls"),
         Lifetime::Uses(uses) => format!("for {uses} uses"),
         Lifetime::For(time) => format!("for {} s", time.as_secs()),
         Lifetime::Session => "for the session".to_owned(),

@@ -1,8 +1,8 @@
 //! What a worker may do with servers in, the same order of policy, people, budget and record as for files out.
 
 use bailiwick::{
-    Answer, Asks, AuthorityError, Begun, Budget, Call, CallMeta, Code, GrantHolder, Lifetime,
-    NewGrant, Policy, Scripted, Verb, Verdict, WorkerSpec,
+    Answer, Asks, AuthorityError, Begun, Budget, Call, CallMeta, Code, Deferred, GrantHolder,
+    Lifetime, NewGrant, Policy, Scripted, Verb, Verdict, WorkerSpec,
 };
 use serde_json::json;
 
@@ -384,4 +384,46 @@ async fn a_call_may_be_refused_rather_than_asked_about() {
     };
     assert_eq!(code(call(Asks::Refuse).await), Code::ScopeRequired);
     assert!(call(Asks::Wait).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_yes_is_one_effect_of_sixty_four_equal_calls_of_a_server() {
+    let upstreams = started([hostile("h", "plain")]).await;
+    let stage = stage(upstreams, |builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let worker = worker.clone();
+        calls.spawn(async move { worker.call("h__edit", json!({})).await });
+    }
+    let asked = async |count| loop {
+        let questions = stage.grants.questions().await.unwrap();
+        if let [question] = questions.as_slice()
+            && question.waiting() == count
+        {
+            return question.id;
+        }
+        tokio::task::yield_now().await;
+    };
+    let sent = async || {
+        let steps = stage.steps().await;
+        steps.iter().filter(|step| *step == "sent").count()
+    };
+    let question = asked(64).await;
+    stage.grants.answer(question, Answer::ONCE).await.unwrap();
+    assert!(calls.join_next().await.unwrap().unwrap().is_ok());
+    let question = asked(63).await;
+    assert_eq!(sent().await, 1);
+    let two = Answer::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Waiting(std::num::NonZeroU32::new(2).unwrap()),
+        descendants: false,
+        left_out: Vec::new(),
+    };
+    stage.grants.answer(question, two).await.unwrap();
+    for _ in 0..2 {
+        assert!(calls.join_next().await.unwrap().unwrap().is_ok());
+    }
+    asked(61).await;
+    assert_eq!(sent().await, 3);
 }

@@ -69,6 +69,8 @@ struct Details {
     divisible: bool,
     preview: Option<Summary>,
     expires_at: u64,
+    /// How many equal calls wait for the answer.
+    waiting: usize,
 }
 
 /// How well the host knows whose tool it is.
@@ -193,6 +195,7 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
             divisible: request.divisible,
             preview: summary(request),
             expires_at: at(question.run, question.expires_at),
+            waiting: question.waiting(),
         },
     }
 }

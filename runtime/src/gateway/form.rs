@@ -13,6 +13,8 @@ use crate::scope::ScopePattern;
 
 /// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
 const MOST_ARGUMENTS: usize = 2000;
+/// After the number of waiting calls that an answer lets through.
+const WAITING: &str = " waiting calls";
 /// The longest note to the agent, in characters.
 const MOST_NOTE: usize = 500;
 
@@ -67,7 +69,8 @@ fn answer(
         None | Some(Value::Null) => Some(Lifetime::Once),
         Some(Value::String(chosen)) => lifetimes()
             .find(|(name, _)| name == chosen)
-            .map(|(_, lifetime)| lifetime),
+            .map(|(_, lifetime)| lifetime)
+            .or_else(|| waiting(chosen)),
         Some(_) => None,
     };
     match (chosen, lifetime) {
@@ -96,6 +99,18 @@ fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
         ("session", Lifetime::Session),
     ]
     .into_iter()
+}
+
+/// What lets all the equal calls through that wait now.
+fn all_waiting(question: &Question) -> Option<String> {
+    let calls = question.all_waiting()?;
+    Some(format!("{calls}{WAITING}"))
+}
+
+/// How many waiting calls such a text lets through; their number may have changed since it was shown.
+fn waiting(chosen: &str) -> Option<Lifetime> {
+    let calls = chosen.strip_suffix(WAITING)?;
+    calls.parse().ok().map(Lifetime::Waiting)
 }
 
 /// The form that puts a question.
@@ -143,9 +158,12 @@ fn message(question: &Question) -> String {
     } else {
         ""
     };
+    let waiting = question.all_waiting().map_or_else(String::new, |calls| {
+        format!("{calls} equal calls wait; `once` lets one of them through.\n")
+    });
     // A line break of an agent's text is escaped, so none of it begins a line.
     format!(
-        "{care}{from}Agent: {}\nTool: {}\nNeeds: {}\n{changes}Intent: {}\nArguments: {}",
+        "{care}{from}{waiting}Agent: {}\nTool: {}\nNeeds: {}\n{changes}Intent: {}\nArguments: {}",
         crate::escape(&request.agent_path.join(" > ")),
         crate::escape(request.tool.as_str()),
         needs.join(", "),
@@ -177,7 +195,8 @@ fn properties(question: &Question) -> Map<String, Value> {
             }),
         );
     }
-    let names: Vec<&str> = lifetimes().map(|(name, _)| name).collect();
+    let names = lifetimes().map(|(name, _)| name.to_owned());
+    let names: Vec<String> = names.chain(all_waiting(question)).collect();
     properties.insert(
         "lifetime".into(),
         json!({
@@ -221,6 +240,7 @@ mod tests {
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request: crate::permission::tests::request(1, 1, &["write:file:/r/a/x"]),
+            calls: crate::permission::WaitingCalls::default(),
         }
     }
 
@@ -249,6 +269,28 @@ mod tests {
             note: Some("use /r/b".to_owned()),
         };
         check("accept", &note, &told);
+    }
+
+    #[test]
+    fn a_form_counts_the_calls_that_wait_and_lets_as_many_through_as_a_person_says() {
+        let question = question();
+        question.calls.set(64);
+        let form = serde_json::to_value(form(&question, Reach::Connection)).unwrap();
+        let message = form["message"].as_str().unwrap();
+        assert!(message.contains("64 equal calls wait"), "{message}");
+        let offered = &form["requestedSchema"]["properties"]["lifetime"]["enum"];
+        assert_eq!(offered[4], "64 waiting calls");
+        let all = json!({"decision": "allow", "lifetime": "64 waiting calls"});
+        let answer = read(
+            &question,
+            Reach::Connection,
+            &ElicitationAction::Accept,
+            &all,
+        );
+        let Some(Answer::Allow { lifetime, .. }) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(lifetime.waiting_calls().unwrap().get(), 64);
     }
 
     #[test]

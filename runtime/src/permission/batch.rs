@@ -47,6 +47,8 @@ pub struct BatchItem {
     pub needs: Vec<Scope>,
     /// Whether [`Batch::pattern`] may be granted for this one.
     pub covered: bool,
+    /// How many equal calls wait for its answer; once lets one of them through.
+    pub waiting: usize,
 }
 
 /// One answer to the questions of a batch that a person ticked.
@@ -162,6 +164,7 @@ fn item(question: &Question, pattern: Option<&ScopePattern>) -> BatchItem {
         intent: request.intent.clone(),
         needs: request.needs.clone(),
         covered: pattern.is_some_and(|pattern| request.fits(std::slice::from_ref(pattern))),
+        waiting: question.waiting(),
     }
 }
 
@@ -189,6 +192,7 @@ mod tests {
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request: shown(request(worker, id, needs)),
+            calls: crate::permission::WaitingCalls::default(),
         }
     }
 

@@ -244,7 +244,10 @@ fn description(question: &Question) -> String {
         .map(|need| crate::escape(&need).into_owned())
         .collect();
     let intent = crate::escape(&question.request.intent).into_owned();
-    format!("{intent} (needs {})", needs.join(", "))
+    let waiting = question
+        .all_waiting()
+        .map_or_else(String::new, |calls| format!("; {calls} equal calls wait"));
+    format!("{intent} (needs {}{waiting})", needs.join(", "))
 }
 
 impl GrantAuthority {
@@ -308,6 +311,7 @@ mod tests {
             asked_at: Duration::from_millis(5),
             expires_at: Duration::from_secs(600),
             request: request(1, 1, needs),
+            calls: crate::permission::WaitingCalls::default(),
         }
     }
 

@@ -499,6 +499,47 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn once_lets_one_of_sixty_four_equal_calls_through_and_asks_for_the_others_again() {
+        let stage = stage(Deferred).await;
+        let mut asking = Vec::new();
+        for _ in 0..64 {
+            asking.push(stage.asking(request(1, 1, NEED)).await);
+        }
+        let served = |asking: &[tokio::task::JoinHandle<_>]| {
+            asking.iter().filter(|call| call.is_finished()).count()
+        };
+        let waiting = async || stage.broker.open_questions().await.unwrap()[0].waiting();
+        while waiting().await < 64 {
+            tokio::task::yield_now().await;
+        }
+        // More answers than a worker may ask questions in a minute.
+        for answered in 0..20 {
+            let id = stage.question().await;
+            assert_eq!(waiting().await, 64 - answered);
+            stage.broker.answer(id, Answer::ONCE).await.unwrap();
+            while served(&asking) < answered + 1 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(served(&asking), answered + 1);
+        }
+        let some = Lifetime::Waiting(NonZeroU32::new(10).unwrap());
+        let id = stage.question().await;
+        stage.broker.answer(id, allow(some)).await.unwrap();
+        assert_eq!(waiting().await, 34);
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        let id = stage.question().await;
+        stage.broker.answer(id, Answer::DENY).await.unwrap();
+        let (mut allowed, mut denied) = (0, 0);
+        for call in asking {
+            match call.await.unwrap().unwrap() {
+                Ruling::Allowed(..) => allowed += 1,
+                Ruling::Refused { .. } => denied += 1,
+            }
+        }
+        assert_eq!((allowed, denied), (30, 34), "a no answers all who wait");
+    }
+
+    #[tokio::test]
     async fn calls_beyond_the_uses_that_were_given_ask_anew() {
         let stage = stage(Deferred).await;
         let (first, second) = (

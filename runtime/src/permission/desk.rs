@@ -107,6 +107,18 @@ impl Desk {
             Asked::Opened(id) | Asked::Joined(id) => id,
             Asked::Refused(waiter, reason) => return waiter.tell(Err(reason.into())),
         };
+        self.put_or_withdraw(id, call, told);
+    }
+
+    /// Asks again for a call that waited for a question whose answer let other calls through.
+    fn ask_again(&mut self, request: Request, waiter: Waiter, now: Duration) {
+        let (call, told) = (waiter.call, waiter.told.clone());
+        let id = self.ledger.ask_again(request, waiter, now);
+        self.put_or_withdraw(id, call, told);
+    }
+
+    /// Puts the question for the call that joined it last, which goes without an answer if that cannot be recorded.
+    fn put_or_withdraw(&mut self, id: QuestionId, call: CallId, told: Option<Told>) {
         if let Err(error) = self.put(id, call, told)
             && let Some(waiter) = self.ledger.withdraw(id)
         {

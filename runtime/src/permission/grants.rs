@@ -119,7 +119,7 @@ impl GrantBook {
     pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration) {
         let (uses_left, expires_at) = match new.lifetime {
             Lifetime::Once => (Some(NonZeroU32::MIN.get()), None),
-            Lifetime::Uses(uses) => (Some(uses.get()), None),
+            Lifetime::Waiting(uses) | Lifetime::Uses(uses) => (Some(uses.get()), None),
             Lifetime::For(time) => (None, Some(now.saturating_add(time))),
             Lifetime::Session | Lifetime::Agent => (None, None),
         };

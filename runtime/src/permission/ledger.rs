@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Decision, Question, QuestionState, Request, Run};
+use super::{Decision, Question, QuestionState, Request, Run, WaitingCalls};
 use crate::effect::ContentHash;
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
@@ -83,6 +83,18 @@ struct Open<W> {
     waiters: Vec<W>,
 }
 
+impl<W> Open<W> {
+    fn join(&mut self, waiter: W) -> Asked<W> {
+        self.waiters.push(waiter);
+        self.count();
+        Asked::Joined(self.question.id)
+    }
+
+    fn count(&self) {
+        self.question.calls.set(self.waiters.len());
+    }
+}
+
 /// What is remembered of a question that ended.
 #[derive(Debug)]
 struct Past {
@@ -144,12 +156,27 @@ impl<W> Ledger<W> {
             if open.waiters.len() >= self.limits.waiting_per_question {
                 return Asked::Refused(waiter, NotAsked::Busy);
             }
-            open.waiters.push(waiter);
-            return Asked::Joined(open.question.id);
+            return open.join(waiter);
         }
         if let Err(reason) = self.admit(&request, now) {
             return Asked::Refused(waiter, reason);
         }
+        Asked::Opened(self.open(key, request, waiter, now))
+    }
+
+    /// Asks again for a call that waited for a question whose answer let other calls through. It was admitted before, so no
+    /// limit counts.
+    pub(crate) fn ask_again(&mut self, request: Request, waiter: W, now: Duration) -> QuestionId {
+        let key = key(&request);
+        if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
+            open.join(waiter);
+            return open.question.id;
+        }
+        self.askers.entry(request.worker).or_default().open += 1;
+        self.open(key, request, waiter, now)
+    }
+
+    fn open(&mut self, key: Key, request: Request, waiter: W, now: Duration) -> QuestionId {
         let id = QuestionId(self.next);
         self.next += 1;
         let question = Question {
@@ -158,11 +185,12 @@ impl<W> Ledger<W> {
             asked_at: now,
             expires_at: now.saturating_add(self.patience),
             request,
+            calls: WaitingCalls::default(),
         };
         let waiters = vec![waiter];
         self.same.insert(key, id);
         self.open.insert(id, Open { question, waiters });
-        Asked::Opened(id)
+        id
     }
 
     /// Charges one question to the worker, if it may ask.
@@ -244,6 +272,7 @@ impl<W> Ledger<W> {
     pub(crate) fn sweep(&mut self, waits: impl Fn(&W) -> bool) -> Vec<Ended<W>> {
         for open in self.open.values_mut() {
             open.waiters.retain(&waits);
+            open.count();
         }
         self.end_where(Decision::Cancelled, |open| open.waiters.is_empty())
     }
@@ -252,6 +281,7 @@ impl<W> Ledger<W> {
     pub(crate) fn withdraw(&mut self, id: QuestionId) -> Option<W> {
         let open = self.open.get_mut(&id)?;
         let waiter = open.waiters.pop();
+        open.count();
         if open.waiters.is_empty() {
             self.end(id, Decision::Cancelled, &mut HashSet::new());
         }
@@ -524,6 +554,24 @@ mod tests {
         );
         ledger.answer(id, Some(&[]), at(0));
         opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
+    }
+
+    #[test]
+    fn a_question_says_how_many_calls_wait_and_asking_again_costs_no_limit() {
+        let mut ledger = ledger();
+        let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
+        let shown = ledger.question(id).unwrap().clone();
+        assert_eq!(shown.waiting(), 1);
+        for waiter in 11..14 {
+            ledger.ask(request(1, 1, NEED), waiter, at(0));
+        }
+        assert_eq!(shown.waiting(), 4, "a copy that was shown counts on");
+        ledger.sweep(|waiter| *waiter != 12);
+        assert_eq!(shown.waiting(), 3);
+        for n in 0..20 {
+            let again = ledger.ask_again(request(1, 2, NEED), 20 + n, at(0));
+            assert_eq!(ledger.question(again).unwrap().waiting() as u64, n + 1);
+        }
     }
 
     #[test]

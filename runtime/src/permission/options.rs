@@ -4,6 +4,8 @@
 //! its kinds. One option stands for a width and a time; the list names few, the narrowest first. A refusal is an
 //! option of its own: ACP's outcome `cancelled` ends the agent's turn, and means no answer here.
 
+use std::num::NonZeroU32;
+
 use serde::Serialize;
 
 use super::{Answer, Lifetime, Question};
@@ -42,6 +44,8 @@ pub struct AnswerOption {
 /// How many rungs are offered for longer than a call: wider ones ask for more care than a button or a form can.
 const MOST_RUNGS: usize = 3;
 const REJECT: &str = "reject";
+/// Before the number of waiting calls that an option allows.
+const WAITING: &str = "waiting-";
 
 impl Question {
     /// The answers worth a button: exactly what is asked, once and for the session; its folder and its root for the
@@ -54,10 +58,21 @@ impl Question {
             .map(|(option_id, rung, lifetime)| {
                 let patterns = self.request.ladder.get(rung).map_or(&[][..], Vec::as_slice);
                 let (time, kind) = match lifetime {
-                    Lifetime::Once => ("this call", OptionKind::AllowOnce),
-                    Lifetime::Agent => ("this agent, until revoked", OptionKind::AllowAlways),
+                    Lifetime::Once if self.waiting() > 1 => (
+                        format!("one of {} equal calls that wait", self.waiting()),
+                        OptionKind::AllowOnce,
+                    ),
+                    Lifetime::Once => ("this call".to_owned(), OptionKind::AllowOnce),
+                    Lifetime::Waiting(calls) => (
+                        format!("{calls} equal calls that wait"),
+                        OptionKind::AllowOnce,
+                    ),
+                    Lifetime::Agent => (
+                        "this agent, until revoked".to_owned(),
+                        OptionKind::AllowAlways,
+                    ),
                     Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) => {
-                        ("this session", OptionKind::AllowAlways)
+                        ("this session".to_owned(), OptionKind::AllowAlways)
                     }
                 };
                 AnswerOption {
@@ -81,8 +96,11 @@ impl Question {
         if option_id == REJECT {
             return Some(Answer::DENY);
         }
-        let offers = self.offers().into_iter();
-        let (_, rung, lifetime) = offers.into_iter().find(|(id, ..)| id == option_id)?;
+        let (_, rung, lifetime) = match option_id.strip_prefix(WAITING) {
+            // Their number may have changed since the option was shown.
+            Some(calls) => (String::new(), 0, Lifetime::Waiting(calls.parse().ok()?)),
+            None => self.offers().into_iter().find(|(id, ..)| id == option_id)?,
+        };
         Some(Answer::Allow {
             patterns: self.request.ladder.get(rung)?.clone(),
             lifetime,
@@ -96,10 +114,20 @@ impl Question {
         self.request.ladder.iter().take(MOST_RUNGS)
     }
 
+    /// How many equal calls wait, if there are several.
+    pub(crate) fn all_waiting(&self) -> Option<NonZeroU32> {
+        let calls = u32::try_from(self.waiting()).ok()?;
+        NonZeroU32::new(calls).filter(|calls| calls.get() > 1)
+    }
+
     /// Each allowing option: its id, its rung and how long it holds.
     fn offers(&self) -> Vec<(String, usize, Lifetime)> {
         let rungs = self.rungs().count();
         let mut offers = vec![("once".to_owned(), 0, Lifetime::Once)];
+        offers.extend(self.all_waiting().map(|calls| {
+            let id = format!("{WAITING}{calls}");
+            (id, 0, Lifetime::Waiting(calls))
+        }));
         offers.extend((0..rungs).map(|rung| (format!("session-{rung}"), rung, Lifetime::Session)));
         if !self.request.sensitive {
             offers.push(("agent".to_owned(), 0, Lifetime::Agent));
@@ -137,6 +165,7 @@ mod tests {
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request,
+            calls: crate::permission::WaitingCalls::default(),
         }
     }
 
@@ -152,6 +181,27 @@ mod tests {
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
         ]);
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn several_waiting_calls_are_counted_in_the_options_and_can_be_allowed_together() {
+        let question = question(false);
+        question.calls.set(3);
+        let options = serde_json::to_value(question.options()).unwrap();
+        let expected = json!([
+            {"optionId": "once", "name": "Allow write:file:/r/a/x for one of 3 equal calls that wait", "kind": "allow_once"},
+            {"optionId": "waiting-3", "name": "Allow write:file:/r/a/x for 3 equal calls that wait", "kind": "allow_once"},
+        ]);
+        assert_eq!(
+            options.as_array().unwrap()[..2],
+            expected.as_array().unwrap()[..]
+        );
+        let Some(Answer::Allow { lifetime, .. }) = question.chosen("waiting-3") else {
+            panic!("no answer");
+        };
+        assert_eq!(lifetime.waiting_calls().unwrap().get(), 3);
+        assert_eq!(question.chosen("waiting-0"), None);
+        assert_eq!(question.chosen("waiting-"), None);
     }
 
     #[test]

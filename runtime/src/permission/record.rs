@@ -34,7 +34,7 @@ pub(super) fn refused(
 /// Who holds what an answer grants; nobody if it serves the one call.
 pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolder> {
     match lifetime {
-        Lifetime::Once => None,
+        Lifetime::Once | Lifetime::Waiting(_) => None,
         Lifetime::Uses(_) | Lifetime::For(_) => Some(GrantHolder::Worker(request.worker)),
         Lifetime::Session => Some(GrantHolder::Session {
             session: Arc::clone(&request.session),

@@ -144,11 +144,16 @@ impl Console {
         let Some((patterns, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
-        let time = self.read(
-            "For how long? 1 once, 2 ten uses, 3 one hour, 4 this session, or Enter to refuse: ",
-        )?;
+        // More equal calls may have come since the question was shown.
+        let waiting = question.all_waiting();
+        let several = waiting.map_or_else(String::new, |calls| {
+            format!(", 5 all {calls} equal calls that wait")
+        });
+        let time = self.read(&format!(
+            "For how long? 1 once, 2 ten uses, 3 one hour, 4 this session{several}, or Enter to refuse: ",
+        ))?;
         Ok(
-            lifetime(&time).map_or(Answer::DENY, |lifetime| Answer::Allow {
+            lifetime(&time, waiting).map_or(Answer::DENY, |lifetime| Answer::Allow {
                 patterns,
                 lifetime,
                 descendants: false,
@@ -223,8 +228,9 @@ fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<LeftOut>
     (found == numbers.len()).then_some(left_out)
 }
 
-fn lifetime(choice: &str) -> Option<Lifetime> {
+fn lifetime(choice: &str, waiting: Option<NonZeroU32>) -> Option<Lifetime> {
     match choice {
+        "5" => waiting.map(Lifetime::Waiting),
         "1" => Some(Lifetime::Once),
         "2" => NonZeroU32::new(10).map(Lifetime::Uses),
         "3" => Some(Lifetime::For(Duration::from_secs(3600))),
@@ -253,6 +259,11 @@ fn prompt(question: &Question, coloured: bool) -> String {
         for need in &request.protected {
             out.push_str(&format!("  {}\n", escape(&need.to_string())));
         }
+    }
+    if let Some(calls) = question.all_waiting() {
+        out.push_str(&format!(
+            "{calls} equal calls wait; \"once\" lets one of them through\n"
+        ));
     }
     out.push_str("it needs:\n");
     for need in &request.needs {
@@ -393,6 +404,7 @@ mod tests {
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
             request,
+            calls: crate::permission::WaitingCalls::default(),
         }
     }
 

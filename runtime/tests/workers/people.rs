@@ -41,6 +41,19 @@ impl Stage {
         self.grants.answer(question, answer).await.unwrap();
     }
 
+    /// The one open question, once `count` calls wait for it.
+    async fn question_of(&self, count: usize) -> bailiwick::QuestionId {
+        loop {
+            let questions = self.grants.questions().await.unwrap();
+            if let [question] = questions.as_slice()
+                && question.waiting() == count
+            {
+                return question.id;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn open_questions(&self) -> Vec<String> {
         let questions = self.grants.questions().await.unwrap();
         let path = |question: &Question| question.request.agent_path.join("/");
@@ -174,6 +187,65 @@ async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
     assert_eq!((stage.board.posted().len(), refused), (10, 54));
     assert_eq!(stage.grants.grants().await.unwrap(), []);
     assert_eq!(stage.texts("redeemed", "/event/call").await.len(), 10);
+}
+
+/// Lets `count` equal calls wait for one question, and answers it for one of them, then for two.
+async fn one_then_two_of(
+    count: usize,
+    stage: &Stage,
+    worker: &Worker,
+) -> JoinSet<Result<Outcome, CallError>> {
+    let mut calls = JoinSet::new();
+    for _ in 0..count {
+        let worker = worker.clone();
+        calls.spawn(async move { worker.call("post", at("src/x")).await });
+    }
+    let question = stage.question_of(count).await;
+    stage.grants.answer(question, Answer::ONCE).await.unwrap();
+    assert!(calls.join_next().await.unwrap().unwrap().is_ok());
+    let question = stage.question_of(count - 1).await;
+    assert_eq!(stage.board.posted(), ["/r/src/x"], "one word, one effect");
+    let two = Answer::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Waiting(NonZeroU32::new(2).unwrap()),
+        descendants: false,
+        left_out: Vec::new(),
+    };
+    stage.grants.answer(question, two).await.unwrap();
+    calls
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_yes_is_one_effect_of_sixty_four_equal_calls_that_were_previewed() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    let mut calls = one_then_two_of(64, &stage, &worker).await;
+    for _ in 0..2 {
+        // The first one changed what these two were shown.
+        let stale = calls.join_next().await.unwrap().unwrap().unwrap_err();
+        assert_eq!(stale.code(), Code::StalePreview);
+    }
+    stage.question_of(61).await;
+    assert_eq!(stage.board.posted().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_yes_is_one_effect_of_sixty_four_equal_calls_without_a_preview() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let blind = Policy::new().ask("write:file:/r/src");
+    let worker = stage.worker(blind).await;
+    let mut calls = one_then_two_of(64, &stage, &worker).await;
+    for _ in 0..2 {
+        assert!(calls.join_next().await.unwrap().unwrap().is_ok());
+    }
+    let question = stage.question_of(61).await;
+    assert_eq!(stage.board.posted().len(), 3);
+    stage.grants.answer(question, Answer::DENY).await.unwrap();
+    while let Some(refused) = calls.join_next().await {
+        let refused = refused.unwrap().unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+    }
+    assert_eq!(stage.board.posted().len(), 3);
 }
 
 #[tokio::test]

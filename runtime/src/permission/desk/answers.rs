@@ -41,7 +41,7 @@ impl Yes {
         let request = &question.request;
         if !request.fits(patterns)
             || !request.can_leave_out(&left_out)
-            || (divides && lifetime != Lifetime::Once)
+            || (divides && lifetime.waiting_calls().is_none())
         {
             return Err(AuthorityError::DoesNotFit);
         }
@@ -219,7 +219,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Ends the questions and lets the calls that wait for them go on.
+    /// Ends the questions and lets as many of the calls that wait for them go on as each answer allows; the others are
+    /// asked about again.
     fn tell(&mut self, all: &[Yes], now: Duration) {
         let (mut first, mut more) = (Vec::new(), Vec::new());
         for yes in all {
@@ -228,37 +229,45 @@ impl Desk {
             self.hide(yes.question);
             // A call that is gone must not spend a use.
             let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
-            let mut waiting = waiting.filter(|waiter| !waiter.port.is_closed());
-            first.extend(waiting.next().map(|waiter| (yes, waiter)));
-            more.extend(waiting.map(|waiter| (yes, waiter)));
+            let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
+            let mut waiting = (1..)
+                .zip(waiting)
+                .map(|(place, waiter)| (yes, place, waiter));
+            first.extend(waiting.next());
+            more.extend(waiting);
         }
         // No call that shares a question takes the use that another question was allowed.
         let mut unserved = Vec::new();
-        for (yes, waiter) in first.into_iter().chain(more) {
-            match self.serve(yes, &waiter.claimant, now) {
+        for (yes, place, waiter) in first.into_iter().chain(more) {
+            match self.serve(yes, place, &waiter.claimant, now) {
                 Some(ruling) => waiter.tell(Ok(ruling)),
                 None => unserved.push((yes, waiter)),
             }
         }
-        // The uses ran out among the calls that shared a question.
         for (yes, waiter) in unserved {
             let again = Request {
                 call: waiter.call,
                 ..yes.request.clone()
             };
-            self.ask(again, waiter.claimant, waiter.told, waiter.port);
+            self.ask_again(again, waiter, now);
         }
     }
 
-    /// What a call may do by a yes; none if its uses are spent.
-    fn serve(&mut self, yes: &Yes, claimant: &Claimant, now: Duration) -> Option<Ruling> {
-        let redeemed = if yes.lifetime == Lifetime::Once {
-            Redeemed {
+    /// What the call at `place` among those that wait may do by a yes; none if that lets no further call through.
+    fn serve(
+        &mut self,
+        yes: &Yes,
+        place: u32,
+        claimant: &Claimant,
+        now: Duration,
+    ) -> Option<Ruling> {
+        let redeemed = match yes.lifetime.waiting_calls() {
+            Some(calls) if place > calls.get() => return None,
+            Some(_) => Redeemed {
                 patterns: yes.patterns.clone(),
                 ..Redeemed::default()
-            }
-        } else {
-            self.book.redeem(claimant, &yes.request.needs, now)?
+            },
+            None => self.book.redeem(claimant, &yes.request.needs, now)?,
         };
         Some(Ruling::Allowed(redeemed, yes.left_out.clone()))
     }

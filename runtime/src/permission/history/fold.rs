@@ -10,7 +10,7 @@ use crate::audit::{
 };
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
-use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, RevokeCause};
+use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 
@@ -268,7 +268,10 @@ impl Fold {
     /// The same for an answer that names none, as in older records: its grants are equal to it and stand right before it.
     fn absorb_older(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
         // A yes for once enters no grant: what stands before it was given by itself.
-        if step.lifetime == Some(Lifetime::Once) {
+        if step
+            .lifetime
+            .is_some_and(|held| held.waiting_calls().is_some())
+        {
             return Vec::new();
         }
         let first = fresh.len().saturating_sub(step.patterns.len());
