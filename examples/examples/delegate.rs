@@ -159,8 +159,8 @@ fn audit(log: &Path) -> Result<(), Failure> {
         verified.records
     );
     println!(
-        "  calls refused: {}, put to people: {}, carried out: {}",
-        count("refused"),
+        "  calls denied: {}, put to people: {}, carried out: {}",
+        count("denied"),
         count("asked"),
         count("applied")
     );
@@ -170,7 +170,7 @@ fn audit(log: &Path) -> Result<(), Failure> {
         "the record has lines that were not verified",
     )?;
     ensure(
-        count("refused") >= 4 && count("asked") == 1,
+        count("denied") >= 4 && count("asked") == 1,
         "the record does not tell all that happened",
     )?;
     ensure(

@@ -577,8 +577,8 @@ fn ended(place: &Place) {
         .map(|line| line["event"]["step"].as_str().unwrap().to_owned())
         .collect();
     let count = |step: &str| steps.iter().filter(|one| *one == step).count();
-    assert_eq!(count("spawned"), count("stopped"), "{log}");
-    assert_eq!(steps.last().unwrap(), "stopped", "{log}");
+    assert_eq!(count("spawned"), count("worker_stopped"), "{log}");
+    assert_eq!(steps.last().unwrap(), "worker_stopped", "{log}");
 }
 
 const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;

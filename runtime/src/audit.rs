@@ -12,10 +12,11 @@ mod verify;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::call::Origin;
 use crate::effect::{Change, ContentHash, LeftOut, Op, PreviewToken};
-use crate::error::Code;
+use crate::error::{CallError, Code};
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, Narrowing, RevokeCause};
@@ -84,7 +85,7 @@ pub enum Step {
         rule: Option<Arc<str>>,
     },
     /// A call uses what people granted.
-    Redeemed {
+    GrantUsed {
         /// The live grants, one use of each.
         grants: Arc<[GrantId]>,
         /// What was granted to this call alone and came with it.
@@ -129,29 +130,42 @@ pub enum Step {
         token: PreviewToken,
     },
     /// The call is sent to the server that carries it out after this is written.
-    Sent {
+    RemoteCall {
         /// The server, as people configured it.
         server: Arc<str>,
         /// The tool, as the server calls it.
         tool_there: Arc<str>,
         /// Only what it would do is asked for.
         preview: bool,
+        /// Hash of the arguments as JSON with sorted keys and no spaces.
+        arguments_sha256: ContentHash,
     },
     /// A by-product for people was stored.
     Artifact {
         /// Where they find it.
         uri: Box<str>,
     },
-    /// The call was refused or failed.
-    Refused {
+    /// A by-product for people could not be stored. The call goes on without it.
+    ArtifactFailed {
+        /// The stable code.
+        code: Code,
+        /// Why.
+        message: Box<str>,
+    },
+    /// The call was refused before it had any effect.
+    Denied {
         /// The stable code.
         code: Code,
         /// What the caller was told.
         message: Box<str>,
+        /// Who refused it; nobody, if a person would have had to be asked and was not.
+        by: DecidedBy,
     },
-    /// The call was answered.
+    /// The call failed, perhaps after a part of its effect.
+    Failed(Box<FailedStep>),
+    /// The call was answered. This is the last step of a call, unless an effect ends after its caller stopped waiting.
     Finished {
-        /// The code if it failed.
+        /// The code if it was denied or failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
         /// Bytes of the answer.
@@ -160,7 +174,7 @@ pub enum Step {
     /// Something was granted that outlives one call.
     Granted(Box<GrantedStep>),
     /// A grant that a person gave to an agent before this runtime began is live again.
-    Restored(Box<GrantedStep>),
+    GrantRestored(Box<GrantedStep>),
     /// A person left less of a grant.
     GrantNarrowed(Box<NarrowedStep>),
     /// A grant was taken back.
@@ -178,7 +192,50 @@ pub enum Step {
     /// The worker died and was started anew with the same authority.
     Restarted,
     /// The worker ended: everybody it owed an answer has one.
-    Stopped,
+    WorkerStopped,
+}
+
+impl Step {
+    /// The step that records a call without a result. `begun`: its effect began before.
+    pub(crate) fn without_result(error: &CallError, begun: bool) -> Self {
+        let (code, message) = (error.code(), error.message().into());
+        let detail = |key: &str| error.details().get(key);
+        let begun = begun || detail("begun").is_some_and(|begun| *begun == true);
+        if !begun && code.is_denial() {
+            let by = match detail("denied_by").map(DecidedBy::deserialize) {
+                Some(Ok(by)) => by,
+                _ if code == Code::ScopeRequired => DecidedBy::Nobody,
+                _ => DecidedBy::Rule,
+            };
+            return Self::Denied { code, message, by };
+        }
+        let count = |key: &str| detail(key).and_then(Value::as_u64);
+        Self::Failed(Box::new(FailedStep {
+            code,
+            message,
+            begun,
+            done: count("done"),
+            removed: count("removed"),
+        }))
+    }
+}
+
+/// How a call failed, and how far it got before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedStep {
+    /// The stable code.
+    pub code: Code,
+    /// What the caller was told.
+    pub message: Box<str>,
+    /// Its effect had begun, so a part of it may have happened, or all of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub begun: bool,
+    /// How many steps of the plan were carried out and not undone, if the tool knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<u64>,
+    /// How many files and directories were removed, if the tool knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
 }
 
 /// How a question ended.
@@ -289,17 +346,20 @@ pub(crate) mod tests {
     use super::*;
 
     /// An event with every field.
-    pub(crate) fn refused(message: &str) -> AuditEvent {
+    pub(crate) fn failed(message: &str) -> AuditEvent {
         AuditEvent {
             worker: Some(WorkerId(1)),
             agent: "main".into(),
             call: Some(CallId(2)),
             tool: Some(ToolName::new("edit_file")),
             origin: Origin::Model,
-            step: Step::Refused {
+            step: Step::Failed(Box::new(FailedStep {
                 code: Code::NotFound,
                 message: message.into(),
-            },
+                begun: false,
+                done: None,
+                removed: None,
+            })),
         }
     }
 

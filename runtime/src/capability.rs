@@ -17,8 +17,8 @@ use crate::scope::{Scope, ScopePattern, Verb};
 
 pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
-pub(crate) use meter::Meter;
 pub use meter::Spent;
+pub(crate) use meter::{Charge, Meter};
 
 /// Why a call in flight must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::escape::escape_lines;
@@ -13,7 +13,7 @@ use crate::scope::Scope;
 const MAX_MESSAGE: usize = 4096;
 
 /// Stable code of a refusal or failure; programs branch on it, never on the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum Code {
@@ -74,6 +74,20 @@ pub enum Code {
 }
 
 impl Code {
+    /// Whether it says that a policy or a person refused; else the call was not refused but failed.
+    pub(crate) const fn is_denial(self) -> bool {
+        matches!(
+            self,
+            Self::ScopeRequired
+                | Self::PermissionDenied
+                | Self::PolicyExpansion
+                | Self::PolicyInvalid
+                | Self::RateLimited
+                | Self::Budget
+                | Self::UnknownTool
+        )
+    }
+
     /// The code as it stands on the wire, such as `STALE_PREVIEW`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

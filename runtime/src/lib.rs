@@ -95,8 +95,8 @@ mod worker;
 pub use artifact::Artifact;
 pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
-    BreakReason, ChangeSummary, GrantedStep, Head, JsonLines, MemoryAudit, NarrowedStep, Record,
-    SignedInStep, Step, TornLine, Verified, json_line, verify, verify_after,
+    BreakReason, ChangeSummary, FailedStep, GrantedStep, Head, JsonLines, MemoryAudit,
+    NarrowedStep, Record, SignedInStep, Step, TornLine, Verified, json_line, verify, verify_after,
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};

@@ -23,7 +23,7 @@ use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
-pub(crate) use token::{canonical, remote_token, token_of};
+pub(crate) use token::{arguments_hash, canonical, remote_token, token_of};
 use way::Way;
 
 /// How often a call may find that it needs something else before it is refused.

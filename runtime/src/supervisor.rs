@@ -179,7 +179,7 @@ impl Watch {
         // Not waited for: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
             core.revoke(id).await;
-            shared.note(AuditStep::Stopped);
+            shared.note(AuditStep::WorkerStopped);
         });
     }
 }

@@ -142,7 +142,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), Failure> {
         "the page's calls are recorded"
     );
     assert!(
-        seen([r#""step":"sent""#, "app_files__open-path"]),
+        seen([r#""step":"remote_call""#, "app_files__open-path"]),
         "the agent's calls are recorded"
     );
 

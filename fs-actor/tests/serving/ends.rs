@@ -96,7 +96,7 @@ fn ended(audit: &Path) {
     verify(text.as_bytes()).unwrap();
     assert!(text.contains("read_file"), "{text}");
     let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    assert_eq!(last["event"]["step"], "stopped", "{text}");
+    assert_eq!(last["event"]["step"], "worker_stopped", "{text}");
 }
 
 /// Waits for the end of a session that nobody else waits for.
@@ -105,7 +105,7 @@ async fn ends(audit: &Path) {
         // While it is written its last line may not be whole.
         loop {
             let text = std::fs::read_to_string(audit).unwrap();
-            if text.contains(r#""stopped""#) && text.ends_with('\n') {
+            if text.contains(r#""worker_stopped""#) && text.ends_with('\n') {
                 break;
             }
             tokio::task::yield_now().await;
@@ -122,7 +122,7 @@ async fn a_server_that_stopped_has_recorded_the_end_of_its_sessions() {
     let world = World::new();
     let session = Session::begun(&world, Http::new()).await;
     let living = std::fs::read_to_string(&session.audit).unwrap();
-    assert!(!living.contains("stopped"), "{living}");
+    assert!(!living.contains("worker_stopped"), "{living}");
     session.stop.cancel();
     session.serving.await.unwrap();
     ended(&session.audit);
@@ -159,7 +159,7 @@ async fn what_clients_share_ends_with_the_gateway_and_serves_nobody_afterwards()
     let read = client.modern("tools/call", call.clone(), json!({})).await;
     assert_eq!(read["result"]["isError"], false, "{read}");
     let living = std::fs::read_to_string(&audit).unwrap();
-    assert!(!living.contains("stopped"), "{living}");
+    assert!(!living.contains("worker_stopped"), "{living}");
     gateway.shutdown().await;
     ended(&audit);
     let late = client.modern("tools/call", call, json!({})).await;

@@ -69,7 +69,7 @@ impl Host {
         let records = self.audit.records();
         let lines = records.iter().map(|record| record.line());
         lines
-            .filter(|line| line.contains(r#""step":"sent""#))
+            .filter(|line| line.contains(r#""step":"remote_call""#))
             .count()
     }
 }

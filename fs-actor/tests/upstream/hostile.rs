@@ -387,7 +387,7 @@ async fn only_what_is_sent_is_written_down_as_sent() {
     let (stage, worker) = alone("plain").await;
     let sent = async || {
         let steps = stage.steps().await;
-        steps.iter().filter(|step| *step == "sent").count()
+        steps.iter().filter(|step| *step == "remote_call").count()
     };
     // A tool without previews, and one that only reads.
     for tool in ["h__edit", "h__note"] {
@@ -400,7 +400,7 @@ async fn only_what_is_sent_is_written_down_as_sent() {
     assert_eq!(sent().await, 0);
     let (stage, worker) = alone("plain").await;
     assert!(worker.preview("h__shown", json!({})).await.is_ok());
-    assert!(stage.steps().await.contains(&"sent".to_owned()));
+    assert!(stage.steps().await.contains(&"remote_call".to_owned()));
 }
 
 #[tokio::test]

@@ -130,18 +130,26 @@ async fn people_are_asked_by_server_and_tool_and_each_step_is_recorded_once() {
     assert_eq!(
         steps,
         [
-            "spawned", "judged", "asked", "answered", "judged", "sent", "finished"
+            "spawned",
+            "judged",
+            "asked",
+            "answered",
+            "judged",
+            "remote_call",
+            "finished"
         ]
     );
     let lines = stage.lines().await;
     let sent = lines
         .iter()
-        .find(|line| line.pointer("/event/step") == Some(&json!("sent")))
+        .find(|line| line.pointer("/event/step") == Some(&json!("remote_call")))
         .unwrap();
     assert_eq!(sent.pointer("/event/server"), Some(&json!("h")));
     assert_eq!(sent.pointer("/event/tool_there"), Some(&json!("edit")));
     assert_eq!(sent.pointer("/event/tool"), Some(&json!("h__edit")));
     assert_eq!(sent.pointer("/event/preview"), Some(&json!(false)));
+    let hash = bailiwick::ContentHash::of(br#"{"path":"x"}"#).to_string();
+    assert_eq!(sent.pointer("/event/arguments_sha256"), Some(&json!(hash)));
 }
 
 #[tokio::test]
@@ -156,7 +164,7 @@ async fn a_refused_call_is_never_sent() {
         code(denied.call("h__edit", json!({})).await),
         Code::PermissionDenied
     );
-    assert!(!stage.steps().await.contains(&"sent".to_owned()));
+    assert!(!stage.steps().await.contains(&"remote_call".to_owned()));
 }
 
 #[tokio::test]
@@ -166,7 +174,7 @@ async fn what_a_call_needs_is_explained_without_sending_it() {
     let why = worker.explain(&Call::new("h__edit", json!({}))).unwrap();
     assert_eq!(why.len(), 1);
     assert_eq!(why[0].verdict, Verdict::Ask);
-    assert!(!stage.steps().await.contains(&"sent".to_owned()));
+    assert!(!stage.steps().await.contains(&"remote_call".to_owned()));
 }
 
 #[tokio::test]
@@ -330,7 +338,7 @@ async fn what_a_server_asks_for_is_asked_in_its_name_and_sent_back_once() {
             .steps()
             .await
             .iter()
-            .filter(|step| *step == "sent")
+            .filter(|step| *step == "remote_call")
             .count(),
         2
     );

@@ -76,7 +76,7 @@ async fn a_tool_is_reached_by_whom_its_server_says() {
         of.filter(|event| event["step"] == step && event["origin"] == "view")
             .count()
     };
-    assert_eq!((of_views("sent"), of_views("refused")), (2, 5));
+    assert_eq!((of_views("remote_call"), of_views("denied")), (2, 5));
 }
 
 #[tokio::test]
@@ -119,10 +119,10 @@ async fn a_page_reads_of_its_server_what_the_worker_may_and_the_audit_has_it() {
             .collect();
         if allowed {
             assert_eq!(read["result"]["contents"][0]["text"], "x://a", "{read}");
-            assert_eq!(steps, ["judged", "sent", "finished"]);
+            assert_eq!(steps, ["judged", "remote_call", "finished"]);
         } else {
             assert_eq!(read["error"]["code"], json!(-32000), "{read}");
-            assert_eq!(steps, ["judged", "refused"]);
+            assert_eq!(steps, ["judged", "denied", "finished"]);
         }
     }
 }

@@ -11,6 +11,9 @@ use super::verify::BreakReason;
 use crate::effect::ContentHash;
 use crate::escape::is_deceptive;
 
+/// The version of the records' form, which each of them names. Those of the first version name none.
+pub(super) const FORMAT: u16 = 2;
+
 /// Where a chain stands: what the next record must continue. The default is an empty chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -80,8 +83,9 @@ impl Record {
 
 #[derive(Serialize)]
 struct Body<'e> {
+    format: u16,
     seq: u64,
-    at: u64,
+    at_ms: u64,
     #[serde(skip_serializing_if = "is_zero")]
     missed: u64,
     prev: ContentHash,
@@ -106,8 +110,9 @@ impl Head {
         event: AuditEvent,
     ) -> Result<Record, serde_json::Error> {
         let body = Body {
+            format: FORMAT,
             seq: self.next,
-            at,
+            at_ms: at,
             missed,
             prev: self.hash,
             event: &event,
@@ -230,7 +235,7 @@ impl Formatter for Inert {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::tests::refused;
+    use crate::audit::tests::failed;
 
     #[test]
     fn no_deceptive_character_is_raw_and_none_is_lost() {
@@ -241,7 +246,7 @@ mod tests {
             .filter_map(char::from_u32)
             .chain("é日🦀\"\\".chars())
             .collect();
-        let record = Head::default().seal(0, 0, refused(&hostile)).unwrap();
+        let record = Head::default().seal(0, 0, failed(&hostile)).unwrap();
         assert!(!record.line().chars().any(is_deceptive));
         let json: serde_json::Value = serde_json::from_str(record.line()).unwrap();
         assert_eq!(json["event"]["message"], hostile);
@@ -250,16 +255,16 @@ mod tests {
     #[test]
     fn a_line_says_what_happened_where_it_stands_and_what_came_before() {
         let mut head = Head::default();
-        let first = head.seal(7, 0, refused("a")).unwrap();
-        let second = head.seal(8, 2, refused("b")).unwrap();
+        let first = head.seal(7, 0, failed("a")).unwrap();
+        let second = head.seal(8, 2, failed("b")).unwrap();
         let json: serde_json::Value = serde_json::from_str(second.line()).unwrap();
         assert_eq!(
             json,
             serde_json::json!({
-                "seq": 1, "at": 8, "missed": 2, "prev": first.hash(),
+                "format": 2, "seq": 1, "at_ms": 8, "missed": 2, "prev": first.hash(),
                 "event": {
                     "worker": 1, "agent": "main", "call": 2, "tool": "edit_file", "origin": "model",
-                    "step": "refused", "code": "NOT_FOUND", "message": "b",
+                    "step": "failed", "code": "NOT_FOUND", "message": "b",
                 },
                 "hash": second.hash(),
             })

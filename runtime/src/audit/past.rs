@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::chain::FORMAT;
 use super::verify::BreakReason;
 use super::{AnsweredStep, GrantedStep, NarrowedStep, SignedInStep};
 use crate::effect::Op;
@@ -15,8 +16,12 @@ use crate::scope::Scope;
 /// A record, read back.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Past {
+    /// The version of its form; records of the first version do not say.
+    #[serde(default)]
+    format: u16,
     /// When it was written, in milliseconds since 1970.
-    pub(crate) at: u64,
+    #[serde(alias = "at")]
+    pub(crate) at_ms: u64,
     pub(crate) event: PastEvent,
 }
 
@@ -43,7 +48,8 @@ pub(crate) enum PastStep {
         needs: Vec<Scope>,
         rule: Option<Arc<str>>,
     },
-    Redeemed {
+    #[serde(alias = "redeemed")]
+    GrantUsed {
         grants: Vec<GrantId>,
     },
     Asked {
@@ -56,7 +62,8 @@ pub(crate) enum PastStep {
     },
     Granted(GrantedStep),
     /// One of an earlier run is live again.
-    Restored(GrantedStep),
+    #[serde(alias = "restored")]
+    GrantRestored(GrantedStep),
     GrantNarrowed(NarrowedStep),
     GrantRevoked {
         grant: GrantId,
@@ -75,12 +82,29 @@ pub(crate) struct PastChange {
 
 /// Reads a line whose place in the chain is known.
 pub(crate) fn past(line: &[u8]) -> Result<Past, BreakReason> {
-    serde_json::from_slice(line).map_err(BreakReason::NotARecord)
+    let past: Past = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+    if past.format > FORMAT {
+        return Err(BreakReason::NewerFormat { found: past.format });
+    }
+    Ok(past)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_of_a_later_format_is_rejected_and_one_of_the_first_is_read() {
+        let event = r#""event":{"agent":"main","step":"redeemed","grants":[1]}}"#;
+        let first = past(format!(r#"{{"seq":0,"at":7,{event}"#).as_bytes()).unwrap();
+        assert_eq!(first.at_ms, 7);
+        assert!(matches!(first.event.step, PastStep::GrantUsed { .. }));
+        let later = past(format!(r#"{{"format":3,"at_ms":7,{event}"#).as_bytes());
+        assert!(matches!(
+            later.unwrap_err(),
+            BreakReason::NewerFormat { found: 3 }
+        ));
+    }
 
     fn read(event: &str) -> Result<PastStep, BreakReason> {
         let line = format!(r#"{{"seq":0,"at":1,"event":{{"agent":"main",{event}}}}}"#);

@@ -72,8 +72,17 @@ impl From<AuditError> for CallError {
 enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
-    Commit(AuditEvent, SyncSender<Result<(), AuditError>>),
+    Commit(AuditEvent, Unwritten, SyncSender<Result<(), AuditError>>),
     Flush(Flushed),
+}
+
+/// What happens to a committed event that cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unwritten {
+    /// Its step does not happen, so another event is recorded instead.
+    Refused,
+    /// Its step has happened, so it is kept until it can be written.
+    Kept,
 }
 
 /// Told once what was handed over before is written, or that it is not.
@@ -151,6 +160,14 @@ impl Audit {
         self.hand_over(Message::Together(events), count)
     }
 
+    /// Hands over the events of an effect that has begun. Unlike others they are taken while the sink fails, and are
+    /// written as soon as it can be; only a full audit misses them.
+    pub(crate) fn record_effect(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
+        let count = events.len() as u64;
+        let sent = self.send_now(Message::Together(events));
+        sent.inspect_err(|_| self.count_missed(count))
+    }
+
     /// Hands `event` over without waiting. One that is refused counts as missing no sooner than it is given to
     /// [`Self::record`]: whoever offers it keeps it, and offers it again.
     pub(crate) fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
@@ -158,15 +175,22 @@ impl Audit {
     }
 
     fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
-        self.try_send(message).inspect_err(|_| {
-            self.0.status.missed.fetch_add(events, Ordering::AcqRel);
-        })
+        self.try_send(message)
+            .inspect_err(|_| self.count_missed(events))
+    }
+
+    fn count_missed(&self, events: u64) {
+        self.0.status.missed.fetch_add(events, Ordering::AcqRel);
     }
 
     fn try_send(&self, message: Message) -> Result<(), AuditError> {
         if self.0.status.failing.load(Ordering::Acquire) {
             return Err(AuditError::Failing);
         }
+        self.send_now(message)
+    }
+
+    fn send_now(&self, message: Message) -> Result<(), AuditError> {
         self.0
             .sender
             .try_send(message)
@@ -176,15 +200,25 @@ impl Audit {
             })
     }
 
-    /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread.
+    /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread. On an error the
+    /// step must be refused.
     ///
     /// What was written survives the end of this process; whether it survives the end of the machine
     /// is up to the sink.
     pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.commit_or(event, Unwritten::Refused)
+    }
+
+    /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as it can be.
+    pub(crate) fn commit_effect(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.commit_or(event, Unwritten::Kept)
+    }
+
+    fn commit_or(&self, event: AuditEvent, unwritten: Unwritten) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.0
             .sender
-            .send(Message::Commit(event, reply))
+            .send(Message::Commit(event, unwritten, reply))
             .map_err(|_| AuditError::Closed)?;
         self.0.writer.unpark();
         answer.recv().map_err(|_| AuditError::Closed)?
@@ -257,8 +291,8 @@ impl<S: AuditSink> Writer<S> {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
-                Message::Commit(event, reply) => {
-                    commits.push((self.unwritten.len(), reply));
+                Message::Commit(event, unwritten, reply) => {
+                    commits.push((self.unwritten.len(), unwritten, reply));
                     self.unwritten.push(event);
                 }
                 Message::Flush(reply) => flushes.push(reply),
@@ -269,10 +303,13 @@ impl<S: AuditSink> Writer<S> {
             .failing
             .store(result.is_err(), Ordering::Release);
         if result.is_err() {
-            self.keep_refused(commits.iter().map(|(index, _)| *index));
+            let refused = commits
+                .iter()
+                .filter(|(_, unwritten, _)| *unwritten == Unwritten::Refused);
+            self.keep_refused(refused.map(|(index, ..)| *index));
         }
         // A caller that is gone needs no answer.
-        for (_, reply) in commits {
+        for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }
         let synced = if flushes.is_empty() {
@@ -321,10 +358,8 @@ impl<S: AuditSink> Writer<S> {
                 self.unwritten.remove(index);
                 self.status.missed.fetch_add(1, Ordering::AcqRel);
             } else if let Some(event) = self.unwritten.get_mut(index) {
-                event.step = Step::Refused {
-                    code: Code::Io,
-                    message: "the audit could not be written".into(),
-                };
+                let error = CallError::new(Code::Io, "the audit could not be written");
+                event.step = Step::without_result(&error, false);
             }
         }
     }
@@ -350,7 +385,7 @@ fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<V
 mod tests {
     use super::*;
     use crate::audit::sink::MemoryAudit;
-    use crate::audit::tests::refused;
+    use crate::audit::tests::failed;
     use std::sync::{Condvar, Mutex};
 
     /// A sink that waits or fails when told to.
@@ -389,7 +424,7 @@ mod tests {
 
         fn messages(&self) -> Vec<String> {
             let said = |record: &Record| match &record.event().step {
-                Step::Refused { code, message } => format!("{code}: {message}"),
+                Step::Failed(step) => format!("{}: {}", step.code, step.message),
                 other => format!("{other:?}"),
             };
             self.memory.records().iter().map(said).collect()
@@ -424,7 +459,7 @@ mod tests {
         let sink = MemoryAudit::new(10);
         let audit = Audit::start(sink.clone(), 100).unwrap();
         for n in 0..20 {
-            audit.record(refused(&n.to_string())).unwrap();
+            audit.record(failed(&n.to_string())).unwrap();
         }
         audit.flush().await.unwrap();
         let kept: Vec<u64> = sink.records().iter().map(Record::seq).collect();
@@ -436,8 +471,8 @@ mod tests {
     fn a_committed_event_is_kept_when_commit_returns_and_so_is_what_came_before() {
         let sink = MemoryAudit::new(10);
         let audit = Audit::start(sink.clone(), 100).unwrap();
-        audit.record(refused("before")).unwrap();
-        audit.commit(refused("effect")).unwrap();
+        audit.record(failed("before")).unwrap();
+        audit.commit(failed("effect")).unwrap();
         assert_eq!(sink.records().len(), 2);
     }
 
@@ -447,16 +482,16 @@ mod tests {
         let audit = Audit::start(sink.clone(), 4).unwrap();
         sink.set(Mood::Asleep);
         let taken = (0..100)
-            .filter(|n| audit.record(refused(&n.to_string())).is_ok())
+            .filter(|n| audit.record(failed(&n.to_string())).is_ok())
             .count();
         assert!((4..=9).contains(&taken), "{taken}");
         assert!(matches!(
-            audit.record(refused("late")),
+            audit.record(failed("late")),
             Err(AuditError::Full)
         ));
         sink.set(Mood::Well);
         audit.flush().await.unwrap();
-        audit.commit(refused("after")).unwrap();
+        audit.commit(failed("after")).unwrap();
         let records = sink.memory.records();
         assert_eq!(records.len(), taken + 1);
         let missed: u64 = records.iter().map(Record::missed).sum();
@@ -467,7 +502,7 @@ mod tests {
     async fn what_belongs_together_is_taken_whole_or_counted_whole() {
         let sink = Moody::new();
         let audit = Audit::start(sink.clone(), 2).unwrap();
-        let several = || vec![refused("a"), refused("b"), refused("c")];
+        let several = || vec![failed("a"), failed("b"), failed("c")];
         audit.record_all(several()).unwrap();
         audit.flush().await.unwrap();
         assert_eq!(
@@ -480,7 +515,7 @@ mod tests {
         assert!((2..=5).contains(&taken), "{taken}");
         sink.set(Mood::Well);
         audit.flush().await.unwrap();
-        audit.commit(refused("after")).unwrap();
+        audit.commit(failed("after")).unwrap();
         let records = sink.memory.records();
         assert_eq!(records.len() as u64, 3 + taken * 3 + 1);
         let missed: u64 = records.iter().map(Record::missed).sum();
@@ -491,19 +526,19 @@ mod tests {
     fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
         let sink = Moody::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
-        audit.commit(refused("first")).unwrap();
+        audit.commit(failed("first")).unwrap();
         sink.set(Mood::Full);
         assert!(matches!(
-            audit.commit(refused("never happened")),
+            audit.commit(failed("never happened")),
             Err(AuditError::Write(_))
         ));
         assert!(matches!(
-            audit.record(refused("refused")),
+            audit.record(failed("refused")),
             Err(AuditError::Failing)
         ));
         sink.set(Mood::Well);
-        audit.commit(refused("last")).unwrap();
-        audit.record(refused("handed over")).unwrap();
+        audit.commit(failed("last")).unwrap();
+        audit.record(failed("handed over")).unwrap();
         assert_eq!(
             sink.messages(),
             [
@@ -514,12 +549,39 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_effect_is_kept_as_it_was_until_the_sink_can_be_written() {
+        let sink = Moody::new();
+        let audit = Audit::start(sink.clone(), 10).unwrap();
+        sink.set(Mood::Full);
+        for effect in ["first", "second"] {
+            assert!(matches!(
+                audit.commit_effect(failed(effect)),
+                Err(AuditError::Write(_))
+            ));
+        }
+        assert!(audit.commit(failed("refused")).is_err());
+        audit.record_effect(vec![failed("third")]).unwrap();
+        sink.set(Mood::Well);
+        audit.commit(failed("last")).unwrap();
+        assert_eq!(
+            sink.messages(),
+            [
+                "NOT_FOUND: first",
+                "NOT_FOUND: second",
+                "IO: the audit could not be written",
+                "NOT_FOUND: third",
+                "NOT_FOUND: last",
+            ]
+        );
+    }
+
     #[tokio::test]
     async fn a_failing_sink_is_tried_again_without_being_asked() {
         let sink = Moody::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
         sink.set(Mood::Full);
-        audit.record(refused("kept")).unwrap();
+        audit.record(failed("kept")).unwrap();
         assert!(audit.flush().await.is_err());
         sink.set(Mood::Well);
         sink.wait_for(1);
@@ -532,10 +594,10 @@ mod tests {
         let audit = Audit::start(sink.clone(), 3).unwrap();
         sink.set(Mood::Full);
         for _ in 0..10 {
-            assert!(audit.commit(refused("never happened")).is_err());
+            assert!(audit.commit(failed("never happened")).is_err());
         }
         sink.set(Mood::Well);
-        audit.commit(refused("last")).unwrap();
+        audit.commit(failed("last")).unwrap();
         let records = sink.memory.records();
         assert_eq!(records.len(), 4);
         assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
@@ -578,12 +640,12 @@ mod tests {
                 fails,
             });
             let audit = Audit::start(sink, 100).unwrap();
-            audit.commit(refused("effect")).unwrap();
+            audit.commit(failed("effect")).unwrap();
             assert_eq!(*at.lock().unwrap(), [0; 0], "a call waits for no disk");
-            audit.record(refused("grant")).unwrap();
+            audit.record(failed("grant")).unwrap();
             assert_eq!(audit.flush_blocking().is_err(), fails);
             assert_eq!(*at.lock().unwrap(), [2]);
-            audit.record(refused("after")).unwrap();
+            audit.record(failed("after")).unwrap();
         }
     }
 
@@ -599,13 +661,7 @@ mod tests {
             }
         }
         let audit = Audit::start(Broken, 10).unwrap();
-        assert!(matches!(
-            audit.commit(refused("x")),
-            Err(AuditError::Closed)
-        ));
-        assert!(matches!(
-            audit.commit(refused("y")),
-            Err(AuditError::Closed)
-        ));
+        assert!(matches!(audit.commit(failed("x")), Err(AuditError::Closed)));
+        assert!(matches!(audit.commit(failed("y")), Err(AuditError::Closed)));
     }
 }

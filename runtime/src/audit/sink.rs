@@ -389,7 +389,7 @@ fn set_aside(path: &Path, head: Head, torn: &[u8]) -> io::Result<TornLine> {
 mod tests {
     use super::super::verify::verify;
     use super::*;
-    use crate::audit::tests::refused as event;
+    use crate::audit::tests::failed as event;
 
     fn write(sink: &mut JsonLines, messages: &[&str]) {
         let mut head = sink.head();

@@ -38,6 +38,12 @@ pub enum BreakReason {
     /// The line is no record.
     #[error("the line is no record")]
     NotARecord(#[source] serde_json::Error),
+    /// The record is one of a later version of this library.
+    #[error("the record has format {found}, which this version cannot read")]
+    NewerFormat {
+        /// The version of its form.
+        found: u16,
+    },
     /// The line is longer than any record.
     #[error("the line is too long")]
     TooLong,
@@ -199,14 +205,14 @@ fn next(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::tests::refused;
+    use crate::audit::tests::failed;
     use crate::cases::cases;
     use proptest::prelude::*;
 
     fn chain(length: u64) -> (Vec<String>, Head) {
         let mut head = Head::default();
         let lines = (0..length)
-            .map(|n| head.seal(n, 0, refused(&format!("message {n}"))).unwrap())
+            .map(|n| head.seal(n, 0, failed(&format!("message {n}"))).unwrap())
             .map(|record| format!("{}\n", record.line()))
             .collect();
         (lines, head)
@@ -255,9 +261,9 @@ mod tests {
         let (mut lines, _) = chain(2);
         let mut other = Head::default();
         for n in 0..2 {
-            other.seal(n, 0, refused("other")).unwrap();
+            other.seal(n, 0, failed("other")).unwrap();
         }
-        let foreign = other.seal(2, 0, refused("foreign")).unwrap();
+        let foreign = other.seal(2, 0, failed("foreign")).unwrap();
         lines.push(format!("{}\n", foreign.line()));
         check(&lines, 3, |reason| matches!(reason, BreakReason::Detached));
     }

@@ -1,7 +1,6 @@
-//! A cost in, the budgets of a worker and all its ancestors charged out; or the one that is spent.
+//! Budgets of a worker and its ancestors: what is charged, and what is given back if it did not happen.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::Budget;
 use crate::effect::Cost;
@@ -16,15 +15,48 @@ pub struct Spent {
     pub limit: u64,
 }
 
+/// What was spent, or is to be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    calls: u64,
+    bytes: u64,
+    files: u64,
+    children: u64,
+}
+
 /// What one worker and its subtree have spent. A child charges its parent too.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
-    calls: AtomicU64,
-    bytes: AtomicU64,
-    files: AtomicU64,
-    children: AtomicU64,
+    spent: Mutex<Amount>,
     parent: Option<Arc<Self>>,
+}
+
+/// A charge for something that is about to happen. What is not kept is given back when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Charge<'m> {
+    meter: &'m Meter,
+    unused: Amount,
+}
+
+impl Charge<'_> {
+    /// Keeps what an effect has cost; it costs no more than was charged.
+    pub(crate) fn keep(&mut self, cost: Cost) {
+        self.unused.bytes = self.unused.bytes.saturating_sub(cost.bytes);
+        self.unused.files = self.unused.files.saturating_sub(cost.files);
+    }
+
+    /// Keeps all of it.
+    pub(crate) fn keep_all(&mut self) {
+        self.unused = Amount::default();
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.meter.give_back(self.unused);
+    }
 }
 
 impl Spent {
@@ -45,75 +77,98 @@ impl Spent {
     }
 }
 
+impl Amount {
+    /// The sum, if `budget` allows it.
+    fn plus(self, more: Self, budget: Budget) -> Result<Self, Spent> {
+        let Budget {
+            calls,
+            bytes_written,
+            files_touched,
+            children,
+        } = budget;
+        let sum = |what, spent: u64, more: u64, limit: Option<u64>| {
+            let sum = spent.saturating_add(more);
+            let over = limit.filter(|limit| more > 0 && sum > *limit);
+            over.map_or(Ok(sum), |limit| Err(Spent { what, limit }))
+        };
+        Ok(Self {
+            calls: sum("calls", self.calls, more.calls, calls)?,
+            bytes: sum("bytes written", self.bytes, more.bytes, bytes_written)?,
+            files: sum("files touched", self.files, more.files, files_touched)?,
+            children: sum("children", self.children, more.children, children)?,
+        })
+    }
+
+    fn minus(self, less: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(less.calls),
+            bytes: self.bytes.saturating_sub(less.bytes),
+            files: self.files.saturating_sub(less.files),
+            children: self.children.saturating_sub(less.children),
+        }
+    }
+}
+
 impl Meter {
     pub(crate) fn new(budget: Budget, parent: Option<Arc<Self>>) -> Self {
-        let zero = || AtomicU64::new(0);
         Self {
             budget,
-            calls: zero(),
-            bytes: zero(),
-            files: zero(),
-            children: zero(),
+            spent: Mutex::default(),
             parent,
         }
     }
 
     pub(crate) fn charge_call(&self) -> Result<(), Spent> {
-        self.charge(1, "calls", |meter| (&meter.calls, meter.budget.calls))
-    }
-
-    pub(crate) fn charge_child(&self) -> Result<(), Spent> {
-        self.charge(1, "children", |meter| {
-            (&meter.children, meter.budget.children)
+        self.add(Amount {
+            calls: 1,
+            ..Amount::default()
         })
     }
 
-    /// Takes back the charge for a child that was not started.
-    pub(crate) fn refund_child(&self) {
-        self.refund(1, |meter| (&meter.children, None), None);
+    pub(crate) fn charge_child(&self) -> Result<Charge<'_>, Spent> {
+        self.charge(Amount {
+            children: 1,
+            ..Amount::default()
+        })
     }
 
     /// Charges both figures or neither.
-    pub(crate) fn charge_effect(&self, cost: Cost) -> Result<(), Spent> {
-        self.charge(cost.bytes, "bytes written", bytes_of)?;
-        self.charge(cost.files, "files touched", |meter| {
-            (&meter.files, meter.budget.files_touched)
+    pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, Spent> {
+        self.charge(Amount {
+            bytes: cost.bytes,
+            files: cost.files,
+            ..Amount::default()
         })
-        .inspect_err(|_| self.refund(cost.bytes, bytes_of, None))
     }
 
-    /// Charges this meter and every one above it, or none of them.
-    fn charge(&self, amount: u64, what: &'static str, of: Account) -> Result<(), Spent> {
-        let mut next = Some(self);
-        while let Some(meter) = next {
-            let (spent, limit) = of(meter);
-            let before = spent.fetch_add(amount, Ordering::AcqRel);
-            if let Some(limit) = limit.filter(|limit| before.saturating_add(amount) > *limit) {
-                spent.fetch_sub(amount, Ordering::AcqRel);
-                self.refund(amount, of, Some(meter));
-                return Err(Spent { what, limit });
-            }
-            next = meter.parent.as_deref();
+    fn charge(&self, amount: Amount) -> Result<Charge<'_>, Spent> {
+        self.add(amount)?;
+        Ok(Charge {
+            meter: self,
+            unused: amount,
+        })
+    }
+
+    /// Charges this meter and every one above it, or none of them: a meter stays locked until those above have agreed, so
+    /// nobody sees a charge that is refused. Locks are taken from a child to its parent only.
+    fn add(&self, amount: Amount) -> Result<(), Spent> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = spent.plus(amount, self.budget)?;
+        if let Some(parent) = &self.parent {
+            parent.add(amount)?;
         }
+        *spent = sum;
         Ok(())
     }
 
-    /// Takes a charge back from this meter up to, not including, `end`.
-    fn refund(&self, amount: u64, of: Account, end: Option<&Self>) {
+    fn give_back(&self, amount: Amount) {
         let mut next = Some(self);
-        while let Some(meter) =
-            next.filter(|meter| !end.is_some_and(|end| std::ptr::eq(*meter, end)))
-        {
-            of(meter).0.fetch_sub(amount, Ordering::AcqRel);
+        while let Some(meter) = next {
+            let mut spent = meter.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            *spent = spent.minus(amount);
             next = meter.parent.as_deref();
         }
     }
-}
-
-type Account = fn(&Meter) -> (&AtomicU64, Option<u64>);
-
-fn bytes_of(meter: &Meter) -> (&AtomicU64, Option<u64>) {
-    (&meter.bytes, meter.budget.bytes_written)
 }
 
 #[cfg(test)]
@@ -164,27 +219,64 @@ mod tests {
     fn a_refused_charge_leaves_every_meter_as_it_was() {
         let (parent, child) = family();
         let over = Cost { bytes: 5, files: 3 };
-        assert_eq!(
-            child.charge_effect(over),
-            Err(Spent {
-                what: "files touched",
-                limit: 2
-            })
-        );
-        assert_eq!(
-            child.charge_effect(Cost {
-                bytes: 10,
-                files: 2
-            }),
-            Ok(())
-        );
-        assert_eq!(
-            parent.charge_effect(Cost { bytes: 1, files: 0 }),
-            Err(Spent {
-                what: "bytes written",
-                limit: 10
-            })
-        );
+        let refused = |meter: &Meter, cost| meter.charge_effect(cost).unwrap_err();
+        let files = Spent {
+            what: "files touched",
+            limit: 2,
+        };
+        assert_eq!(refused(&child, over), files);
+        let all = Cost {
+            bytes: 10,
+            files: 2,
+        };
+        child.charge_effect(all).unwrap().keep(all);
+        let bytes = Spent {
+            what: "bytes written",
+            limit: 10,
+        };
+        assert_eq!(refused(&parent, Cost { bytes: 1, files: 0 }), bytes);
+    }
+
+    #[test]
+    fn what_is_not_kept_of_a_charge_is_given_back_to_every_meter() {
+        let (parent, child) = family();
+        let all = Cost {
+            bytes: 10,
+            files: 2,
+        };
+        drop(child.charge_effect(all).unwrap());
+        drop(parent.charge_effect(all).unwrap());
+        let mut charge = child.charge_effect(all).unwrap();
+        charge.keep(Cost { bytes: 0, files: 1 });
+        drop(charge);
+        assert!(parent.charge_effect(all).is_err());
+        let rest = Cost {
+            bytes: 10,
+            files: 1,
+        };
+        parent.charge_effect(rest).unwrap().keep(rest);
+    }
+
+    #[test]
+    fn a_charge_that_a_parent_refuses_is_never_seen_by_others() {
+        let budget = |bytes_written| Budget {
+            bytes_written: Some(bytes_written),
+            ..Budget::default()
+        };
+        let parent = Arc::new(Meter::new(budget(10), None));
+        let child = Meter::new(budget(100), Some(parent));
+        let cost = |bytes| Cost { bytes, files: 0 };
+        let rounds = u64::from(crate::cases::cases(1000).cases);
+        std::thread::scope(|scope| {
+            let large = scope.spawn(|| {
+                for _ in 0..rounds {
+                    assert!(child.charge_effect(cost(100)).is_err());
+                }
+            });
+            while !large.is_finished() {
+                drop(child.charge_effect(cost(1)).unwrap());
+            }
+        });
     }
 
     #[test]

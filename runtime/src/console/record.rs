@@ -305,7 +305,7 @@ mod tests {
         add(&path, rest);
         assert_eq!(look(false), Chain::Verified { records: 2 });
         // What was read before is not read again, unless a person wants that.
-        let other = first.replacen(r#""at":1"#, r#""at":2"#, 1);
+        let other = first.replacen(r#""at_ms":1"#, r#""at_ms":2"#, 1);
         assert_ne!(other, *first);
         fs::write(&path, format!("{other}{second}{third}")).unwrap();
         assert_eq!(look(false), Chain::Verified { records: 3 });

@@ -142,7 +142,21 @@ fn object(schema: Value) -> JsonObject {
 
 /// What a finished call answers.
 pub(crate) fn outcome(outcome: &Outcome, links: bool) -> Result<CallToolResult, CallError> {
-    result(&outcome.reply, &outcome.artifacts, links)
+    let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
+        // The change was made, whatever its output is.
+        Err(_) if !outcome.changes.is_empty() => {
+            CallToolResult::success(outcome.reply.content.iter().map(block).collect())
+        }
+        result => result?,
+    };
+    if !outcome.recorded {
+        result.content.push(ContentBlock::text(
+            "The change was made, but the audit could not record it. Further calls are refused until it can.",
+        ));
+        let meta = result.meta.get_or_insert_default();
+        meta.0.insert("recorded".into(), false.into());
+    }
+    Ok(result)
 }
 
 /// What a preview answers: the same, and the marks of a preview.

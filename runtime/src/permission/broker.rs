@@ -1087,7 +1087,7 @@ mod tests {
             .unwrap();
         let sample = request(1, 1, NEED);
         let claimant = claimant(&sample);
-        audit.record(crate::audit::tests::refused("x")).unwrap();
+        audit.record(crate::audit::tests::failed("x")).unwrap();
         audit.flush().await.unwrap_err();
         let refused = broker.ask(sample, claimant, None).await.unwrap_err();
         assert_eq!(

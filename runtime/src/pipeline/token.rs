@@ -27,6 +27,11 @@ pub(crate) fn remote_token(facts: &Facts, shown: &str) -> PreviewToken {
     PreviewToken(ContentHash::of(whole.to_string().as_bytes()))
 }
 
+/// The hash of arguments in the audit: of JSON without spaces whose keys are sorted.
+pub(crate) fn arguments_hash(arguments: &Value) -> ContentHash {
+    ContentHash::of(canonical(arguments).to_string().as_bytes())
+}
+
 /// `value` with the keys of every object in order, so that equal arguments are equal bytes.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {

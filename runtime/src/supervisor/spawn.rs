@@ -10,7 +10,7 @@ use super::Core;
 use super::tree::NoPlace;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
-use crate::capability::{Gate, Meter, Spent};
+use crate::capability::{Charge, Gate, Meter, Spent};
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::pipeline::{Holder, canonical};
@@ -91,6 +91,8 @@ impl From<SpawnError> for CallError {
 struct Starting<'c> {
     core: &'c Arc<Core>,
     parent: Option<&'c Arc<Shared>>,
+    /// What its parent is charged for it.
+    charge: Option<Charge<'c>>,
     placed: Option<Arc<Shared>>,
 }
 
@@ -110,7 +112,10 @@ impl Starting<'_> {
     }
 
     fn done(mut self) {
-        (self.parent, self.placed) = (None, None);
+        self.placed = None;
+        if let Some(charge) = &mut self.charge {
+            charge.keep_all();
+        }
     }
 }
 
@@ -123,9 +128,6 @@ impl Drop for Starting<'_> {
             shared.close();
             self.core.registry.remove(&shared.id);
             self.core.tree.lock().ended(shared.id);
-        }
-        if let Some(parent) = self.parent {
-            parent.meter.refund_child();
         }
     }
 }
@@ -146,10 +148,10 @@ impl Core {
                 call: None,
                 tool: None,
                 origin,
-                step: AuditStep::Refused {
-                    code: error.code(),
-                    message: error.to_string().into(),
-                },
+                step: AuditStep::without_result(
+                    &CallError::new(error.code(), error.to_string()),
+                    false,
+                ),
             };
             // The refusal stands whether or not the log has room; the log counts what it missed.
             let _ = self.audit.record(event);
@@ -183,12 +185,11 @@ impl Core {
         if depth > self.max_depth {
             return Err(SpawnError::TooDeep(self.max_depth));
         }
-        if let Some(parent) = parent {
-            parent.meter.charge_child()?;
-        }
+        let charge = parent.map(|parent| parent.meter.charge_child());
         let mut starting = Starting {
             core: self,
             parent,
+            charge: charge.transpose()?,
             placed: None,
         };
         let limits = authority.limits();

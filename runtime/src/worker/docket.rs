@@ -110,7 +110,7 @@ impl Docket {
 
     /// Audits that the worker ended.
     pub(super) fn stopped(&self) {
-        self.shared.note(AuditStep::Stopped);
+        self.shared.note(AuditStep::WorkerStopped);
     }
 
     /// Begins a new call. A policy of its own is compiled on the CPU pool, never here.

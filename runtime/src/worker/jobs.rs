@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::Shared;
 use super::inbox::Done;
 use crate::artifact::{self, Kind, Parts};
@@ -10,7 +12,7 @@ use crate::artifact::{self, Kind, Parts};
 use crate::artifact::{Around, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::capability::{Halt, ReadPermit, Spent};
-use crate::effect::{ArtifactRef, LeftOut, Outcome, Preview, PreviewToken, Reply};
+use crate::effect::{ArtifactRef, Cost, LeftOut, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
 use crate::tool::{AnyPlan, WriteJob};
@@ -34,6 +36,7 @@ pub(super) fn outcome(reply: Reply) -> Done {
         reply,
         changes: Vec::new(),
         artifacts: Vec::new(),
+        recorded: true,
     })
 }
 
@@ -156,7 +159,7 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
-    Spent::check(budget, cost)
+    let mut charge = Spent::check(budget, cost)
         .and_then(|()| shared.meter.charge_effect(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
     // The log names an effect before it is made.
@@ -169,15 +172,44 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
         },
     )?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
-    guarded(|| Ok(job.apply(steps, permit)?)).map_err(CallError::from)?;
-    // The effect is done and the log named it: a log that fails now must not make it look undone.
-    let _ = shared.audit_commit(facts, AuditStep::Applied { token });
-    let artifacts = artifacts(shared, facts, &plan, Mode::Apply);
+    if let Err(error) = guarded(|| Ok(job.apply(steps, permit)?)) {
+        let error = CallError::from(error);
+        if facts.stop.has_begun() {
+            charge.keep(made(cost, &error));
+        }
+        return Err(error);
+    }
+    charge.keep(cost);
+    // The effect is complete, so nothing from here on may fail the call.
+    let recorded = shared.audit_effect(facts, AuditStep::Applied { token });
+    if let Err(error) = &recorded {
+        tracing::error!(%error, call = %facts.id, "an effect was made and could not be recorded");
+    }
+    let by_products = || artifacts(shared, facts, &plan, Mode::Apply);
+    let artifacts = catch_unwind(AssertUnwindSafe(by_products)).unwrap_or_default();
     Ok(Outcome {
         reply: plan.reply,
         changes: plan.changes,
         artifacts,
+        recorded: recorded.is_ok(),
     })
+}
+
+/// What an effect that failed with `error` had cost by then, as far as its tool says. One that says nothing made nothing,
+/// unless it panicked: then nobody can tell.
+fn made(cost: Cost, error: &CallError) -> Cost {
+    if error.code() == Code::Internal {
+        return cost;
+    }
+    let count = |key: &str| {
+        let count = error.details().get(key).and_then(Value::as_u64);
+        count.unwrap_or_default()
+    };
+    let done = count("done");
+    Cost {
+        bytes: if done == 0 { 0 } else { cost.bytes },
+        files: done.saturating_add(count("removed")).min(cost.files),
+    }
 }
 
 /// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
@@ -213,7 +245,7 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<
             (refs, steps)
         }
         Err(error) => {
-            let step = AuditStep::Refused {
+            let step = AuditStep::ArtifactFailed {
                 code: error.code(),
                 message: error.message().into(),
             };

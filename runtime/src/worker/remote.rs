@@ -16,7 +16,7 @@ use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::pipeline::{Cleared, Facts, Mode, Step, Work, remote_token};
+use crate::pipeline::{Cleared, Facts, Mode, Step, Work, arguments_hash, remote_token};
 use crate::tool::{Carried, Carrying, RemoteJob};
 
 /// A call under way at a server; dropping it cancels the call.
@@ -159,10 +159,11 @@ impl Shared {
         preview: bool,
     ) -> Result<(), CallError> {
         let (server, tool_there) = job.target();
-        let sent = AuditStep::Sent {
+        let sent = AuditStep::RemoteCall {
             server,
             tool_there,
             preview,
+            arguments_sha256: arguments_hash(&facts.arguments),
         };
         let (shared, facts) = (Arc::clone(self), Arc::clone(facts));
         let written = tokio::task::spawn_blocking(move || shared.audit_commit(&facts, sent));

@@ -199,7 +199,7 @@ impl Shared {
         }
         let grants = granted.ids.as_slice().into();
         let brought = granted.brought.as_slice().into();
-        self.audit(facts, AuditStep::Redeemed { grants, brought })
+        self.audit(facts, AuditStep::GrantUsed { grants, brought })
     }
 
     /// Audits how a call ended and answers it. A caller that gave up is no error.
@@ -221,10 +221,21 @@ impl Shared {
         drop(port.send(result));
     }
 
-    /// Audits that a call got no result. The refusal stands whether or not the log has room.
+    /// Audits that a call got no result: it was denied, or it failed. The answer stands whether or not the log has room.
     pub(super) fn refused(&self, facts: &Facts, error: &CallError) {
-        let (code, message) = (error.code(), error.message().into());
-        let _ = self.audit(facts, AuditStep::Refused { code, message });
+        let begun = facts.stop.has_begun() || facts.stop.was_sent();
+        let code = Some(error.code());
+        let steps = [
+            AuditStep::without_result(error, begun),
+            AuditStep::Finished { code, bytes: 0 },
+        ];
+        let events = steps.map(|step| self.event(Some(facts), step)).into();
+        let audit = &self.core.audit;
+        let _ = if begun {
+            audit.record_effect(events)
+        } else {
+            audit.record_all(events)
+        };
     }
 
     /// Audits that a call of an untrusted client came with grants; the log counts what it missed.
@@ -263,6 +274,12 @@ impl Shared {
             .audit
             .commit(self.event(Some(facts), step))
             .map_err(CallError::from)
+    }
+
+    /// Audits a step of a call that has happened, and waits until it is written; only on pool threads. After an error the
+    /// step is written later.
+    pub(super) fn audit_effect(&self, facts: &Facts, step: AuditStep) -> Result<(), AuditError> {
+        self.core.audit.commit_effect(self.event(Some(facts), step))
     }
 
     /// Audits a step of the worker's life, or refuses to go on.

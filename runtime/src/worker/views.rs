@@ -12,7 +12,7 @@ use crate::call::Origin;
 use crate::capability::{StopFlag, revoked};
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
-use crate::pipeline::{Facts, Mode};
+use crate::pipeline::{Facts, Mode, arguments_hash};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::tool::{Entry, RemoteTools};
@@ -101,10 +101,11 @@ impl Worker {
                 return Err(CallError::new(Code::PermissionDenied, message));
             }
         }
-        let step = Step::Sent {
+        let step = Step::RemoteCall {
             server: server.into(),
             tool_there: READ.into(),
             preview: false,
+            arguments_sha256: arguments_hash(&facts.arguments),
         };
         self.shared.audit(facts, step)
     }

@@ -50,7 +50,7 @@ async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
     assert_eq!(moved.text(), "{}");
     let sentence = "Call `go_to` of the app `app_files`";
     assert_eq!(*asked.lock().unwrap(), [sentence]);
-    let sent = stage.texts("sent", "/event/server").await;
+    let sent = stage.texts("remote_call", "/event/server").await;
     assert_eq!(sent, vec![Some("app_files".to_owned()); 2]);
     let preview = worker.preview("app_files__go_to", json!({})).await;
     assert_eq!(preview.unwrap_err().code(), Code::InvalidArguments);
@@ -531,7 +531,7 @@ async fn behind_two_tools_an_app_is_found_called_and_judged_by_its_own() {
         .await
         .unwrap();
     assert_eq!(called.text(), r#"{"a":1}"#);
-    let finished = stage.texts("sent", "/event/tool").await;
+    let finished = stage.texts("remote_call", "/event/tool").await;
     assert_eq!(finished, [Some("app_files__look".to_owned())]);
     let push = call(json!({"name": "app_files__push"})).await.unwrap_err();
     assert_eq!(push.code(), Code::ScopeRequired);

@@ -68,9 +68,9 @@ async fn a_page_reaches_no_tool_that_is_not_its_servers_for_apps() {
         guest.calls("peek", at("x")).await["result"]["isError"],
         json!(false)
     );
-    let refused = stage.texts("refused", "/event/origin").await;
+    let refused = stage.texts("denied", "/event/origin").await;
     assert_eq!(refused, vec![Some("view".to_owned()); 5]);
-    assert!(stage.texts("sent", "/event/tool").await.is_empty());
+    assert!(stage.texts("remote_call", "/event/tool").await.is_empty());
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
     assert_eq!(
         steps
             .iter()
-            .filter(|step| *step == "refused INTERNAL")
+            .filter(|step| *step == "failed INTERNAL")
             .count(),
         3
     );

@@ -91,9 +91,9 @@ async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
     let (second, asked) = began(&file).await;
     posts(&second, "main").await;
     assert_eq!(asked.load(Ordering::SeqCst), 0);
-    let restored = second.texts("restored", "/event/pattern").await;
+    let restored = second.texts("grant_restored", "/event/pattern").await;
     assert_eq!(restored, [Some("write:file:/r/src".to_owned())]);
-    let holder = second.texts("restored", "/event/holder/agent").await;
+    let holder = second.texts("grant_restored", "/event/holder/agent").await;
     assert_eq!(holder, [Some("main".to_owned())]);
     let live = second.grants.grants().await.unwrap();
     assert_eq!((live.len(), live[0].id, live[0].used), (1, given, 1));
@@ -240,7 +240,10 @@ async fn more_stored_grants_than_the_audit_takes_at_once_are_all_recorded() {
     first.runtime.shutdown().await;
     let store = GrantStore::open(&file).unwrap();
     let second = stage(|builder| builder.grant_store(store).audit_capacity(3)).await;
-    assert_eq!(second.texts("restored", "/event/pattern").await.len(), 20);
+    assert_eq!(
+        second.texts("grant_restored", "/event/pattern").await.len(),
+        20
+    );
 }
 
 /// What the file says of its grants: number, pattern, and whether sub-agents have it.

@@ -261,7 +261,12 @@ async fn each_step_of_a_call_is_audited_in_order() {
     let before = ["spawned", "judged", "planned", "applying", "applied"];
     // A `.diff`, a `.json` and, where there are pages, a review.
     let artifacts = 2 + usize::from(cfg!(feature = "ui"));
-    let after = ["finished", "judged", "refused PERMISSION_DENIED"];
+    let after = [
+        "finished",
+        "judged",
+        "denied PERMISSION_DENIED",
+        "finished PERMISSION_DENIED",
+    ];
     let artifacts = std::iter::repeat_n("artifact", artifacts);
     let expected: Vec<&str> = before.into_iter().chain(artifacts).chain(after).collect();
     assert_eq!(stage.steps().await, expected);
@@ -309,7 +314,7 @@ async fn the_audit_says_with_what_a_worker_began_what_decided_and_that_it_ended(
         [Some(policy.to_owned())]
     );
     worker.revoke().await;
-    while stage.texts("stopped", "/event/agent").await != [Some("main".to_owned())] {
+    while stage.texts("worker_stopped", "/event/agent").await != [Some("main".to_owned())] {
         tokio::task::yield_now().await;
     }
 }
@@ -331,13 +336,15 @@ async fn what_is_refused_before_it_begins_is_audited_too() {
     worker.call("echo", at("x")).await.unwrap_err();
     let expected = [
         "spawned",
-        "refused POLICY_EXPANSION",
-        "refused BUSY",
+        "denied POLICY_EXPANSION",
+        "failed BUSY",
+        "finished BUSY",
         "revoked",
-        "refused CANCELLED",
+        "failed CANCELLED",
+        "finished CANCELLED",
     ];
     let mut steps = stage.steps().await;
     // The actor ends by itself, before or after the last call.
-    steps.retain(|step| step != "stopped");
+    steps.retain(|step| step != "worker_stopped");
     assert_eq!(steps, expected);
 }

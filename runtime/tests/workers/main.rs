@@ -19,6 +19,7 @@ mod guest;
 mod kept;
 mod life;
 mod people;
+mod records;
 mod tools;
 mod views;
 

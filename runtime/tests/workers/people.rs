@@ -186,7 +186,7 @@ async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
     }
     assert_eq!((stage.board.posted().len(), refused), (10, 54));
     assert_eq!(stage.grants.grants().await.unwrap(), []);
-    assert_eq!(stage.texts("redeemed", "/event/call").await.len(), 10);
+    assert_eq!(stage.texts("grant_used", "/event/call").await.len(), 10);
 }
 
 /// Lets `count` equal calls wait for one question, and answers it for one of them, then for two.

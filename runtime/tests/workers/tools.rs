@@ -30,7 +30,7 @@ fn reading(args: &Target, names: &Namespace) -> Result<Prepared<VirtualPath>, Ca
     })
 }
 
-fn said(path: &VirtualPath) -> Reply {
+pub(crate) fn said(path: &VirtualPath) -> Reply {
     Reply::text(
         path.as_str(),
         Said {

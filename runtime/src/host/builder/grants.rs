@@ -49,7 +49,7 @@ fn event(grant: &StoredGrant) -> AuditEvent {
         call: None,
         tool: None,
         origin: Origin::Human,
-        step: Step::Restored(Box::new(GrantedStep {
+        step: Step::GrantRestored(Box::new(GrantedStep {
             grant: grant.id,
             pattern: grant.pattern.clone(),
             holder: GrantHolder::Agent(grant.agent.clone()),

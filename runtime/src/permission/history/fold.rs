@@ -76,8 +76,13 @@ impl Fold {
         if self.runs == 0 || self.begins_a_run(&past.event) {
             self.begin_run();
         }
-        self.run.begun |= !matches!(past.event.step, PastStep::Restored(_) | PastStep::Other);
-        let Past { at, event } = past;
+        self.run.begun |= !matches!(
+            past.event.step,
+            PastStep::GrantRestored(_) | PastStep::Other
+        );
+        let Past {
+            at_ms: at, event, ..
+        } = past;
         match event.step {
             PastStep::Spawned { session } => {
                 let agent = event.agent;
@@ -105,13 +110,13 @@ impl Fold {
                 let ops = changes.iter().map(|change| change.op);
                 self.planned(event.call, ops);
             }
-            PastStep::Redeemed { ref grants } => {
+            PastStep::GrantUsed { ref grants } => {
                 for grant in grants {
                     self.grant(*grant).used(at);
                 }
             }
             PastStep::Granted(ref step) => self.granted(at, &event, step),
-            PastStep::Restored(ref step) => self.restored(at, &event, step),
+            PastStep::GrantRestored(ref step) => self.restored(at, &event, step),
             PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
             PastStep::GrantRevoked { grant, cause } => {
                 let of = self.grant(grant);
@@ -148,14 +153,16 @@ impl Fold {
                 .worker
                 .is_some_and(|worker| self.run.workers.contains_key(&worker)),
             PastStep::Granted(step) => self.run.grants.contains(&step.grant),
-            PastStep::Restored(step) => self.run.begun || self.run.grants.contains(&step.grant),
+            PastStep::GrantRestored(step) => {
+                self.run.begun || self.run.grants.contains(&step.grant)
+            }
             PastStep::Asked { question, .. } => self
                 .run
                 .questions
                 .get(question)
                 .is_some_and(|place| !self.run.open.contains(place)),
             PastStep::Judged { .. }
-            | PastStep::Redeemed { .. }
+            | PastStep::GrantUsed { .. }
             | PastStep::Answered(_)
             | PastStep::Planned { .. }
             | PastStep::GrantNarrowed(_)

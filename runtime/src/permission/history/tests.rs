@@ -32,7 +32,8 @@ impl Log {
             origin: Origin::Model,
             step,
         };
-        let line = serde_json::json!({ "seq": 0, "at": self.at, "event": event }).to_string();
+        let line = serde_json::json!({ "format": 2, "seq": 0, "at_ms": self.at, "event": event })
+            .to_string();
         self.history.fold.take(past(line.as_bytes()).unwrap());
     }
 
@@ -200,7 +201,7 @@ impl Log {
             Some(1),
             "main",
             Some(2_000_000),
-            Step::Redeemed {
+            Step::GrantUsed {
                 grants,
                 brought: [].into(),
             },
@@ -737,7 +738,7 @@ async fn a_chain_is_read_as_far_as_it_holds() {
         };
         let event = AuditEvent {
             step: Step::Answered(Box::new(step)),
-            ..crate::audit::tests::refused("x")
+            ..crate::audit::tests::failed("x")
         };
         audit.record(event).unwrap();
     }

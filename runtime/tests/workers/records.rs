@@ -1,0 +1,374 @@
+//! What the audit records of effects that fail, and of effects that it cannot record at once.
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bailiwick::{
+    AuditSink, Budget, CallError, Change, Code, Cost, Entry, FileDiff, Halt, Head, JsonLines,
+    MemoryAudit, Namespace, Op, Plan, Policy, Prepared, ReadPermit, Record, Scope, ToolSet, Verb,
+    VirtualPath, Worker, WorkerSpec, WritePermit, WriteTool,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use super::tools::{Said, Target, said};
+use super::{Board, Door, Stage, at, stage, stage_with};
+
+/// Keeps records in memory, unless it is told to fail.
+struct Failing {
+    memory: MemoryAudit,
+    fails: Arc<AtomicBool>,
+}
+
+impl AuditSink for Failing {
+    fn head(&self) -> Head {
+        self.memory.head()
+    }
+
+    fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.memory.keep(records)
+    }
+}
+
+/// A stage whose tool waits before its effect and within it, and whose audit fails when told.
+async fn failing() -> (Stage, Arc<AtomicBool>, Door, Door) {
+    let (before, within) = (Door::default(), Door::default());
+    let board = Board {
+        before: Some(before.clone()),
+        within: Some(within.clone()),
+        ..Board::default()
+    };
+    let fails = Arc::new(AtomicBool::new(false));
+    let memory = MemoryAudit::new(1000);
+    let sink = Failing {
+        memory: memory.clone(),
+        fails: Arc::clone(&fails),
+    };
+    let mut stage = stage_with(board, |builder| builder.audit(sink)).await;
+    stage.audit = memory;
+    (stage, fails, before, within)
+}
+
+async fn events(stage: &Stage) -> Vec<Value> {
+    stage.runtime.flush_audit().await.unwrap();
+    let lines = stage.audit.records().into_iter();
+    let lines = lines.map(|record| serde_json::from_str::<Value>(record.line()).unwrap());
+    lines.map(|line| line["event"].clone()).collect()
+}
+
+fn of<'e>(events: &'e [Value], step: &str) -> Vec<&'e Value> {
+    events
+        .iter()
+        .filter(|event| event["step"] == step)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn effect_with_failing_log_is_applied_and_caller_is_told() {
+    let (stage, fails, before, within) = failing().await;
+    let worker = stage.open().await;
+    before.open();
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("post", at("x")).await }
+    });
+    within.stand(1).await;
+    fails.store(true, Ordering::SeqCst);
+    within.open();
+    let outcome = call.await.unwrap().unwrap();
+    assert!(!outcome.recorded);
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+    for tool in ["post", "echo"] {
+        let refused = worker.call(tool, at("y")).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Io, "{tool}");
+    }
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+    fails.store(false, Ordering::SeqCst);
+    let events = events(&stage).await;
+    let first = &of(&events, "applying")[0]["call"];
+    let steps = events.iter().filter(|event| event["call"] == *first);
+    let steps: Vec<&str> = steps.map(|event| event["step"].as_str().unwrap()).collect();
+    assert_eq!(steps, ["judged", "planned", "applying", "applied"]);
+    let outcome = worker.call("post", at("z")).await.unwrap();
+    assert!(outcome.recorded);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn effect_that_fails_with_failing_log_is_recorded_as_failed() {
+    let (stage, fails, before, within) = failing().await;
+    let worker = stage.open().await;
+    before.open();
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("post", at("x")).await }
+    });
+    within.stand(1).await;
+    fails.store(true, Ordering::SeqCst);
+    // The board is not the one that was planned for, so the effect fails after it began.
+    stage.board.posted.lock().unwrap().push("other".to_owned());
+    // The writer of the audit notices that it cannot write.
+    worker.call("echo", at("y")).await.unwrap();
+    assert!(stage.runtime.flush_audit().await.is_err());
+    within.open();
+    let error = call.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::StalePreview);
+    fails.store(false, Ordering::SeqCst);
+    let events = events(&stage).await;
+    assert!(of(&events, "denied").is_empty() && of(&events, "applied").is_empty());
+    let failed = of(&events, "failed")[0];
+    assert_eq!(
+        (&failed["code"], &failed["begun"]),
+        (&json!("STALE_PREVIEW"), &json!(true))
+    );
+    let finished = of(&events, "finished").into_iter();
+    let mut of_call = finished.filter(|event| event["call"] == failed["call"]);
+    assert_eq!(of_call.next().unwrap()["code"], "STALE_PREVIEW");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_that_cannot_be_recorded_before_its_effect_has_none() {
+    let (stage, fails, before, within) = failing().await;
+    let worker = stage.open().await;
+    fails.store(true, Ordering::SeqCst);
+    before.open();
+    within.open();
+    let refused = worker.call("post", at("x")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Io);
+    assert!(stage.board.posted().is_empty());
+    fails.store(false, Ordering::SeqCst);
+    stage.runtime.flush_audit().await.unwrap();
+    worker.call("post", at("x")).await.unwrap();
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+}
+
+/// Removes a part of what it should, and fails.
+struct Tears;
+
+impl WriteTool for Tears {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+    type Steps = ();
+
+    fn spec(&self) -> bailiwick::ToolSpec {
+        bailiwick::ToolSpec::new("tears", "Tear", "Removes a part.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let path = names.path(&args.path)?;
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Write, path.clone())],
+            job: path,
+        })
+    }
+
+    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<()>, Halt> {
+        let change = Change {
+            path: job.clone(),
+            op: Op::Delete,
+            to: None,
+            before: Entry::Directory { entries: 99 },
+            after: Entry::Absent,
+            diff: FileDiff::default(),
+        };
+        Ok(Plan {
+            changes: vec![change],
+            reply: said(job),
+            cost: Cost {
+                bytes: 0,
+                files: 100,
+            },
+            steps: (),
+            inverse: None,
+        })
+    }
+
+    fn apply(&self, (): (), permit: WritePermit) -> Result<(), CallError> {
+        let _commit = permit.begin()?;
+        Err(CallError::new(Code::PermissionDenied, "the system refuses").with("removed", 37))
+    }
+}
+
+/// Fails before its effect, or panics after it began.
+struct Breaks;
+
+impl WriteTool for Breaks {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+    type Steps = bool;
+
+    fn spec(&self) -> bailiwick::ToolSpec {
+        bailiwick::ToolSpec::new("breaks", "Break", "Breaks.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        Tears.prepare(args, names)
+    }
+
+    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<bool>, Halt> {
+        let Plan {
+            changes,
+            reply,
+            cost,
+            inverse: _,
+            steps: (),
+        } = Tears.plan(job, permit)?;
+        Ok(Plan {
+            changes,
+            reply,
+            cost,
+            steps: job.as_str().ends_with("panic"),
+            inverse: None,
+        })
+    }
+
+    fn apply(&self, panics: bool, permit: WritePermit) -> Result<(), CallError> {
+        if !panics {
+            return Err(CallError::new(Code::Conflict, "another was quicker"));
+        }
+        let _commit = permit.begin()?;
+        panic!("as a broken tool would")
+    }
+}
+
+async fn budgeted(stage: &Stage, files: u64) -> Worker {
+    let budget = Budget {
+        files_touched: Some(files),
+        ..Budget::default()
+    };
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    stage.runtime.spawn(spec.budget(budget)).await.unwrap()
+}
+
+#[tokio::test]
+async fn partial_effect_is_recorded_and_charged_as_far_as_it_got() {
+    let tools = ToolSet::new().writer(Tears).writer(Breaks);
+    let stage = stage(|builder| builder.tools(tools)).await;
+    let worker = budgeted(&stage, 137).await;
+    let error = worker.call("tears", at("x")).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
+    let events_so_far = events(&stage).await;
+    assert!(of(&events_so_far, "denied").is_empty());
+    let failed = of(&events_so_far, "failed")[0];
+    assert_eq!(failed["removed"], 37);
+    assert_eq!(failed["begun"], true);
+    // What did not happen is not charged: 100 of 137 are left, then 63.
+    worker.call("tears", at("x")).await.unwrap_err();
+    let spent = worker.call("tears", at("x")).await.unwrap_err();
+    assert_eq!(spent.code(), Code::Budget);
+    let denied = events(&stage).await;
+    let denied = of(&denied, "denied");
+    assert_eq!(
+        (&denied[0]["code"], &denied[0]["by"]),
+        (&json!("BUDGET"), &json!("rule"))
+    );
+}
+
+#[tokio::test]
+async fn effect_that_never_began_is_not_charged_and_one_that_panicked_is() {
+    let stage = stage(|builder| builder.tools(ToolSet::new().writer(Breaks))).await;
+    let worker = budgeted(&stage, 100).await;
+    for _ in 0..3 {
+        let error = worker.call("breaks", at("x")).await.unwrap_err();
+        assert_eq!(error.code(), Code::Conflict);
+    }
+    let error = worker.call("breaks", at("panic")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Internal);
+    let error = worker.call("breaks", at("x")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Budget);
+    let events = events(&stage).await;
+    let begun: Vec<&Value> = of(&events, "failed")
+        .iter()
+        .map(|event| &event["begun"])
+        .collect();
+    assert_eq!(
+        begun,
+        [&Value::Null, &Value::Null, &Value::Null, &json!(true)]
+    );
+}
+
+#[tokio::test]
+async fn artifact_that_has_no_room_denies_nothing() {
+    let stage = stage(|builder| builder.artifacts(10, 1)).await;
+    let worker = stage.open().await;
+    let outcome = worker.call("post", at("x")).await.unwrap();
+    assert!(outcome.artifacts.is_empty());
+    let events = events(&stage).await;
+    assert_eq!(of(&events, "artifact_failed").len(), 1);
+    assert!(of(&events, "denied").is_empty() && of(&events, "failed").is_empty());
+    assert_eq!(of(&events, "finished")[0].get("code"), None);
+}
+
+/// Lets files of this process grow to `most` bytes.
+fn limit_files(most: Option<u64>) {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
+    let limit = Rlimit {
+        current: most.or(maximum),
+        maximum,
+    };
+    setrlimit(Resource::Fsize, limit).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the child of the test below, in which files cannot grow"]
+async fn runtime_whose_log_cannot_grow() {
+    let folder = std::env::var_os("BAILIWICK_FULL_LOG_IN").unwrap();
+    let log = Path::new(&folder).join("audit.jsonl");
+    let within = Door::default();
+    let board = Board {
+        within: Some(within.clone()),
+        ..Board::default()
+    };
+    let sink = JsonLines::create(&log).unwrap();
+    let stage = stage_with(board, |builder| builder.audit(sink)).await;
+    let worker = stage.open().await;
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("post", at("x")).await }
+    });
+    within.stand(1).await;
+    // A part of the next record fits.
+    limit_files(Some(std::fs::metadata(&log).unwrap().len() + 20));
+    within.open();
+    let outcome = call.await.unwrap().unwrap();
+    assert!(!outcome.recorded);
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+    let refused = worker.call("post", at("y")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Io);
+    assert_eq!(stage.board.posted(), ["/r/x"]);
+    limit_files(None);
+    stage.runtime.flush_audit().await.unwrap();
+    assert!(worker.call("post", at("y")).await.unwrap().recorded);
+    stage.runtime.shutdown().await;
+}
+
+#[test]
+fn effect_with_full_disk_is_applied_and_recorded_later() {
+    let folder = tempfile::tempdir().unwrap();
+    // A write beyond the limit is an error where its signal is ignored.
+    let child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "records::runtime_whose_log_cannot_grow",
+        ])
+        .env("BAILIWICK_FULL_LOG_IN", folder.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success(), "{told}");
+    assert!(told.contains("1 passed"), "{told}");
+    let log = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    bailiwick::verify(log.as_bytes()).unwrap();
+    assert_eq!(log.matches(r#""step":"applied""#).count(), 2, "{log}");
+    assert!(!log.contains(r#""step":"denied""#), "{log}");
+}
