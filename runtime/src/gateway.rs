@@ -22,8 +22,10 @@ mod inotify;
 mod lines;
 mod log;
 mod meta;
+mod outgoing;
 mod pages;
 mod prompts;
+mod requests;
 mod resources;
 mod session;
 mod tasks;
@@ -42,6 +44,7 @@ use rmcp::model::RequestStateCodec;
 use rmcp::service::ServerInitializeError;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 
 use crate::call::Asks;
 use crate::describe::Manual;
@@ -204,18 +207,43 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        self.session().serve_lines(reader, writer).await
+        let never = CancellationToken::new();
+        self.serve_until(reader, writer, never).await
     }
 
-    /// Serves the one client that this is the session of.
-    async fn serve_lines<R, W>(self, reader: R, writer: W) -> Result<(), ServeError>
+    /// The same until `stop` is cancelled. Then nothing more is read, open requests are withdrawn and answered, and what
+    /// they did is recorded.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the connection never began.
+    pub async fn serve_until<R, W>(
+        &self,
+        reader: R,
+        writer: W,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let lines = lines::Lines::new(reader, writer, lines::MAX_LINE, self.session.speaks());
-        // Called by its path: a method of that name is this gateway's own.
-        let served = match ServiceExt::serve(self.clone(), lines).await {
+        self.session().serve_lines(reader, writer, stop).await
+    }
+
+    /// Serves the one client that this is the session of.
+    async fn serve_lines<R, W>(
+        self,
+        reader: R,
+        writer: W,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (outgoing, writing) = outgoing::Outgoing::new(writer);
+        let speaks = self.session.speaks();
+        let lines = lines::Lines::new(reader, outgoing, lines::MAX_LINE, speaks, stop);
+        let served = match requests::Answering(self.clone()).serve(lines).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
                 let _ = running.waiting().await;
@@ -230,6 +258,7 @@ impl Gateway {
             }
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
         };
+        writing.finished().await;
         self.settle().await;
         served
     }

@@ -3,6 +3,7 @@
 use bailiwick::{GrantHolder, Lifetime, NewGrant, Policy, Runtime, Trust, WorkerSpec};
 use serde_json::{Value, json};
 
+use crate::fuzz::cases;
 use crate::support::{Client, World};
 
 fn able() -> Value {
@@ -61,6 +62,46 @@ async fn a_client_with_a_handshake_is_asked_and_its_answer_decides() {
         assert_eq!(done["result"]["isError"] != true, allowed, "{done}");
         assert_eq!(world.host("outside/new").exists(), allowed);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_right_after_the_handshake_is_asked_about() {
+    let world = World::new();
+    let gateway = world.asking(Trust::Host);
+    for number in 0..cases().min(100) {
+        let mut client = Client::of(&gateway);
+        let greeting = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "raw", "version": "1"},
+        });
+        client.ask("initialize", greeting).await;
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let params = writing(&world, &format!("new-{number}"));
+        let call = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params});
+        client.send_line(&format!("{ready}\n{call}")).await;
+        let question = client.next().await;
+        answer(
+            &mut client,
+            &question,
+            "accept",
+            json!({"decision": "deny"}),
+        )
+        .await;
+        assert_eq!(code(&client.next().await), "PERMISSION_DENIED");
+    }
+}
+
+#[tokio::test]
+async fn a_call_before_the_end_of_the_handshake_is_not_asked_about() {
+    let world = World::new();
+    let mut client = Client::of(&world.asking(Trust::Host));
+    let greeting = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "raw", "version": "1"},
+    });
+    client.ask("initialize", greeting).await;
+    send(&mut client, "c", writing(&world, "new")).await;
+    assert_eq!(code(&client.next().await), "SCOPE_REQUIRED");
 }
 
 #[tokio::test]

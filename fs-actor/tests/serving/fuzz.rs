@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, World};
 
 /// How many requests are sent: `BAILIWICK_CASES`, or 5,000.
-fn cases() -> usize {
+pub(crate) fn cases() -> usize {
     let asked = std::env::var("BAILIWICK_CASES").ok();
     asked.map_or(5_000, |cases| cases.parse().unwrap())
 }

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, and makes its files itself"
 )]
 
+mod answers;
 mod asking;
 mod browse;
 mod calls;

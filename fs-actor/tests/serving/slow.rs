@@ -128,7 +128,7 @@ async fn a_long_reading_goes_on_as_a_task_for_a_client_that_knows_tasks() {
 }
 
 /// Plans until its call is gone, and says with files beside `until` that it began and ended.
-struct Plans;
+pub(crate) struct Plans;
 
 impl WriteTool for Plans {
     type Args = SlowArgs;
@@ -171,7 +171,7 @@ impl WriteTool for Plans {
 }
 
 /// Waits until the file is there.
-async fn there(path: &std::path::Path) {
+pub(crate) async fn there(path: &std::path::Path) {
     let looking = async {
         while !path.exists() {
             tokio::task::yield_now().await;

@@ -15,6 +15,7 @@ use super::ask::{self, Asker, Subject};
 use super::convert;
 use super::door::Served;
 use super::meta::Extras;
+use super::requests::{had_handshake, withdrawn};
 use super::tasks::Underway;
 #[cfg(feature = "ui")]
 use super::views;
@@ -99,7 +100,7 @@ impl Gateway {
             answer = self.carried_out(&errand, &context, resumed) => answer,
             never = progressing(&context, progress) => match never {},
             // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
-            () = context.ct.cancelled() => return Err(cancelled()),
+            () = withdrawn(&context) => return Err(cancelled()),
         };
         self.log(&context, &errand.tool, &answer).await;
         answer
@@ -159,7 +160,7 @@ impl Gateway {
             && capabilities
                 .and_then(|them| them.elicitation)
                 .is_some_and(|elicitation| shows_forms(&elicitation))
-            && (is_stateless(context) || self.session.is_ready())
+            && (is_stateless(context) || had_handshake(context))
     }
 
     /// Carries a call on, question by question. A stateless client comes back with the answer.

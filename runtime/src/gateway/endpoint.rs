@@ -108,7 +108,7 @@ async fn accept(
             let _place = place;
             let (reader, writer) = client.into_split();
             tokio::select! {
-                served = gateway.serve_lines(reader, writer) => {
+                served = gateway.serve_lines(reader, writer, stop.clone()) => {
                     if let Err(error) = served {
                         tracing::debug!(%error, "a client went before it began");
                     }

@@ -216,7 +216,6 @@ impl ServerHandler for Gateway {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.session.ready();
         self.tell_of_artifacts(context.peer.clone()).await;
         self.tell_of_tools(context.peer).await;
     }

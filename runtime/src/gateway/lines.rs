@@ -1,73 +1,55 @@
-//! Bytes in, one message a line out and back: stdio, sockets and in-process pipes.
+//! Transport of one message a line: stdio, sockets and in-process pipes.
 //!
-//! Lines are read here and not by the SDK's own transport, so that a line that is too long or no message gets an
-//! answer, a notification before the handshake does not end the connection, and results are decorated on their way.
+//! rmcp polls [`Lines::receive`] beside other futures and drops it whenever one of these is ready first. So whatever it
+//! has begun is kept in [`Lines`], and what it waits for can be waited for again: the next byte, a place for a refusal,
+//! the answers that are still to come.
 
-use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{
-    ClientNotification, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString,
-    ServerResult,
-};
+use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, NumberOrString, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex, watch};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::decorate::decorate;
+use super::outgoing::Outgoing;
+use super::requests::{OpenRequests, Refusal};
 use super::unique;
 
-/// How many requests of one client may wait for their answers.
-const MAX_OPEN: usize = 256;
 /// The longest message a client may send, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
 
+/// How long the next answer may take once the client has ended its input. It is longer than a call may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(35);
+
+/// How long the answers to withdrawn requests may take.
+const WITHDRAWN: Duration = Duration::from_secs(3);
+
 /// One message a line, both ways.
-pub(super) struct Lines<R, W> {
+pub(super) struct Lines<R> {
     reader: BufReader<R>,
-    /// What of the present line was read; kept here, since reading may be cancelled between two pieces.
+    /// The bytes of the present line that were read.
     line: Vec<u8>,
     /// The present line is too long, and the rest of it is dropped.
     dropping: bool,
-    /// A request that begins an era was seen; notifications before it are not for us.
+    /// The refusal of the last line, until there is a place for it.
+    refusal: Option<Vec<u8>>,
+    /// Nothing more is read.
+    ended: bool,
+    /// A request that begins an era was seen; notifications before it are ignored.
     begun: bool,
-    writer: Arc<Mutex<W>>,
+    outgoing: Outgoing,
     limit: usize,
     /// Whether the client can still say something.
     speaks: watch::Sender<bool>,
-    /// Requests whose answers were not written yet.
-    open: Arc<Open>,
-}
-
-/// The ids of requests under way. There is a bound, so that a client that sends without reading fills no memory.
-#[derive(Debug, Default)]
-struct Open(std::sync::Mutex<HashSet<NumberOrString>>);
-
-impl Open {
-    fn ids(&self) -> MutexGuard<'_, HashSet<NumberOrString>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes up a request unless there are too many.
-    fn begin(&self, id: &NumberOrString) -> bool {
-        let mut ids = self.ids();
-        let room = ids.len() < MAX_OPEN;
-        if room {
-            ids.insert(id.clone());
-        }
-        room
-    }
-
-    /// The request was answered, or nobody waits for its answer.
-    fn end(&self, id: Option<&NumberOrString>) {
-        if let Some(id) = id {
-            self.ids().remove(id);
-        }
-    }
+    /// Cancelled when the connection is to end.
+    stop: CancellationToken,
+    open: OpenRequests,
 }
 
 enum Read {
@@ -76,21 +58,26 @@ enum Read {
     End,
 }
 
-impl<R, W> Lines<R, W>
-where
-    R: AsyncRead + Send + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
-    pub(super) fn new(reader: R, writer: W, limit: usize, speaks: watch::Sender<bool>) -> Self {
+impl<R: AsyncRead + Send + Unpin> Lines<R> {
+    pub(super) fn new(
+        reader: R,
+        outgoing: Outgoing,
+        limit: usize,
+        speaks: watch::Sender<bool>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             reader: BufReader::new(reader),
             line: Vec::new(),
             dropping: false,
+            refusal: None,
+            ended: false,
             begun: false,
-            writer: Arc::new(Mutex::new(writer)),
+            outgoing,
             limit,
             speaks,
-            open: Arc::default(),
+            stop,
+            open: OpenRequests::default(),
         }
     }
 
@@ -126,17 +113,27 @@ where
         }
     }
 
-    /// Answers what is no message at all; a client that cannot be written to will be noticed by the next read.
-    async fn refuse(&mut self, id: Option<NumberOrString>, code: ErrorCode, message: String) {
-        let error = ErrorData::new(code, message, None);
-        let text = serde_json::to_vec(&TxJsonRpcMessage::<RoleServer>::error(error, id));
-        if let Ok(text) = text {
-            let _ = write(&self.writer, text).await;
+    /// The next line, or the end if nobody reads the answers any more or the connection is to end.
+    async fn next(&mut self) -> io::Result<Read> {
+        let (outgoing, stop) = (self.outgoing.clone(), self.stop.clone());
+        tokio::select! {
+            biased;
+            () = outgoing.closed() => Ok(Read::End),
+            () = stop.cancelled() => Ok(Read::End),
+            read = self.read() => read,
         }
     }
 
-    /// The message of the present line; none if it was answered here or needs no answer.
-    async fn understood(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    /// Keeps a refusal until there is a place for it. The id of a request that is still open is left out: its answer is
+    /// still to come.
+    fn refuse(&mut self, id: Option<NumberOrString>, error: ErrorData) {
+        let id = id.filter(|id| !self.open.is_open(id));
+        let error = TxJsonRpcMessage::<RoleServer>::error(error, id);
+        self.refusal = serde_json::to_vec(&error).ok();
+    }
+
+    /// The message of the present line; none if it is refused or ignored.
+    fn understood(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let line = std::mem::take(&mut self.line);
         let text = line.trim_ascii();
         if text.is_empty() {
@@ -144,94 +141,117 @@ where
         }
         let message = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
         let message = message.ok().filter(|_| unique::refused(text).is_none());
-        let (id, code, reason) = match message {
-            None => diagnose(text),
-            Some(JsonRpcMessage::Request(request)) if !self.open.begin(&request.id) => {
-                let reason = format!("at most {MAX_OPEN} requests may wait for their answers");
-                (Some(request.id), ErrorCode::INVALID_REQUEST, reason)
-            }
-            Some(message) => return self.expected(message),
+        let Some(mut message) = message else {
+            let (id, error) = diagnose(text);
+            self.refuse(id, error);
+            return None;
         };
-        self.refuse(id, code, reason).await;
-        None
+        if let JsonRpcMessage::Request(request) = &mut message {
+            if let Err(refusal) = self.open.begin(request) {
+                let id = (refusal == Refusal::TooMany).then(|| request.id.clone());
+                self.refuse(id, refusal.error());
+                return None;
+            }
+            // A probe opens no era: what follows it may still be a handshake.
+            self.begun |= !matches!(
+                request.request,
+                ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
+            );
+        }
+        (self.open.note(&message) && self.begun || is_request(&message)).then_some(message)
     }
 
-    /// Lets a message through unless it comes before any request did.
-    fn expected(
-        &mut self,
-        message: RxJsonRpcMessage<RoleServer>,
-    ) -> Option<RxJsonRpcMessage<RoleServer>> {
-        match message {
-            JsonRpcMessage::Request(ref request) => {
-                // A probe opens no era: what follows it may still be a handshake.
-                self.begun |= !matches!(
-                    request.request,
-                    ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
-                );
-                Some(message)
+    /// Waits until the open requests were answered. They are withdrawn if the connection is to end, if nobody reads the
+    /// answers, or if no answer comes for long.
+    async fn drained(&mut self) {
+        self.open.stop_listening();
+        let waited = async {
+            tokio::select! {
+                () = self.open.all_answered() => true,
+                () = self.stop.cancelled() => false,
+                () = self.outgoing.closed() => false,
+                () = tokio::time::sleep(LAST_ANSWERS) => false,
             }
-            JsonRpcMessage::Notification(ref notification) => {
-                // A cancelled request gets no answer.
-                if let ClientNotification::CancelledNotification(cancelled) =
-                    &notification.notification
-                {
-                    self.open.end(cancelled.params.request_id.as_ref());
-                }
-                self.begun.then_some(message)
-            }
-            other => self.begun.then_some(other),
+        };
+        if !waited.await {
+            self.open.stop_all();
+            // What is not answered by then is answered when the transport is closed.
+            let _ = tokio::time::timeout(WITHDRAWN, self.open.all_answered()).await;
         }
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
-where
-    R: AsyncRead + Send + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+fn is_request(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    matches!(message, JsonRpcMessage::Request(_))
+}
+
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     type Error = io::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let (writer, open) = (Arc::clone(&self.writer), Arc::clone(&self.open));
+        let (outgoing, open) = (self.outgoing.clone(), self.open.clone());
         async move {
-            let written = write(&writer, encoded(&message)?).await;
-            match &message {
-                JsonRpcMessage::Response(response) => open.end(Some(&response.id)),
-                JsonRpcMessage::Error(error) => open.end(error.id.as_ref()),
-                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+            let placed = match encoded(&message) {
+                Ok(text) => outgoing.place(text.len()).await.map(|place| (text, place)),
+                Err(error) => Err(error),
+            };
+            // The id is free before the client can have read the answer.
+            let wanted = open.end(&message);
+            match placed? {
+                (text, place) if wanted => outgoing.put(text, place),
+                _ => Ok(()),
             }
-            written
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            match self.read().await {
+            if let Some(refusal) = &self.refusal {
+                let place = self.outgoing.place_for_refusal(refusal.len()).await;
+                if let (Some(refusal), Ok(place)) = (self.refusal.take(), place)
+                    && self.outgoing.put(refusal, place).is_err()
+                {
+                    self.ended = true;
+                }
+            }
+            if self.ended {
+                self.speaks.send_replace(false);
+                self.drained().await;
+                return None;
+            }
+            match self.next().await {
                 Ok(Read::Line) => {
-                    if let Some(message) = self.understood().await {
+                    if let Some(message) = self.understood() {
                         return Some(message);
                     }
                 }
                 Ok(Read::TooLong) => {
                     let reason = format!("a message has at most {} bytes", self.limit);
-                    self.refuse(None, ErrorCode::INVALID_REQUEST, reason).await;
+                    self.refuse(None, ErrorData::invalid_request(reason, None));
                 }
-                Ok(Read::End) => break,
+                Ok(Read::End) => self.ended = true,
                 Err(error) => {
                     tracing::warn!(%error, "the client cannot be read from");
-                    break;
+                    self.ended = true;
                 }
             }
         }
-        self.speaks.send_replace(false);
-        None
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.writer.lock().await.shutdown().await
+        for id in self.open.take_all() {
+            let reason = "the connection ended before the request did";
+            let error = ErrorData::internal_error(reason, None);
+            let error = TxJsonRpcMessage::<RoleServer>::error(error, Some(id));
+            let text = serde_json::to_vec(&error)?;
+            let place = self.outgoing.place_for_refusal(text.len());
+            let place = tokio::time::timeout(WITHDRAWN, place).await;
+            self.outgoing.put(text, place.map_err(io::Error::from)??)?;
+        }
+        Ok(())
     }
 }
 
@@ -255,30 +275,24 @@ fn encoded(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&value)?)
 }
 
-async fn write<W: AsyncWrite + Unpin>(writer: &Mutex<W>, mut text: Vec<u8>) -> io::Result<()> {
-    text.push(b'\n');
-    let mut writer = writer.lock().await;
-    writer.write_all(&text).await?;
-    writer.flush().await
-}
-
-/// Why a line is no message, and the id to answer to if it has one.
-fn diagnose(text: &[u8]) -> (Option<NumberOrString>, ErrorCode, String) {
+/// Why a line is not a message, and the id to answer to if it has one.
+fn diagnose(text: &[u8]) -> (Option<NumberOrString>, ErrorData) {
     let value: Value = match serde_json::from_slice(text) {
         Ok(value) => value,
         Err(error) => {
-            return (None, ErrorCode::PARSE_ERROR, format!("no JSON: {error}"));
+            let reason = format!("invalid JSON: {error}");
+            return (None, ErrorData::parse_error(reason, None));
         }
     };
     let Value::Object(object) = value else {
-        let reason = "a message is one JSON object; batches are not served";
-        return (None, ErrorCode::INVALID_REQUEST, reason.to_owned());
+        let reason = "a message is one JSON object; batches are not supported";
+        return (None, ErrorData::invalid_request(reason, None));
     };
     let id = object
         .get("id")
         .and_then(|id| serde_json::from_value(id.clone()).ok());
     if let Some(error) = unique::refused(text) {
-        return (id, error.code, error.message.into_owned());
+        return (id, error);
     }
     let reason = match (object.get("jsonrpc"), object.get("method")) {
         (Some(Value::String(version)), _) if version != "2.0" => "`jsonrpc` must be \"2.0\"",
@@ -290,25 +304,40 @@ fn diagnose(text: &[u8]) -> (Option<NumberOrString>, ErrorCode, String) {
         (_, Some(Value::String(_))) => "`params` must be an object",
         (_, Some(_)) => "`method` must be a string",
     };
-    (id, ErrorCode::INVALID_REQUEST, reason.to_owned())
+    (id, ErrorData::invalid_request(reason, None))
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::duplex;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
+
+    use super::super::outgoing::Writing;
+    use super::super::requests::MAX_OPEN;
+
+    /// A transport, and the task that writes what it sends.
+    fn lines<R: AsyncRead + Send + Unpin>(
+        input: R,
+        output: DuplexStream,
+        limit: usize,
+    ) -> (Lines<R>, Writing) {
+        let (outgoing, writing) = Outgoing::new(output);
+        let (speaks, stop) = (watch::Sender::new(true), CancellationToken::new());
+        let lines = Lines::new(input, outgoing, limit, speaks, stop);
+        (lines, writing)
+    }
 
     /// What comes through of `input`, and what is answered to the rest.
     async fn exchange(input: &[u8], limit: usize) -> (Vec<String>, Vec<Value>) {
         let (near, far) = duplex(1 << 20);
-        let mut lines = Lines::new(input, near, limit, watch::Sender::new(true));
+        let (mut lines, writing) = lines(input, near, limit);
         let mut through = Vec::new();
         while let Some(message) = lines.receive().await {
             through.push(serde_json::to_string(&message).unwrap());
         }
-        lines.close().await.unwrap();
         drop(lines);
+        writing.finished().await;
         let mut answers = Vec::new();
         let mut far = BufReader::new(far).lines();
         while let Some(line) = far.next_line().await.unwrap() {
@@ -319,7 +348,7 @@ mod tests {
 
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_is_no_message_is_answered_and_the_next_line_is_read() {
         for (bad, code, id) in [
             ("{", -32700, Value::Null),
@@ -361,23 +390,128 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn requests_beyond_the_bound_are_refused_until_others_end() {
-        let many: String = (0..=MAX_OPEN)
-            .map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n"))
-            .collect();
-        let cancel =
-            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}"#;
-        let (through, answers) = exchange(format!("{many}{cancel}\n{PING}").as_bytes(), 1000).await;
-        assert_eq!(through.len(), MAX_OPEN + 2, "the last line lacks its end");
-        assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0]["id"], MAX_OPEN);
+    /// Polls once, as a select does whose other branch is ready.
+    async fn dropped<F: Future>(future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = std::future::ready(()) => None,
+        }
     }
 
-    #[tokio::test]
+    fn answer(id: i64) -> TxJsonRpcMessage<RoleServer> {
+        JsonRpcMessage::response(ServerResult::empty(()), NumberOrString::Number(id))
+    }
+
+    async fn read(far: &mut tokio::io::Lines<BufReader<DuplexStream>>) -> Value {
+        serde_json::from_str(&far.next_line().await.unwrap().unwrap()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_beyond_the_bound_are_refused_until_others_are_answered() {
+        let request =
+            |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n");
+        let many: String = (0..=MAX_OPEN).map(request).collect();
+        let (near, far) = duplex(1 << 20);
+        let mut far = BufReader::new(far).lines();
+        let (mut client, server) = duplex(1 << 20);
+        let (mut lines, _writing) = lines(server, near, 1000);
+        client.write_all(many.as_bytes()).await.unwrap();
+        client.write_all(request(0).as_bytes()).await.unwrap();
+        for _ in 0..MAX_OPEN {
+            assert!(lines.receive().await.is_some());
+        }
+        assert!(dropped(lines.receive()).await.is_none());
+        lines.send(answer(0)).await.unwrap();
+        client.write_all(request(1000).as_bytes()).await.unwrap();
+        assert!(lines.receive().await.is_some());
+        let mut came = [
+            read(&mut far).await,
+            read(&mut far).await,
+            read(&mut far).await,
+        ];
+        came.sort_by_key(|message| message["id"].as_u64());
+        assert!(came[0].get("id").is_none() && came[0]["error"].is_object());
+        assert_eq!(came[1]["result"], serde_json::json!({}));
+        assert_eq!(came[2]["id"], MAX_OPEN);
+        assert_eq!(came[2]["error"]["data"]["code"], "BUSY");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_in_use_is_refused_without_it_until_its_answer_even_if_cancelled() {
+        let cancel =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        let broken = r#"{"jsonrpc":"2.0","id":1,"method":7}"#;
+        let input = format!("{list}\n{list}\n{broken}\n{cancel}\n{list}\n");
+        let (near, far) = duplex(1 << 20);
+        let (mut client, server) = duplex(1 << 20);
+        let mut far = BufReader::new(far).lines();
+        let (mut lines, _writing) = lines(server, near, 1000);
+        client.write_all(input.as_bytes()).await.unwrap();
+        assert!(lines.receive().await.is_some());
+        assert!(dropped(lines.receive()).await.is_none());
+        for _ in 0..3 {
+            let refused = read(&mut far).await;
+            assert!(refused.get("id").is_none(), "{refused}");
+            assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        }
+        // The answer to what was cancelled is dropped, and frees the id.
+        lines.send(answer(1)).await.unwrap();
+        client.write_all(list.as_bytes()).await.unwrap();
+        client.write_all(b"\n").await.unwrap();
+        assert!(lines.receive().await.is_some());
+        lines.send(answer(1)).await.unwrap();
+        assert_eq!(read(&mut far).await["id"], 1);
+        drop((client, lines));
+        assert_eq!(far.next_line().await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_refusal_is_lost_if_reading_is_interrupted_and_nobody_reads_them() {
+        let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":1,"a":1}}"#;
+        let refusals = 20_000;
+        let input = format!("{line}\n").repeat(refusals);
+        let (near, far) = duplex(64);
+        let (mut lines, writing) = lines(input.as_bytes(), near, 1000);
+        for _ in 0..refusals {
+            assert!(dropped(lines.receive()).await.is_none());
+        }
+        // It stopped reading, so what waits to be written is bounded.
+        assert!(lines.reader.get_ref().len() > input.len() / 3);
+        let reading = tokio::spawn(async move {
+            let mut far = BufReader::new(far).lines();
+            let mut came = 0;
+            while far.next_line().await.unwrap().is_some() {
+                came += 1;
+            }
+            came
+        });
+        assert!(lines.receive().await.is_none());
+        drop(lines);
+        writing.finished().await;
+        assert_eq!(reading.await.unwrap(), refusals);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_answered_when_the_connection_ends_gets_an_error() {
+        let (near, far) = duplex(1 << 20);
+        let (mut lines, writing) = lines(PING.as_bytes(), near, 1000);
+        assert!(lines.receive().await.is_some());
+        assert!(lines.receive().await.is_none());
+        lines.close().await.unwrap();
+        drop(lines);
+        writing.finished().await;
+        let mut far = BufReader::new(far).lines();
+        let last = read(&mut far).await;
+        assert_eq!(last["id"], 1);
+        assert_eq!(last["error"]["code"], -32603);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_line_that_is_too_long_is_answered_and_dropped_whole() {
         let long = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#,
+            r#"{{"jsonrpc":"2.0","id":2,"method":"{}"}}"#,
             "x".repeat(20_000)
         );
         let (through, answers) = exchange(format!("{long}\n{PING}\n").as_bytes(), 1000).await;
@@ -387,10 +521,9 @@ mod tests {
         assert_eq!((through.len(), answers.len()), (2, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_notification_before_a_request_that_opens_an_era_is_passed_over() {
-        let early =
-            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let early = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
         let input = format!("{early}\n{PING}\n{early}\n{list}\n{early}\n");
         let (through, answers) = exchange(input.as_bytes(), 1000).await;

@@ -1,6 +1,5 @@
 //! A connection that begins in, what is its alone while it lasts out.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Mutex, watch};
@@ -20,8 +19,6 @@ pub(super) struct Session {
     pub(super) level: Level,
     /// Held while the person behind the client is asked, since they are asked one thing at a time.
     pub(super) asking: Mutex<()>,
-    /// The client said that its handshake is done.
-    ready: AtomicBool,
     /// Whether the client can still say something.
     speaks: watch::Sender<bool>,
     /// Each connection that came of this one listens until it has ended.
@@ -38,16 +35,10 @@ impl Session {
             watches: Watches::default(),
             level: Level::default(),
             asking: Mutex::default(),
-            ready: AtomicBool::new(false),
             speaks: watch::Sender::new(true),
             heirs: watch::Sender::default(),
             heir: None,
         }
-    }
-
-    /// The client has everything it needs to be sent requests.
-    pub(super) fn ready(&self) {
-        self.ready.store(true, Ordering::Release);
     }
 
     pub(super) fn speaks(&self) -> watch::Sender<bool> {
@@ -58,10 +49,6 @@ impl Session {
     pub(super) async fn silent(&self) {
         // This session holds a sender, so the channel does not close before it is said.
         let _ = self.speaks.subscribe().wait_for(|speaks| !speaks).await;
-    }
-
-    pub(super) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
     }
 
     /// One that this one can wait for.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::call::cancelled;
 use super::door::Served;
 use super::meta::Extras;
+use super::requests::withdrawn;
 use super::{Gateway, convert};
 use crate::call::{Asks, Call, CallMeta, Origin};
 use crate::effect::{Change, Entry, Op};
@@ -142,7 +143,7 @@ impl Gateway {
         tokio::select! {
             biased;
             seen = self.seen(request, served, extras) => seen,
-            () = context.ct.cancelled() => Some(Err(cancelled())),
+            () = withdrawn(context) => Some(Err(cancelled())),
         }
     }
 

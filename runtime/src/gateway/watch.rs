@@ -20,12 +20,13 @@ use tokio::task::AbortHandle;
 
 use super::inotify::{Changes, Instance};
 use super::meta::Extras;
+use super::requests::withdrawn;
 use super::resources::{DIRECTORY, absent};
 use super::{Gateway, uri};
 use crate::call::Call;
+use crate::effect::ContentHash;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
-use crate::tool::ToolInfo;
 use crate::worker::{ToolsChanges, Worker};
 
 /// How many files all connections of a gateway may watch together.
@@ -175,7 +176,7 @@ impl Gateway {
         let mut tools = context.accepted().tools_list_changed == Some(true);
         loop {
             tokio::select! {
-                () = context.cancelled() => return Ok(()),
+                () = withdrawn(context.request_context()) => return Ok(()),
                 changed = offered.changed(), if tools => {
                     tools = changed.is_some();
                     if tools && context.sink().notify_tool_list_changed().await.is_err() {
@@ -261,7 +262,8 @@ impl Watched {
 /// What a worker is offered, as its client knows it.
 struct Offered {
     worker: Worker,
-    known: Vec<ToolInfo>,
+    /// A hash of them: a client may listen many times, and all schemas of a worker are long.
+    known: ContentHash,
     changes: ToolsChanges,
     /// A change was heard of and is not looked at.
     heard: bool,
@@ -271,10 +273,14 @@ impl Offered {
     fn to(worker: &Worker) -> Self {
         Self {
             changes: worker.tools_changes(),
-            known: worker.tools(),
+            known: Self::hash(worker),
             worker: worker.clone(),
             heard: false,
         }
+    }
+
+    fn hash(worker: &Worker) -> ContentHash {
+        ContentHash::of(format!("{:?}", worker.tools()).as_bytes())
     }
 
     /// Returns once it is another, or none if it will never be. What a policy leaves out is not told of by this
@@ -291,7 +297,7 @@ impl Offered {
             tokio::time::sleep(GATHER).await;
             self.changes.mark_seen();
             self.heard = false;
-            let now = self.worker.tools();
+            let now = Self::hash(&self.worker);
             if now != self.known {
                 self.known = now;
                 return Some(());

@@ -1,14 +1,21 @@
-//! A handshake in, a session out where there is room for one.
+//! Sessions of clients with a handshake, bounded in number, and the open requests of each.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, JsonRpcError, JsonRpcMessage, NumberOrString, ServerJsonRpcMessage,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError,
 };
@@ -17,19 +24,25 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio::sync::Mutex;
 
+use crate::gateway::requests::{OpenRequests, Refusal, Shared};
+
 tokio::task_local! {
-    /// Whether the request of this task found no room. rmcp answers whatever a manager says with a plain 500.
-    static FULL: Cell<bool>;
+    /// The answer to the request of this task if it is refused. rmcp answers whatever a manager says with a plain 500.
+    static REFUSED: RefCell<Option<Response>>;
 }
 
-/// When a client that found no room may try again.
-const RETRY_AFTER: &str = "30";
+/// When a client may try again that found all sessions taken, in seconds.
+const AFTER_SESSIONS: &str = "30";
+/// The same where too many of its requests were open.
+const AFTER_REQUESTS: &str = "1";
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     #[error("all {0} sessions are taken")]
     Full(usize),
+    #[error("a request was refused: {0:?}")]
+    Request(Refusal),
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
@@ -41,6 +54,8 @@ pub(super) struct Sessions {
     most: usize,
     /// Held while room is looked for, so that no two find the last one.
     looking: Mutex<()>,
+    /// The open requests of each session that lives.
+    open: StdMutex<HashMap<SessionId, Weak<Shared>>>,
 }
 
 impl Sessions {
@@ -51,39 +66,122 @@ impl Sessions {
             local,
             most,
             looking: Mutex::default(),
+            open: StdMutex::default(),
+        }
+    }
+
+    fn open(&self, id: &SessionId) -> Option<OpenRequests> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(id).and_then(OpenRequests::of)
+    }
+
+    /// Registers a request of a session; its id, if it is one.
+    fn begin(
+        &self,
+        session: &SessionId,
+        message: &mut ClientJsonRpcMessage,
+    ) -> Result<Option<(OpenRequests, NumberOrString)>, SessionsError> {
+        let (JsonRpcMessage::Request(request), Some(open)) = (message, self.open(session)) else {
+            return Ok(None);
+        };
+        match open.begin(request) {
+            Ok(()) => Ok(Some((open, request.id.clone()))),
+            Err(refusal) => {
+                refuse(refused(refusal, &request.id));
+                Err(SessionsError::Request(refusal))
+            }
         }
     }
 }
 
-/// Says what is wrong to a client whose handshake found no room.
+/// What a client is answered whose request is refused.
+fn refused(refusal: Refusal, id: &NumberOrString) -> Response {
+    let (status, id) = match refusal {
+        Refusal::InUse => (StatusCode::CONFLICT, None),
+        Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
+    };
+    let text = serde_json::to_vec(&JsonRpcError::new(id, refusal.error()));
+    let mut response = (status, text.unwrap_or_default()).into_response();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    if refusal == Refusal::TooMany {
+        let after = HeaderValue::from_static(AFTER_REQUESTS);
+        response.headers_mut().insert(header::RETRY_AFTER, after);
+    }
+    response
+}
+
+fn refuse(response: Response) {
+    // Outside a request there is nobody to tell.
+    let _ = REFUSED.try_with(|refused| refused.replace(Some(response)));
+}
+
+/// The transport of one session, whose open requests are counted.
+pub(super) struct Counted<T> {
+    transport: T,
+    open: OpenRequests,
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let sending = self
+            .open
+            .end(&message)
+            .then(|| self.transport.send(message));
+        async move {
+            match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let message = self.transport.receive().await?;
+            if self.open.note(&message) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.transport.close().await
+    }
+}
+
+/// Answers a client whose request was refused.
 pub(super) async fn seated(request: Request, next: Next) -> Response {
     let answering = async {
         let response = next.run(request).await;
-        if !FULL.with(Cell::get) {
-            return response;
-        }
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            [(header::RETRY_AFTER, RETRY_AFTER)],
-            "all sessions are taken; end one by DELETE, or wait until one was idle for long enough",
-        )
-            .into_response()
+        REFUSED.with(RefCell::take).unwrap_or(response)
     };
-    FULL.scope(Cell::new(false), answering).await
+    REFUSED.scope(RefCell::default(), answering).await
 }
 
 impl SessionManager for Sessions {
     type Error = SessionsError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = Counted<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
         let _looking = self.looking.lock().await;
         if self.local.sessions.read().await.len() >= self.most {
-            // Outside a request there is nobody to tell.
-            let _ = FULL.try_with(|full| full.set(true));
+            let reason = "all sessions are taken; end one by DELETE, or wait until one was idle for long enough";
+            let headers = [(header::RETRY_AFTER, AFTER_SESSIONS)];
+            refuse((StatusCode::SERVICE_UNAVAILABLE, headers, reason).into_response());
             return Err(SessionsError::Full(self.most));
         }
-        Ok(self.local.create_session().await?)
+        let (id, transport) = self.local.create_session().await?;
+        let open = OpenRequests::default();
+        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, open| open.strong_count() > 0);
+        all.insert(id.clone(), open.downgrade());
+        Ok((id, Counted { transport, open }))
     }
 
     async fn initialize_session(
@@ -105,9 +203,14 @@ impl SessionManager for Sessions {
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        Ok(self.local.create_stream(id, message).await?)
+        let begun = self.begin(id, &mut message)?;
+        let stream = self.local.create_stream(id, message).await;
+        if let (Err(_), Some((open, id))) = (&stream, begun) {
+            open.forget(&id);
+        }
+        Ok(stream?)
     }
 
     async fn accept_message(
@@ -115,6 +218,10 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
+        // What follows over another connection may come to the session before this does.
+        if let Some(open) = self.open(id) {
+            open.note(&message);
+        }
         Ok(self.local.accept_message(id, message).await?)
     }
 

@@ -1,0 +1,458 @@
+//! Every request gets exactly one answer, whatever else the client sends and however slowly it reads.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use bailiwick::{Http, ToolSet, Trust};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::fuzz::cases;
+use crate::http::{Served, about, initialize};
+use crate::slow::{Plans, there};
+use crate::support::World;
+
+/// How a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    Handshake,
+    Stateless,
+}
+
+const ERAS: [Era; 2] = [Era::Handshake, Era::Stateless];
+
+impl Era {
+    fn request(self, id: &str, method: &str, mut params: Value) -> Value {
+        if self == Self::Stateless {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    }
+
+    /// What a client sends before anything else.
+    fn opening(self) -> Vec<Sent> {
+        match self {
+            Self::Stateless => Vec::new(),
+            Self::Handshake => vec![
+                Sent::request("initialize", &initialize_as("initialize")),
+                Sent {
+                    line: json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                        .to_string(),
+                    answer: Answer::Nothing,
+                },
+            ],
+        }
+    }
+}
+
+fn initialize_as(id: &str) -> Value {
+    let mut request = initialize();
+    request["id"] = json!(id);
+    request
+}
+
+/// What comes back for a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Nothing,
+    /// One error that names no request.
+    Unnamed,
+    /// One answer with this id; if the id is in use, one error that names no request.
+    To(String),
+    /// The request with this id is answered or not.
+    Cancels(String),
+}
+
+/// One line, and what comes back for it.
+#[derive(Clone, Debug)]
+struct Sent {
+    line: String,
+    answer: Answer,
+}
+
+impl Sent {
+    fn request(id: &str, request: &Value) -> Self {
+        Self {
+            line: request.to_string(),
+            answer: Answer::To(id.to_owned()),
+        }
+    }
+}
+
+/// What a client may send after its opening.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read,
+    List,
+    Unknown,
+    DuplicateKey,
+    Broken,
+    Batch,
+    Blank,
+    DuplicateId,
+    Cancel,
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        8 => Just(Kind::Read),
+        1 => Just(Kind::List),
+        4 => Just(Kind::Unknown),
+        2 => Just(Kind::DuplicateKey),
+        1 => Just(Kind::Broken),
+        1 => Just(Kind::Batch),
+        1 => Just(Kind::Blank),
+        1 => Just(Kind::DuplicateId),
+        1 => Just(Kind::Cancel),
+    ]
+}
+
+/// The lines of one client; an id of an earlier request is `earlier` lines before.
+fn burst(era: Era, path: &str, kinds: &[(Kind, usize)]) -> Vec<Sent> {
+    let mut sent = era.opening();
+    let read = json!({"name": "read_file", "arguments": {"path": path}});
+    for (at, (kind, earlier)) in kinds.iter().enumerate() {
+        let id = format!("r{at}");
+        let other = format!("r{}", at.saturating_sub(earlier + 1));
+        sent.push(match kind {
+            Kind::Read => Sent::request(&id, &era.request(&id, "tools/call", read.clone())),
+            Kind::List => Sent::request(&id, &era.request(&id, "tools/list", json!({}))),
+            Kind::Unknown => Sent::request(&id, &era.request(&id, "no/method", json!({}))),
+            Kind::DuplicateKey => Sent {
+                line: format!(
+                    r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/list","params":{{"a":1,"a":2}}}}"#
+                ),
+                answer: Answer::To(id),
+            },
+            Kind::Broken => Sent {
+                line: format!(r#"{{"jsonrpc":"2.0",{at}"#),
+                answer: Answer::Unnamed,
+            },
+            Kind::Batch => Sent {
+                line: format!("[{at}]"),
+                answer: Answer::Unnamed,
+            },
+            Kind::Blank => Sent {
+                line: " ".into(),
+                answer: Answer::Nothing,
+            },
+            Kind::DuplicateId => {
+                Sent::request(&other, &era.request(&other, "tools/call", read.clone()))
+            }
+            Kind::Cancel => Sent {
+                line: json!({
+                    "jsonrpc": "2.0", "method": "notifications/cancelled",
+                    "params": {"requestId": other},
+                })
+                .to_string(),
+                answer: Answer::Cancels(other),
+            },
+        });
+    }
+    sent
+}
+
+/// Compares all that came back with all that was sent.
+#[track_caller]
+fn check(sent: &[Sent], came: &[String]) {
+    let mut requests: HashMap<&str, usize> = HashMap::new();
+    let mut cancels = Vec::new();
+    let mut unnamed = 0;
+    for sent in sent {
+        match &sent.answer {
+            Answer::Nothing => {}
+            Answer::Unnamed => unnamed += 1,
+            Answer::To(id) => *requests.entry(id).or_default() += 1,
+            Answer::Cancels(id) => cancels.push(id.as_str()),
+        }
+    }
+    let mut answers: HashMap<String, usize> = HashMap::new();
+    let mut unnamed_answers = 0;
+    for line in came {
+        let message: Value = serde_json::from_str(line).unwrap();
+        match (message.get("method"), message.get("id")) {
+            (Some(_), _) => {}
+            (None, Some(id)) => *answers.entry(id.as_str().unwrap().to_owned()).or_default() += 1,
+            (None, None) => {
+                assert!(message["error"].is_object(), "{message}");
+                unnamed_answers += 1;
+            }
+        }
+    }
+    let mut missing = 0;
+    let mut forgiven = 0;
+    for (id, asked) in &requests {
+        let answered = answers.remove(*id).unwrap_or_default();
+        let cancelled = cancels.iter().filter(|other| *other == id).count();
+        assert!(answered <= *asked, "`{id}` was answered {answered} times");
+        assert!(
+            answered + cancelled >= 1,
+            "`{id}` was not answered; it was asked {asked} times"
+        );
+        missing += asked - answered;
+        forgiven += cancelled.min(asked - answered);
+    }
+    assert!(answers.is_empty(), "answers to nothing: {answers:?}");
+    // A duplicate of a request under way is refused without its id, so that the id has one answer.
+    assert!(
+        unnamed_answers <= unnamed + missing && unnamed_answers + forgiven >= unnamed + missing,
+        "{unnamed_answers} answers without an id to {unnamed} lines and {missing} duplicates"
+    );
+}
+
+/// Writes all lines from a thread, ends the input, and reads until the server ends its output.
+fn exchange(
+    mut input: impl Write + Send + 'static,
+    output: impl Read,
+    lines: &[Sent],
+    slow: bool,
+    end: impl FnOnce() + Send + 'static,
+) -> Vec<String> {
+    let text: String = lines.iter().map(|sent| sent.line.clone() + "\n").collect();
+    let writing = std::thread::spawn(move || {
+        // A server that ended early is noticed by the answers that are missing.
+        let _ = input.write_all(text.as_bytes());
+        drop(input);
+        end();
+    });
+    // A slow reader takes a byte at a time, so that the server always finds the pipe full.
+    let buffer = if slow { 1 } else { 1 << 16 };
+    let came = BufReader::with_capacity(buffer, output).lines();
+    let came: Vec<String> = came.map(Result::unwrap).collect();
+    writing.join().unwrap();
+    came
+}
+
+fn program(world: &World) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .env_clear()
+        .arg(world.host("r"))
+        .args(["--rate", "1000000/second", "--log", "error"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn over_stdio(world: &World, lines: &[Sent], slow: bool) -> Vec<String> {
+    let mut server = program(world);
+    let (input, output) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
+    let came = exchange(input, output, lines, slow, || {});
+    assert!(server.wait().unwrap().success());
+    came
+}
+
+fn over_socket(socket: &std::path::Path, lines: &[Sent], slow: bool) -> Vec<String> {
+    let stream = UnixStream::connect(socket).unwrap();
+    let input = stream.try_clone().unwrap();
+    let ending = stream.try_clone().unwrap();
+    let end = move || ending.shutdown(std::net::Shutdown::Write).unwrap();
+    exchange(input, stream, lines, slow, end)
+}
+
+fn random(runner: &mut TestRunner, size: usize) -> Vec<(Kind, usize)> {
+    let kinds = prop::collection::vec((kind(), 0..40_usize), size);
+    kinds.new_tree(runner).unwrap().current()
+}
+
+#[test]
+fn every_request_of_a_burst_over_stdio_gets_one_answer() {
+    let world = World::new();
+    let path = world.host("r/a.txt");
+    let mut runner = TestRunner::deterministic();
+    for era in ERAS {
+        for size in [1, 60, 400, 1000, 2000] {
+            let kinds = random(&mut runner, size);
+            let lines = burst(era, path.to_str().unwrap(), &kinds);
+            check(&lines, &over_stdio(&world, &lines, false));
+        }
+        for _ in 0..cases() / 500 {
+            let size = (1..300_usize).new_tree(&mut runner).unwrap().current();
+            let lines = burst(era, path.to_str().unwrap(), &random(&mut runner, size));
+            check(&lines, &over_stdio(&world, &lines, true));
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_broken_lines_to_a_slow_reader_is_answered_whole() {
+    let world = World::new();
+    for era in ERAS {
+        let mut kinds = vec![(Kind::DuplicateKey, 0); 1000];
+        kinds.extend([(Kind::Broken, 0); 1000]);
+        let lines = burst(era, "/none", &kinds);
+        check(&lines, &over_stdio(&world, &lines, true));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_of_a_burst_over_a_socket_gets_one_answer() {
+    let world = World::new();
+    let (_runtime, worker) = world.worker().await;
+    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let mut runner = TestRunner::deterministic();
+    for era in ERAS {
+        for (size, slow) in [(1, false), (400, true), (2000, false)] {
+            let lines = burst(era, "/r/a.txt", &random(&mut runner, size));
+            let socket = endpoint.socket().to_owned();
+            let sent = lines.clone();
+            let exchanged =
+                tokio::task::spawn_blocking(move || over_socket(&socket, &sent, slow)).await;
+            check(&lines, &exchanged.unwrap());
+        }
+    }
+}
+
+fn slow_call(id: &str, until: &std::path::Path) -> Value {
+    let params =
+        json!({"name": "plans", "arguments": {"until": until}, "_meta": {"preview": true}});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duplicate_id_in_an_http_session_is_refused_while_the_first_is_open() {
+    let world = World::with(|| ToolSet::new().writer(Plans));
+    let until = world.host("outside/f");
+    let server = Served::of(&world.gateway(Trust::Host).build(), Http::new()).await;
+    let (session, _) = server.greet().await;
+    let (other, _) = server.greet().await;
+    let server = Arc::new(server);
+    let mut first = JoinSet::new();
+    let call = slow_call("same", &until);
+    let (at, name, body) = (Arc::clone(&server), session.clone(), call.clone());
+    first.spawn(async move { at.right(&[("Mcp-Session-Id", &name)], &body).await });
+    there(&until.with_extension("began")).await;
+    let list = json!({"jsonrpc": "2.0", "id": "same", "method": "tools/list"});
+    let within = [("Mcp-Session-Id", session.as_str())];
+    let refused = server.right(&within, &list).await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    let error: Value = serde_json::from_str(&refused.body).unwrap();
+    assert!(error.get("id").is_none(), "{error}");
+    assert_eq!(error["error"]["code"], -32600, "{error}");
+    // An id belongs to its session.
+    let elsewhere = server.right(&[("Mcp-Session-Id", &other)], &list).await;
+    assert_eq!(elsewhere.message()["id"], "same");
+    std::fs::remove_file(&until).unwrap();
+    let answered = first.join_next().await.unwrap().unwrap();
+    assert_eq!(answered.message()["id"], "same", "{answered:?}");
+    assert!(answered.message()["result"].is_object(), "{answered:?}");
+    let again = server.right(&within, &list).await;
+    assert_eq!(again.message()["id"], "same", "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answer_to_a_cancelled_request_is_never_that_of_the_next_with_its_id() {
+    let world = World::with(|| ToolSet::new().writer(Plans));
+    let until = world.host("outside/f");
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    client.send(&slow_call("same", &until)).await;
+    there(&until.with_extension("began")).await;
+    let cancel = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "same"},
+    });
+    client.send(&cancel).await;
+    there(&until.with_extension("ended")).await;
+    let ping = json!({"jsonrpc": "2.0", "id": "same", "method": "ping"});
+    // Its id is in use until the call has ended.
+    let answer = loop {
+        client.send(&ping).await;
+        let answer = client.answer().await;
+        if answer.get("id").is_some() {
+            break answer;
+        }
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    };
+    assert_eq!(answer["result"], json!({}), "{answer}");
+    let next = client.ask("ping", json!({})).await;
+    assert_eq!(next["result"], json!({}), "{next}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_of_a_burst_over_http_gets_one_answer() {
+    let world = World::new();
+    let http = Http::new().max_connections(1000);
+    let server = Arc::new(Served::of(&world.gateway(Trust::Host).build(), http).await);
+    let (session, _) = server.greet().await;
+    for era in ERAS {
+        let mut asking = JoinSet::new();
+        for at in 0..300 {
+            let (server, session) = (Arc::clone(&server), session.clone());
+            let id = format!("r{}", at / 2);
+            asking.spawn(async move {
+                let list = era.request(&id, "tools/list", json!({}));
+                let reply = match era {
+                    Era::Handshake => server.right(&[("Mcp-Session-Id", &session)], &list).await,
+                    Era::Stateless => {
+                        let lines = [
+                            ("MCP-Protocol-Version", "2026-07-28"),
+                            ("Mcp-Method", "tools/list"),
+                        ];
+                        server.right(&lines, &list).await
+                    }
+                };
+                (id, reply)
+            });
+        }
+        let mut answered: HashMap<String, usize> = HashMap::new();
+        while let Some(done) = asking.join_next().await {
+            let (id, reply) = done.unwrap();
+            if era == Era::Handshake && reply.status == 409 {
+                continue;
+            }
+            assert_eq!(reply.message()["id"], id, "{reply:?}");
+            assert!(reply.message()["result"].is_object(), "{reply:?}");
+            *answered.entry(id).or_default() += 1;
+        }
+        assert_eq!(answered.len(), 150);
+        // Requests without a session have nothing in common, so their ids may be equal.
+        let least = if era == Era::Stateless { 2 } else { 1 };
+        assert!(answered.values().all(|count| (least..=2).contains(count)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listening_counts_toward_the_bound_on_open_requests() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let listen = |id: &str| Era::Stateless.request(id, "subscriptions/listen", wanted.clone());
+    client.send(&listen("same")).await;
+    assert_eq!(
+        client.next().await["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    client.send(&listen("same")).await;
+    let refused = client.next().await;
+    assert!(refused.get("id").is_none(), "{refused}");
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    for number in 1..256 {
+        client.send(&listen(&number.to_string())).await;
+        assert!(client.next().await["method"].is_string());
+    }
+    client.send(&listen("beyond")).await;
+    let beyond = client.next().await;
+    assert_eq!(beyond["id"], "beyond", "{beyond}");
+    assert_eq!(beyond["error"]["data"]["code"], "BUSY", "{beyond}");
+    let cancel = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "same"},
+    });
+    client.send(&cancel).await;
+    let listed = loop {
+        let listed = client.modern("tools/list", json!({}), json!({})).await;
+        if listed["result"].is_object() {
+            break listed;
+        }
+        assert_eq!(listed["error"]["data"]["code"], "BUSY", "{listed}");
+    };
+    assert!(listed["result"]["tools"].is_array());
+}

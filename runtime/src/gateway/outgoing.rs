@@ -1,0 +1,144 @@
+//! The messages that wait to be written to one client, bounded in bytes; one task writes them.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// How many bytes of answers may wait; a longer answer waits alone.
+const MAX_ANSWERS: u32 = 1 << 20;
+/// How many bytes of refusals may wait. They have a bound of their own: a client that sends many requests before it reads
+/// any answer gets all of them, up to this bound.
+const MAX_REFUSALS: u32 = 1 << 20;
+/// How many bytes are written in one go, if so many wait.
+const BATCH: usize = 64 << 10;
+/// How long a client may read nothing once the connection has ended.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// A line, and the place that it takes until it is written.
+struct Line {
+    text: Vec<u8>,
+    place: Place,
+}
+
+/// Where messages to one client are put. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    lines: mpsc::UnboundedSender<Line>,
+    answers: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+}
+
+/// A place among the messages that wait; it is free again once this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Outgoing {
+    /// Starts to write to `writer`.
+    pub(super) fn new<W>(writer: W) -> (Self, Writing)
+    where
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (lines, waiting) = mpsc::unbounded_channel();
+        let (wrote, progress) = watch::channel(());
+        let outgoing = Self {
+            lines,
+            answers: Arc::new(Semaphore::new(MAX_ANSWERS as usize)),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS as usize)),
+        };
+        let task = tokio::spawn(async move {
+            if let Err(error) = write(waiting, writer, wrote).await {
+                tracing::debug!(%error, "a client cannot be written to");
+            }
+        });
+        (outgoing, Writing { task, progress })
+    }
+
+    /// Waits for a place for an answer or another message of `bytes`.
+    pub(super) async fn place(&self, bytes: usize) -> io::Result<Place> {
+        place(&self.answers, bytes, MAX_ANSWERS).await
+    }
+
+    /// Waits for a place for a refusal of `bytes`.
+    pub(super) async fn place_for_refusal(&self, bytes: usize) -> io::Result<Place> {
+        place(&self.refusals, bytes, MAX_REFUSALS).await
+    }
+
+    /// Puts a message at the end; it is lost if nobody reads any more.
+    pub(super) fn put(&self, mut text: Vec<u8>, place: Place) -> io::Result<()> {
+        text.push(b'\n');
+        let put = self.lines.send(Line { text, place });
+        put.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Returns once nobody reads any more.
+    pub(super) async fn closed(&self) {
+        self.lines.closed().await;
+    }
+}
+
+async fn place(places: &Arc<Semaphore>, bytes: usize, most: u32) -> io::Result<Place> {
+    let bytes = u32::try_from(bytes).unwrap_or(most).min(most);
+    let permit = Arc::clone(places).acquire_many_owned(bytes).await;
+    let permit = permit.map_err(io::Error::other)?;
+    Ok(Place { _permit: permit })
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    mut waiting: mpsc::UnboundedReceiver<Line>,
+    mut writer: W,
+    wrote: watch::Sender<()>,
+) -> io::Result<()> {
+    while let Some(line) = waiting.recv().await {
+        let mut text = line.text;
+        let mut places = vec![line.place];
+        while text.len() < BATCH
+            && let Ok(line) = waiting.try_recv()
+        {
+            text.extend_from_slice(&line.text);
+            places.push(line.place);
+        }
+        let mut rest = text.as_slice();
+        while !rest.is_empty() {
+            let written = writer.write(rest).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            rest = rest.get(written..).unwrap_or_default();
+            wrote.send_replace(());
+        }
+        writer.flush().await?;
+    }
+    writer.shutdown().await
+}
+
+/// The task that writes to one client. It ends after the last [`Outgoing`] is gone.
+#[derive(Debug)]
+pub(super) struct Writing {
+    task: JoinHandle<()>,
+    progress: watch::Receiver<()>,
+}
+
+impl Writing {
+    /// Waits until all is written, or the client has read nothing for long.
+    pub(super) async fn finished(mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                // Whether it panicked is no matter here.
+                _ = &mut self.task => return,
+                moved = tokio::time::timeout(STALLED, self.progress.changed()) => {
+                    if moved.is_err() {
+                        tracing::warn!("a client does not read; its last answers are dropped");
+                        self.task.abort();
+                    }
+                }
+            }
+        }
+    }
+}
