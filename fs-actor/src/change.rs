@@ -2,6 +2,7 @@
 
 mod carry;
 mod contents;
+pub(crate) mod repository;
 pub(crate) mod state;
 pub(crate) mod target;
 #[cfg(test)]

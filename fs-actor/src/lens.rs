@@ -37,6 +37,9 @@ pub(crate) trait Lens {
     /// The most entries in one answer.
     fn max_results(&self) -> u64;
 
+    /// Whether the call was judged as one that changes a protected file at `path`.
+    fn may_change_protected(&self, path: &VirtualPath) -> bool;
+
     /// Whether an entry at `path` may be shown.
     fn shows(&self, path: &VirtualPath) -> bool {
         self.judge(path) == Verdict::Allow
@@ -75,6 +78,10 @@ impl Lens for ReadPermit {
 
     fn max_results(&self) -> u64 {
         self.limits().max_results
+    }
+
+    fn may_change_protected(&self, path: &VirtualPath) -> bool {
+        Self::may_change_protected(self, path)
     }
 }
 

@@ -320,11 +320,16 @@ impl<'d> Staged<'d> {
             }
             Err(errno) => return Err(errno.into()),
         }
-        let out = Meta::from_stat(&sys::statat(self.dir, own, AtFlags::SYMLINK_NOFOLLOW)?);
-        if (out.dev, out.ino) == (was.dev, was.ino) {
+        let taken_out = || {
+            let out = Meta::from_stat(&sys::statat(self.dir, own, AtFlags::SYMLINK_NOFOLLOW)?);
+            Ok((out.dev, out.ino))
+        };
+        let out = taken_out()?;
+        if out == (was.dev, was.ino) {
             return Ok(Durability::Visible);
         }
-        swap()?;
+        let ours = Meta::of(&self.file)?;
+        put_back((ours.dev, ours.ino), out, swap, taken_out)?;
         Err(ReplaceError::Changed)
     }
 
@@ -342,6 +347,27 @@ impl<'d> Staged<'d> {
             Durability::Durable => Ok(sys::fsync(&self.file)?),
             Durability::Visible | Durability::Ordered => Ok(()),
         }
+    }
+}
+
+/// Swaps two names back, of which the one that people use has `put_in` and ours has `taken_out`, another writer's file.
+///
+/// Somebody who takes no lock may have put a third file in the place of `put_in` meanwhile. The swap takes that out, and
+/// since it is the newest it is put in again, until what comes out is what was put in. So what is left under our
+/// name, and goes with it, is never the newest file.
+fn put_back<I: PartialEq>(
+    mut put_in: I,
+    mut taken_out: I,
+    swap: impl Fn() -> Result<(), Errno>,
+    look: impl Fn() -> Result<I, Errno>,
+) -> Result<(), Errno> {
+    loop {
+        swap()?;
+        let out = look()?;
+        if out == put_in {
+            return Ok(());
+        }
+        put_in = std::mem::replace(&mut taken_out, out);
     }
 }
 

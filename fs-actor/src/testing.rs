@@ -117,7 +117,7 @@ impl World {
                 }
                 Err(Halt::Moved { from, .. }) => return Err(not_yours(&from).code()),
                 Err(Halt::Failed(error)) => return Err(error.code()),
-                Err(Halt::Needs(_)) => return Err(Code::ScopeRequired),
+                Err(Halt::Needs(_) | Halt::Protected(_)) => return Err(Code::ScopeRequired),
                 Ok(done) => return Ok(done),
             }
         }
@@ -209,6 +209,10 @@ impl Lens for View<'_> {
 
     fn max_results(&self) -> u64 {
         self.world.max_results
+    }
+
+    fn may_change_protected(&self, _: &VirtualPath) -> bool {
+        false
     }
 }
 

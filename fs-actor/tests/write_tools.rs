@@ -10,11 +10,15 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use bailiwick::{CallError, Code, ContentHash, Op, Outcome, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{
+    CallError, Code, ContentHash, GrantAuthority, GrantHolder, Lifetime, NewGrant, Op, Outcome,
+    Policy, Runtime, Worker, WorkerSpec,
+};
 use serde_json::{Value, json};
 
 struct Stage {
     _runtime: Runtime,
+    grants: GrantAuthority,
     worker: Worker,
     temp: tempfile::TempDir,
 }
@@ -34,11 +38,12 @@ impl Stage {
         let builder = Runtime::builder()
             .root("r", temp.path().join("root"))
             .tools(bailiwick_fs::tools());
-        let (runtime, _grants) = builder.build().await.unwrap();
+        let (runtime, grants) = builder.build().await.unwrap();
         let spec = WorkerSpec::new("main").policy(policy);
         let worker = runtime.spawn(spec).await.unwrap();
         Self {
             _runtime: runtime,
+            grants,
             worker,
             temp,
         }
@@ -46,6 +51,17 @@ impl Stage {
 
     fn host(&self, name: &str) -> PathBuf {
         self.temp.path().join(name)
+    }
+
+    /// Lets the worker write what the path covers, for the session.
+    async fn grant(&self, path: &str) {
+        let grant = NewGrant {
+            pattern: format!("write:file:{path}").parse().unwrap(),
+            holder: GrantHolder::Worker(self.worker.id()),
+            lifetime: Lifetime::Session,
+            descendants: false,
+        };
+        self.grants.grant(grant).await.unwrap();
     }
 
     fn read(&self, name: &str) -> String {
@@ -808,4 +824,152 @@ async fn a_binary_file_is_previewed_with_its_kind_size_and_hash() {
         bytes: 9,
     };
     assert_eq!(change.before, entry);
+}
+
+/// The paths that a person was to allow the change of.
+fn requested(error: &CallError) -> Vec<String> {
+    let scopes = error.requested_scopes().iter();
+    scopes
+        .map(|scope| scope.path().unwrap().to_string())
+        .collect()
+}
+
+const BARE: [(&str, &str); 5] = [
+    ("bare/HEAD", "ref: refs/heads/main"),
+    ("bare/config", "[core]"),
+    ("bare/objects/x", ""),
+    ("bare/refs/x", ""),
+    ("bare/hooks/h", ""),
+];
+
+#[tokio::test]
+async fn a_bare_repository_is_not_completed_in_any_order_without_a_person() {
+    for first in 0..4 {
+        let stage = Stage::new(&[("config", "")], Policy::new()).await;
+        stage.grant("/r/bare").await;
+        let mut refused = Vec::new();
+        for index in 0..4 {
+            let (path, content) = BARE[(first + index) % 4];
+            let path = format!("/r/{path}");
+            let arguments = json!({"path": path, "content": content, "create_parents": true});
+            if let Err(error) = stage.call("write_file", arguments).await {
+                assert_eq!(error.code(), Code::ScopeRequired, "{error}");
+                refused.extend(requested(&error));
+            }
+        }
+        // What comes last of the three that make it a repository, and its configuration if that comes later still.
+        let expected: &[&str] = match first {
+            0 => &["/r/bare/refs"],
+            1 => &["/r/bare/HEAD"],
+            2 => &["/r/bare/HEAD"],
+            _ => &["/r/bare/objects"],
+        };
+        assert_eq!(refused, expected, "from {first}");
+    }
+}
+
+#[tokio::test]
+async fn the_configuration_and_hooks_of_a_bare_repository_take_a_grant_of_their_own() {
+    let stage = Stage::new(&BARE, Policy::new()).await;
+    fs::write(stage.host("root/evil"), "").unwrap();
+    stage.grant("/r/bare").await;
+    let overwrite = json!({"path": "/r/bare/config", "content": "x", "mode": "overwrite"});
+    for (tool, arguments, named) in [
+        ("write_file", overwrite.clone(), "/r/bare/config"),
+        (
+            "edit_file",
+            json!({"path": "/r/bare/config", "edits": [{"old_text": "core", "new_text": "x"}]}),
+            "/r/bare/config",
+        ),
+        (
+            "write_file",
+            json!({"path": "/r/bare/hooks/post-checkout", "content": ""}),
+            "/r/bare/hooks/post-checkout",
+        ),
+        (
+            "write_file",
+            json!({"path": "/r/bare/info/attributes", "content": "", "create_parents": true}),
+            "/r/bare/info/attributes",
+        ),
+        (
+            "move",
+            json!({"from": "/r/evil", "to": "/r/bare/config.worktree"}),
+            "/r/bare/config.worktree",
+        ),
+        (
+            "copy",
+            json!({"from": "/r/evil", "to": "/r/bare/CommonDir"}),
+            "/r/bare/CommonDir",
+        ),
+        (
+            "delete",
+            json!({"path": "/r/bare/config"}),
+            "/r/bare/config",
+        ),
+    ] {
+        let error = stage.refused(tool, arguments, Code::ScopeRequired).await;
+        assert_eq!(requested(&error), [named], "{tool}");
+    }
+    for name in ["description", "objects/y", "refs/y", "worktree/config"] {
+        let arguments =
+            json!({"path": format!("/r/bare/{name}"), "content": "", "create_parents": true});
+        stage.call("write_file", arguments).await.unwrap();
+    }
+    stage.grant("/r/bare/config").await;
+    stage.call("write_file", overwrite).await.unwrap();
+    assert_eq!(stage.read("bare/config"), "x");
+}
+
+#[tokio::test]
+async fn a_copy_or_move_of_a_repository_is_protected_under_its_new_name() {
+    let git = BARE.map(|(name, content)| (name.replace("bare", "p/.git"), content));
+    let git = git.each_ref().map(|(name, content)| (&**name, *content));
+    let stage = Stage::new(&git, Policy::new()).await;
+    for (name, content) in BARE {
+        let name = stage.host("root/q").join(name);
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        fs::write(name, content).unwrap();
+    }
+    let made =
+        |top: &str| ["HEAD", "config", "hooks", "hooks/h"].map(|name| format!("{top}/{name}"));
+    let copy = json!({"from": "/r/p/.git", "to": "/r/x"});
+    let error = stage
+        .refused("copy", copy.clone(), Code::ScopeRequired)
+        .await;
+    assert_eq!(requested(&error), made("/r/x"));
+    let copied = json!({"from": "/r/q", "to": "/r/y"});
+    let error = stage.refused("copy", copied, Code::ScopeRequired).await;
+    assert_eq!(requested(&error), made("/r/y/bare"));
+    let moved = json!({"from": "/r/q/bare", "to": "/r/z"});
+    let error = stage.refused("move", moved, Code::ScopeRequired).await;
+    let from = ["config", "hooks", "hooks/h"].map(|name| format!("/r/q/bare/{name}"));
+    let needed: Vec<String> = from.into_iter().chain(made("/r/z")).collect();
+    assert_eq!(requested(&error), needed);
+    for path in made("/r/x") {
+        stage.grant(&path).await;
+    }
+    stage.call("copy", copy).await.unwrap();
+    assert_eq!(stage.read("x/config"), "[core]");
+}
+
+#[tokio::test]
+async fn names_of_a_repository_are_ordinary_elsewhere() {
+    let stage = Stage::new(&[("d/objects/x", ""), ("d/config", "")], Policy::new()).await;
+    for name in [
+        "d/HEAD",
+        "config",
+        "src/hooks/use.ts",
+        "e/refs/x",
+        "info/attributes",
+    ] {
+        let arguments =
+            json!({"path": format!("/r/{name}"), "content": "", "create_parents": true});
+        stage.call("write_file", arguments).await.unwrap();
+    }
+    let arguments = json!({"path": "/r/d/config", "content": "x", "mode": "overwrite"});
+    stage.call("write_file", arguments).await.unwrap();
+    stage
+        .call("copy", json!({"from": "/r/d", "to": "/r/f"}))
+        .await
+        .unwrap();
 }

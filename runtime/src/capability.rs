@@ -97,6 +97,8 @@ pub(crate) struct Terms {
     pub(crate) authority: Authority,
     /// What people granted for this call.
     pub(crate) granted: Vec<ScopePattern>,
+    /// Changes that were judged as those of protected files, though their names are not protected.
+    pub(crate) protected: Vec<Scope>,
     /// Links that were followed: the path as asked, the path as judged.
     pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
     /// The directory handles this worker holds.
@@ -141,6 +143,8 @@ pub enum Halt {
     Failed(CallError),
     /// It found that it needs more than was judged; the pipeline judges that too, then begins anew.
     Needs(Vec<Scope>),
+    /// It found that these files are protected by what stands around them. To change each takes a grant that names it.
+    Protected(Vec<VirtualPath>),
     /// A link stands in the way: what was called `from` really is `to`. The pipeline judges `to`, then begins anew.
     Moved {
         /// The path as it was judged.
@@ -161,7 +165,7 @@ impl From<Halt> for CallError {
     fn from(halt: Halt) -> Self {
         match halt {
             Halt::Failed(error) => error,
-            Halt::Needs(_) | Halt::Moved { .. } => {
+            Halt::Needs(_) | Halt::Protected(_) | Halt::Moved { .. } => {
                 Self::new(Code::Internal, format!("the tool asked too late: {halt}"))
             }
         }
@@ -173,6 +177,7 @@ impl fmt::Display for Halt {
         match self {
             Self::Failed(error) => error.fmt(f),
             Self::Needs(needs) => write!(f, "needs {needs:?}"),
+            Self::Protected(paths) => write!(f, "protected {paths:?}"),
             Self::Moved { from, to } => write!(f, "{from} is {to}"),
         }
     }
@@ -238,6 +243,26 @@ impl ReadPermit {
             Ok(())
         } else {
             Err(Halt::Needs(needs))
+        }
+    }
+
+    /// Whether the call was judged as one that changes a protected file at `path`.
+    #[must_use]
+    pub fn may_change_protected(&self, path: &VirtualPath) -> bool {
+        let need = Scope::file(Verb::Write, path.clone());
+        self.terms.protected.contains(&need) || self.terms.authority.protects(&need)
+    }
+
+    /// Requires a grant that names each of `paths`, which the call found to be protected by what stands around them.
+    ///
+    /// # Errors
+    /// [`Halt::Protected`] with those that were not judged so.
+    pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Halt> {
+        paths.retain(|path| !self.may_change_protected(path));
+        if paths.is_empty() {
+            Ok(())
+        } else {
+            Err(Halt::Protected(paths))
         }
     }
 

@@ -140,7 +140,7 @@ pub use permission::{
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,
     Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, ValueKind, Verdict, Words,
-    WriteMode, glob_builds,
+    WriteMode, fold, glob_builds,
 };
 #[cfg(feature = "mcp")]
 pub use rate::Rate;

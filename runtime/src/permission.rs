@@ -99,6 +99,8 @@ pub struct Request {
     pub sensitive: bool,
     /// The needs that make it so.
     pub protected: Vec<Scope>,
+    /// Why these are protected: each reason once, as a sentence.
+    pub protected_because: Vec<&'static str>,
     /// The state of the files that the question was made from.
     pub before: Option<PreviewToken>,
     /// Hunks of the change can be left out of it.
@@ -442,6 +444,7 @@ pub(crate) mod tests {
             ceiling,
             sensitive: false,
             protected: Vec::new(),
+            protected_because: Vec::new(),
             before: None,
             divisible: false,
             server: None,

@@ -176,6 +176,7 @@ impl<S> Step<S> {
         match halt {
             Halt::Failed(error) => return Err(error),
             Halt::Needs(needs) => self.way.add_needs(needs)?,
+            Halt::Protected(paths) => self.way.protect(paths)?,
             Halt::Moved { from, to } => self.way.follow(&from, &to)?,
         }
         Ok(Step {
@@ -189,6 +190,7 @@ impl<S> Step<S> {
         Arc::new(Terms {
             authority: self.way.authority.clone(),
             granted,
+            protected: self.way.protected.clone(),
             moved: self.way.moved.clone(),
             roots: if self.way.outside.is_empty() {
                 Arc::clone(&self.way.holder.roots)
@@ -218,6 +220,7 @@ impl Step<Parsed> {
             authority,
             holder,
             granted,
+            protected: Vec::new(),
             grant_gates,
             moved,
             outside: Vec::new(),
@@ -243,7 +246,7 @@ impl Step<Parsed> {
         } = &*self.way;
         let mut asks = Vec::new();
         for need in needs {
-            match authority.judge(need, granted) {
+            match self.way.judge(need) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need.clone()),
                 Verdict::Deny => {
@@ -255,7 +258,7 @@ impl Step<Parsed> {
         if !asks.is_empty() {
             asks.sort();
             asks.dedup();
-            let why = asks.first().map(|need| authority.explain(need, granted));
+            let why = asks.first().map(|need| self.way.explain_ask(need));
             let waiting = Step {
                 facts: self.facts,
                 way: self.way,

@@ -37,6 +37,7 @@ pub use authority::Authority;
 pub use error::{PolicyError, PolicyErrorKind};
 pub use explain::{Explanation, LayerName};
 pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict, ValueKind, Words};
+pub use fold::fold;
 pub use globs::glob_builds;
 pub use limits::Limits;
 pub use roots::PolicyRoot;
@@ -45,6 +46,7 @@ pub use verdict::Verdict;
 
 pub(crate) use globs::{MAX_GLOB, MAX_LIST, Reading};
 pub(crate) use parse::At;
+pub(crate) use protect::GIT as REPOSITORY_REASON;
 
 /// What a worker or a call shall be kept to: data that can only restrict what its issuer holds.
 ///

@@ -20,9 +20,7 @@ use crate::scope::Scope;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
-#[cfg(feature = "mcp")]
-pub(crate) use remote::Carrying;
-pub(crate) use remote::{Carried, Remote, RemoteJob, RemoteTools, Tools};
+pub(crate) use remote::{Carried, Carrying, Remote, RemoteJob, RemoteTools, Tools};
 
 /// What a tool says of itself, apart from its schemas, which come from its types.
 #[derive(Clone, Debug, PartialEq)]

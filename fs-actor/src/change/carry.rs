@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::state::{State, see_in};
 use super::tree::{self, Pause, Stopped, Temporaries};
-use super::{Changer, Step, stale};
+use super::{Changer, Step, repository, stale};
 use crate::lens::Lens;
 use crate::replace::{
     Durability, Lock, ReplaceError, Staged, discard, mark_as_live, settle, still_there,
@@ -35,16 +35,18 @@ impl Changer {
             } => {
                 let spot = self.spot(lens, path)?;
                 if *over != State::Absent {
-                    return rewrite(&spot, content, over, wanted, pause, begin);
+                    return rewrite(&spot, content, over, wanted, lens, begin);
                 }
                 let staged = Staged::new_file(spot.dir.as_fd(), content, *mode);
                 let staged = staged.map_err(|error| error.say(path))?;
+                let _lock = spot.lock_repository(lens)?;
                 let _commit = begin()?;
                 spot.create(staged, wanted)
             }
             Step::MakeDirectory { path, mode } => {
-                let _commit = begin()?;
                 let spot = self.spot(lens, path)?;
+                let _lock = spot.lock_repository(lens)?;
+                let _commit = begin()?;
                 spot.make_directory(*mode)?;
                 Ok(settle(spot.dir.as_fd(), wanted))
             }
@@ -57,7 +59,7 @@ impl Changer {
                 let (from, to) = (self.spot(lens, from)?, self.spot(lens, to)?);
                 // The new name must not be on the disk before what it names.
                 from.flush_first(wanted)?;
-                rename(&from, &to, what, over, pause, begin)?;
+                rename(&from, &to, (what, over), lens, begin)?;
                 Ok(settle(from.dir.as_fd(), wanted).min(settle(to.dir.as_fd(), wanted)))
             }
             Step::Copy {
@@ -68,9 +70,9 @@ impl Changer {
             } => {
                 let (from, to) = (self.spot(lens, from)?, self.spot(lens, to)?);
                 if let State::Directory { .. } = what {
-                    copy_directory(&from, &to, what, wanted, pause, begin)
+                    copy_directory(&from, &to, what, wanted, lens, begin)
                 } else {
-                    copy_file(&from, &to, what, over, wanted, pause, begin)
+                    copy_file(&from, &to, (what, over), wanted, lens, begin)
                 }
             }
             Step::Remove { path, what } => {
@@ -91,7 +93,9 @@ impl Changer {
             Ok(found) => found,
             Err(Halt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
             // A link, or nothing, stands where the plan found a directory.
-            Err(Halt::Failed(_) | Halt::Moved { .. } | Halt::Needs(_)) => return Err(stale(path)),
+            Err(Halt::Failed(_) | Halt::Moved { .. } | Halt::Needs(_) | Halt::Protected(_)) => {
+                return Err(stale(path));
+            }
         };
         self.sweeper.first_use(dir.as_fd());
         Ok(Spot { path, dir, name })
@@ -112,6 +116,27 @@ impl Spot<'_> {
 
     fn say(&self, errno: Errno) -> CallError {
         resolve::say(errno, self.path)
+    }
+
+    /// Locks the directory if what is put there may make it a repository or change what Git runs in one, and checks
+    /// that the plan was judged so. Other names need no lock to be created.
+    fn lock_repository(&self, lens: &dyn Lens) -> Result<Option<Lock<'_>>, CallError> {
+        if !repository::matters(&self.name) {
+            return Ok(None);
+        }
+        let lock = self.lock()?;
+        self.check_repository(lens)?;
+        Ok(Some(lock))
+    }
+
+    /// Checks, while the directory is locked, that a protected file is changed only if the plan was judged so.
+    fn check_repository(&self, lens: &dyn Lens) -> Result<(), CallError> {
+        let protected = repository::matters(&self.name)
+            && repository::is_protected(&self.dir, &self.name).map_err(|errno| self.say(errno))?;
+        if protected && !lens.may_change_protected(self.path) {
+            return Err(stale(self.path));
+        }
+        Ok(())
     }
 
     /// Brings what was written to its file system to the disk, if the change is to be there itself: a flush for each
@@ -192,13 +217,14 @@ fn rewrite<P>(
     content: &[u8],
     over: &State,
     wanted: Durability,
-    pause: Pause<'_>,
+    lens: &dyn Lens,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
-    let old = spot.file(over, pause)?;
+    let old = spot.file(over, &|| lens.checkpoint())?;
     let staged = Staged::in_place_of(spot.dir.as_fd(), content, &old.file);
     let staged = staged.map_err(|error| error.say(spot.path))?;
     let _lock = spot.lock()?;
+    spot.check_repository(lens)?;
     let _commit = begin()?;
     let done = staged.replace(&spot.name, &old.file, &old.meta, wanted);
     done.map_err(|error| error.say(spot.path))
@@ -207,12 +233,11 @@ fn rewrite<P>(
 fn rename<P>(
     from: &Spot<'_>,
     to: &Spot<'_>,
-    what: &State,
-    over: &State,
-    pause: Pause<'_>,
+    (what, over): (&State, &State),
+    lens: &dyn Lens,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    from.expect(what, pause)?;
+    let pause: Pause<'_> = &|| lens.checkpoint();
     let old = match over {
         State::Absent => None,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => {
@@ -220,6 +245,9 @@ fn rename<P>(
         }
     };
     let _locks = lock_both(from, to)?;
+    // Whoever writes through this crate waits for the lock, so what is compared now is what is moved.
+    from.expect(what, pause)?;
+    to.check_repository(lens)?;
     let _commit = begin()?;
     let done = match &old {
         None => sys::renameat_with(
@@ -274,12 +302,12 @@ fn lock_both<'s>(a: &'s Spot<'_>, b: &'s Spot<'_>) -> Result<Vec<Lock<'s>>, Call
 fn copy_file<P>(
     from: &Spot<'_>,
     to: &Spot<'_>,
-    what: &State,
-    over: &State,
+    (what, over): (&State, &State),
     wanted: Durability,
-    pause: Pause<'_>,
+    lens: &dyn Lens,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
+    let pause: Pause<'_> = &|| lens.checkpoint();
     let source = from.file(what, pause)?;
     let old = match over {
         State::Absent => None,
@@ -295,10 +323,12 @@ fn copy_file<P>(
         return Err(stale(from.path));
     }
     let Some(old) = old else {
+        let _lock = to.lock_repository(lens)?;
         let _commit = begin()?;
         return to.create(staged, wanted);
     };
     let _lock = to.lock()?;
+    to.check_repository(lens)?;
     let _commit = begin()?;
     let done = staged.replace(&to.name, &old.file, &old.meta, wanted);
     done.map_err(|error| error.say(to.path))
@@ -310,9 +340,10 @@ fn copy_directory<P>(
     to: &Spot<'_>,
     what: &State,
     wanted: Durability,
-    pause: Pause<'_>,
+    lens: &dyn Lens,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
+    let pause: Pause<'_> = &|| lens.checkpoint();
     let look =
         |dir: &OpenDir, name: &str| see_in(dir, name, from.path, Temporaries::LeftOut, pause);
     let seen = look(&from.dir, &from.name)?;
@@ -337,6 +368,7 @@ fn copy_directory<P>(
             return Err(stale(from.path));
         }
         to.flush_first(wanted)?;
+        let _lock = to.lock_repository(lens)?;
         let _commit = begin()?;
         let done = sys::renameat_with(
             to.dir.as_fd(),

@@ -657,3 +657,72 @@ fn the_level_of_durability_that_was_reached_is_told() {
         Some(Durability::Visible)
     );
 }
+
+#[test]
+fn racing_writers_do_not_complete_a_repository_between_them() {
+    for _ in 0..(testing::cases() / 100).clamp(20, 1_000) {
+        let world = World::new(&["file root/d/objects/x x"]);
+        let steps = [
+            write("/r/d/HEAD", "ref: x", State::Absent),
+            make("/r/d/refs"),
+        ];
+        let start = std::sync::Barrier::new(2);
+        let made: usize = std::thread::scope(|scope| {
+            let (world, start) = (&world, &start);
+            let writers = steps.map(|step| {
+                scope.spawn(move || {
+                    start.wait();
+                    usize::from(carry(world, &[step]).is_ok())
+                })
+            });
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .sum()
+        });
+        assert_eq!(made, 1);
+    }
+}
+
+/// Replaces `/r/d/f` as fast as it goes while `step` is carried out with the state that the plan saw. Returns how often
+/// the step was made.
+fn race_with_a_writer(step: impl Fn(State) -> Step, kept: &str) -> usize {
+    let rounds = (testing::cases() / 100).clamp(20, 1_000);
+    let race = |round: usize| {
+        let world = World::new(&["file root/d/f old"]);
+        let step = step(state(&world, if kept == "d/f" { "/r/d/f" } else { "/r/d" }));
+        let start = std::sync::Barrier::new(2);
+        let (written, made) = std::thread::scope(|scope| {
+            let (world, start) = (&world, &start);
+            let writer = scope.spawn(move || {
+                start.wait();
+                for _ in 0..round % 64 * 50 {
+                    std::hint::spin_loop();
+                }
+                carry(world, &[write("/r/d/f", "new", file("old"))]).is_ok()
+            });
+            start.wait();
+            let made = carry(world, &[step]).is_ok();
+            (writer.join().unwrap(), made)
+        });
+        let tree = tree(&world.host("root"));
+        let lost = written && !tree.values().any(|what| what == "file new");
+        assert!(!lost, "{made} {tree:?}");
+        // What the step took along is what the plan saw.
+        assert!(!(written && made), "{tree:?}");
+        usize::from(made)
+    };
+    (0..rounds).map(race).sum()
+}
+
+#[test]
+fn a_racing_update_is_neither_moved_nor_removed_with_the_old_file() {
+    let moved = |what| relocate("/r/d/f", "/r/g", what, State::Absent);
+    race_with_a_writer(moved, "d/f");
+    race_with_a_writer(|what| remove("/r/d/f", what), "d/f");
+}
+
+#[test]
+fn a_racing_update_in_a_directory_survives_its_removal() {
+    race_with_a_writer(|what| remove("/r/d", what), "d");
+}

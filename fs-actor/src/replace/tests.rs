@@ -410,3 +410,25 @@ fn a_file_size_limit_is_an_answer_and_not_the_end_of_the_process() {
     }
     assert!(replace(temp.path(), "f", &bytes[1..], Durability::Ordered).is_ok());
 }
+
+#[test]
+fn a_failed_exchange_leaves_the_newest_file_of_other_writers_in_place() {
+    use std::cell::{Cell, RefCell};
+    // "ours" was put in the place of a file that another writer had put there. Then others write before each swap.
+    for (others, left, gone) in [
+        (vec![None], "theirs", "ours"),
+        (vec![Some("third"), None], "third", "theirs"),
+        (vec![Some("third"), Some("fourth"), None], "fourth", "third"),
+    ] {
+        let names = Cell::new(("ours", "theirs"));
+        let others = RefCell::new(others.into_iter());
+        let swap = || {
+            let (used, own) = names.get();
+            let used = others.borrow_mut().next().flatten().unwrap_or(used);
+            names.set((own, used));
+            Ok(())
+        };
+        put_back("ours", "theirs", swap, || Ok(names.get().1)).unwrap();
+        assert_eq!(names.get(), (left, gone));
+    }
+}

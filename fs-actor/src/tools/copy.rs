@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, see, target, tree};
+use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target, tree};
 use crate::replace::{Durability, Reached};
 use crate::resolve::{self, Kind};
 
@@ -162,6 +162,7 @@ impl WriteTool for Copy {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
+        repository::require(permit, &steps, &seen.items)?;
         let reached = Reached::at_best(Some(job.durability));
         Ok(Plan {
             reply: reply(Copied {

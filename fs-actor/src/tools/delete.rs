@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, see, target};
+use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target};
 use crate::diff;
 use crate::replace::{Durability, Reached};
 use crate::resolve::{Kind, Meta};
@@ -168,6 +168,7 @@ impl WriteTool for Delete {
             what: seen.state,
         }];
         target::within_modes(permit, &steps, false)?;
+        repository::require(permit, &steps, &seen.items)?;
         Ok(Plan {
             changes: vec![change],
             reply,

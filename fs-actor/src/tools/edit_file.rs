@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Work};
+use crate::change::{Changer, State, Work, repository};
 use crate::edit::{self, Edit, EditError, Edited, PatchError, Places, Strategy};
 use crate::replace::{Durability, Reached};
 use crate::text::Text;
@@ -205,6 +205,7 @@ impl WriteTool for EditFile {
         };
         let plan = made.plan(edited.applied.iter().map(Made::from).collect(), Vec::new());
         target::within_modes(permit, &plan.steps.steps, false)?;
+        repository::require(permit, &plan.steps.steps, &[])?;
         Ok(plan)
     }
 

@@ -7,7 +7,7 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Changer, Step, Work, target};
+use crate::change::{Changer, Step, Work, repository, target};
 use crate::replace::{Durability, Reached};
 use crate::resolve::{self, Kind};
 
@@ -132,6 +132,7 @@ impl WriteTool for MakeDirectory {
             }
         };
         target::within_modes(permit, &steps, false)?;
+        repository::require(permit, &steps, &[])?;
         let reached = Reached::at_best(Some(job.durability));
         let made = DirectoriesMade {
             path: path.to_string(),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, see, target};
+use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target};
 use crate::replace::{Durability, Reached};
 
 /// Moves and renames files and directories.
@@ -171,6 +171,7 @@ impl WriteTool for Move {
             over: over.state,
         });
         target::within_modes(permit, &steps, false)?;
+        repository::require(permit, &steps, &seen.items)?;
         let reached = Reached::at_best(Some(job.durability));
         Ok(Plan {
             reply: reply(&from, &to, entries, reached.clone()),

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Step, Work};
+use crate::change::{Changer, State, Step, Work, repository};
 use crate::diff;
 use crate::replace::{Durability, Reached};
 
@@ -211,6 +211,7 @@ impl WriteTool for WriteFile {
             mode: None,
         });
         target::within_modes(permit, &steps, job.mode == IfExists::Append)?;
+        repository::require(permit, &steps, &[])?;
         Ok(Plan {
             changes,
             reply,

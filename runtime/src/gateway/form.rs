@@ -149,9 +149,15 @@ fn message(question: &Question) -> String {
             format!("Changes: {}{more}\n", shown.join(", "))
         });
     let care = if request.sensitive {
-        "CAREFUL: this changes what agents or tools may do.\n"
+        let why = request.protected_because.join("; ");
+        let why = if why.is_empty() {
+            why
+        } else {
+            format!(" ({why})")
+        };
+        format!("CAREFUL: this changes what agents or tools may do{why}.\n")
     } else {
-        ""
+        String::new()
     };
     let from = if request.origin == Origin::View {
         "A page that the agent's client shows asks for this.\n"

@@ -259,6 +259,9 @@ fn prompt(question: &Question, coloured: bool) -> String {
         for need in &request.protected {
             out.push_str(&format!("  {}\n", escape(&need.to_string())));
         }
+        for reason in &request.protected_because {
+            out.push_str(&format!("  ({reason})\n"));
+        }
     }
     if let Some(calls) = question.all_waiting() {
         out.push_str(&format!(

@@ -23,6 +23,13 @@ impl Step<Waiting> {
         &self.state.asks
     }
 
+    /// The needs to change protected files, each with the reason why it is protected.
+    pub(crate) fn protected(&self) -> Vec<(Scope, &'static str)> {
+        let asks = self.state.asks.iter();
+        asks.filter_map(|need| Some((need.clone(), self.way.protection_reason(need)?)))
+            .collect()
+    }
+
     /// Whether live grants were not yet looked through for one of the needs; from now on they were. A grant may
     /// cover a need and still not satisfy it, as that of a folder does for a protected name in it.
     pub(crate) fn untried(&mut self) -> bool {

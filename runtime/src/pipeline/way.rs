@@ -8,7 +8,7 @@ use super::{Holder, canonical};
 use crate::capability::{Gate, not_yours};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::policy::Authority;
+use crate::policy::{Authority, Explanation, REPOSITORY_REASON, Verdict};
 use crate::root::Root;
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::Job;
@@ -21,6 +21,8 @@ pub(super) struct Way {
     pub(super) authority: Authority,
     pub(super) holder: Arc<Holder>,
     pub(super) granted: Vec<ScopePattern>,
+    /// Changes of files that are protected by what stands around them, not by their names.
+    pub(super) protected: Vec<Scope>,
     pub(super) grant_gates: Vec<Arc<Gate>>,
     pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
     /// Directories that people granted beyond the worker's roots, for this call.
@@ -56,6 +58,54 @@ impl Way {
             ));
         }
         Ok(())
+    }
+
+    /// Takes `paths` as changes of protected files.
+    pub(super) fn protect(&mut self, paths: Vec<VirtualPath>) -> Result<(), CallError> {
+        let before = self.protected.len();
+        for path in paths {
+            let need = Scope::file(Verb::Write, path);
+            if !self.needs.contains(&need) {
+                self.needs.push(need.clone());
+            }
+            if !self.protected.contains(&need) {
+                self.protected.push(need);
+            }
+        }
+        if self.protected.len() == before {
+            return Err(CallError::new(
+                Code::Internal,
+                "the tool asked again for what it was granted",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The verdict on `need`: a change of a protected file takes a grant that names that very file.
+    pub(super) fn judge(&self, need: &Scope) -> Verdict {
+        let verdict = self.authority.judge(need, &self.granted);
+        let names = |grant: &ScopePattern| grant.binds(need) && grant.path() == need.path();
+        if self.protected.contains(need) && !self.granted.iter().any(names) {
+            verdict.max(Verdict::Ask)
+        } else {
+            verdict
+        }
+    }
+
+    /// Why `need` must be asked for.
+    pub(super) fn explain_ask(&self, need: &Scope) -> Explanation {
+        let why = self.authority.explain(need, &self.granted);
+        if why.verdict == Verdict::Allow {
+            Explanation::of_protected(&self.authority, need)
+        } else {
+            why
+        }
+    }
+
+    /// Why `need` is a change of a protected file; none if it is not.
+    pub(super) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
+        let by_name = self.authority.protection_reason(need);
+        by_name.or_else(|| self.protected.contains(need).then_some(REPOSITORY_REASON))
     }
 
     /// Takes the path that a link leads to in place of the one that was asked for.

@@ -305,6 +305,11 @@ impl Authority {
         self.base.protects(need)
     }
 
+    /// Why `need` is protected by its name; none if it is not.
+    pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
+        self.base.protection_reason(need)
+    }
+
     /// The widest that a person may grant: the roots, and what is configured as grantable beyond them.
     pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
         self.base.ceiling()

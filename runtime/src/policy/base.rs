@@ -6,7 +6,7 @@ use super::access::Access;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
 use super::need::{Need, Place};
-use super::protect::{PROTECTED, PROTECTED_NAMES};
+use super::protect;
 use super::roots::{PolicyRoot, Subtree, blocks, depth_of, touch};
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::config::{Config, RootConfig};
@@ -47,9 +47,8 @@ impl Base {
             .enumerate()
             .map(|(index, root)| Held::compile(root, &format!("/roots/{index}")))
             .collect::<Result<_, _>>()?;
-        let protected: Vec<String> = PROTECTED
-            .iter()
-            .map(|glob| (*glob).to_owned())
+        let protected: Vec<String> = protect::globs()
+            .map(str::to_owned)
             .chain(protect.iter().cloned())
             .collect();
         Ok(Self {
@@ -117,7 +116,7 @@ impl Base {
     fn protection(&self, need: &Need<'_>) -> Ruling {
         let last = need.folded().rsplit('/').next().unwrap_or_default();
         let protected = || {
-            PROTECTED_NAMES.contains(&last)
+            protect::is_protected_name(last)
                 || self
                     .protected
                     .as_ref()
@@ -133,6 +132,13 @@ impl Base {
     /// Whether `need` would change a protected file.
     pub(crate) fn protects(&self, need: &Scope) -> bool {
         self.protection(&Need::new(need)).verdict == Verdict::Ask
+    }
+
+    /// Why `need` is protected by its name; none if it is not.
+    pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
+        let need = Need::new(need);
+        let protected = self.protection(&need).verdict == Verdict::Ask;
+        protected.then(|| protect::reason(&need, &self.mounts))
     }
 
     /// What the roots hold, and what may be granted beyond them.

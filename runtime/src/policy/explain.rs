@@ -99,6 +99,23 @@ impl Explanation {
     }
 }
 
+impl Explanation {
+    /// The explanation of a need that nothing but the files around it protects.
+    pub(crate) fn of_protected(authority: &Authority, need: &Scope) -> Self {
+        let (key, rule) = describe(Rule::Protected);
+        Self {
+            verdict: Verdict::Ask,
+            layer: LayerName::Configuration,
+            key,
+            pattern: None,
+            rule,
+            granted_by: None,
+            grant: Some(ScopePattern::of(need)),
+            ..Self::of(authority, need, &[])
+        }
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -10,7 +10,9 @@ use crate::escape::is_ignorable;
 ///
 /// Two spellings that a case-insensitive or normalising file system takes for one file fold to one text.
 /// Upper case before lower case also joins `ſ`, `ı` and ligatures with their plain letters.
-pub(crate) fn fold(text: &str) -> Cow<'_, str> {
+#[doc(hidden)]
+#[must_use]
+pub fn fold(text: &str) -> Cow<'_, str> {
     if text
         .bytes()
         .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())

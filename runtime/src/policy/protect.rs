@@ -1,58 +1,176 @@
-//! Nothing in, the globs of files that steer tools and agents out.
+//! Names of files whose change would run code later, or change what an agent is told or may do.
 
-/// Files whose change would run code later, or change what an agent is told or may do.
-///
-/// They are covered in every root, at any depth, in any spelling, and while they do not exist yet.
-pub(crate) const PROTECTED: &[&str] = &[
-    "**/.git/config",
-    "**/.git/**/config.worktree",
-    "**/.git/**/commondir",
-    "**/.git/**/info/attributes",
-    "**/.git/modules/**/config",
-    "**/.git/modules/**/hooks/**",
-    "**/.hg/hgrc",
-    "**/.cargo/config*",
-    "**/.gitmodules",
-    "**/.gitattributes",
-    "**/.gitconfig",
-    "**/.mcp.json",
-    "**/AGENTS.md",
-    "**/CLAUDE.md",
-    "**/GEMINI.md",
-    "**/.cursorrules",
-    "**/.envrc",
-    "**/.pre-commit-config.yaml",
-    "**/.npmrc",
-    "**/.bashrc",
-    "**/.bash_profile",
-    "**/.bash_login",
-    "**/.bash_logout",
-    "**/.bash_aliases",
-    "**/.profile",
-    "**/.zshrc",
-    "**/.zshenv",
-    "**/.zprofile",
-    "**/.zlogin",
-    "**/.zlogout",
-    "**/.kshrc",
-    "**/.cshrc",
-    "**/.tcshrc",
-    "**/.login",
-    "**/.xprofile",
-    "**/.xinitrc",
-    "**/.vscode/**",
-    "**/.idea/**",
-    "**/.cursor/**",
-    "**/.claude/**",
-    "**/.codex/**",
-    "**/.agents/**",
-    "**/.gemini/**",
-    "**/.github/workflows/**",
-    "**/.husky/**",
-    "**/.ssh/**",
-    "**/.config/fish/**",
-    "**/.git/hooks/**",
+use super::globs::{Globs, Reading};
+use super::need::{Need, Place};
+
+/// Names that are protected for the same reason.
+pub(crate) struct Group {
+    /// Why, as a sentence for people.
+    pub(crate) reason: &'static str,
+    globs: &'static [&'static str],
+    /// Last names that are protected themselves, while what lies beneath them is not.
+    names: &'static [&'static str],
+}
+
+const fn group(reason: &'static str, globs: &'static [&'static str]) -> Group {
+    Group {
+        reason,
+        globs,
+        names: &[],
+    }
+}
+
+/// Why a Git repository's own files are protected, also if it is told by its shape alone.
+pub(crate) const GIT: &str = "Git runs programs that its configuration and hooks name";
+/// Why names that the configuration adds are protected.
+const CONFIGURED: &str = "the configuration protects it";
+
+/// The protected names. They are covered in every root, at any depth, in any spelling, and while they do not exist yet.
+const GROUPS: &[Group] = &[
+    Group {
+        reason: GIT,
+        names: &[".git"],
+        globs: &[
+            "**/.git/config",
+            "**/.git/**/config.worktree",
+            "**/.git/**/commondir",
+            "**/.git/**/info/attributes",
+            "**/.git/hooks/**",
+            "**/.git/modules/**/config",
+            "**/.git/modules/**/hooks/**",
+            "**/.git/rebase-apply/**",
+            "**/.git/rebase-merge/**",
+            "**/.git/sequencer/**",
+            "**/.gitmodules",
+            "**/.gitattributes",
+            "**/.gitconfig",
+            "**/.config/git/**",
+            "**/.hg/hgrc",
+            "**/.husky/**",
+            "**/.pre-commit-config.yaml",
+        ],
+    },
+    group(
+        "automation runs what it says, often with the project's credentials",
+        &[
+            "**/.github/workflows/**",
+            "**/.github/actions/**",
+            "**/.gitlab-ci.yml",
+        ],
+    ),
+    group(
+        "agents follow it as instructions, or start the servers and hooks that it names",
+        &[
+            "**/AGENTS.md",
+            "**/CLAUDE.md",
+            "**/CLAUDE.local.md",
+            "**/GEMINI.md",
+            "**/QWEN.md",
+            "**/.cursorrules",
+            "**/.windsurfrules",
+            "**/.clinerules",
+            "**/.github/copilot-instructions.md",
+            "**/.github/instructions/**",
+            "**/.mcp.json",
+            "**/opencode.json",
+            "**/opencode.jsonc",
+            "**/.agents/**",
+            "**/.amp/**",
+            "**/.claude/**",
+            "**/.codex/**",
+            "**/.continue/**",
+            "**/.cursor/**",
+            "**/.gemini/**",
+            "**/.kiro/hooks/**",
+            "**/.kiro/settings/**",
+            "**/.kiro/steering/**",
+            "**/.opencode/**",
+            "**/.qwen/**",
+            "**/.roo/**",
+            "**/.windsurf/**",
+        ],
+    ),
+    group(
+        "editors and debuggers run tasks and commands that it names",
+        &[
+            "**/.devcontainer/**",
+            "**/.devcontainer.json",
+            "**/.idea/**",
+            "**/.vscode/**",
+            "**/.zed/**",
+            "**/*.code-workspace",
+            "**/.exrc",
+            "**/.nvimrc",
+            "**/.vimrc",
+            "**/.gdbinit",
+            "**/.lldbinit",
+        ],
+    ),
+    group(
+        "shells and terminal programs run or obey it when they start",
+        &[
+            "**/.bash_aliases",
+            "**/.bash_login",
+            "**/.bash_logout",
+            "**/.bash_profile",
+            "**/.bashrc",
+            "**/.cshrc",
+            "**/.envrc",
+            "**/.inputrc",
+            "**/.kshrc",
+            "**/.login",
+            "**/.profile",
+            "**/.tcshrc",
+            "**/.xinitrc",
+            "**/.xprofile",
+            "**/.zlogin",
+            "**/.zlogout",
+            "**/.zprofile",
+            "**/.zshenv",
+            "**/.zshrc",
+            "**/.config/fish/**",
+        ],
+    ),
+    group(
+        "package managers and build tools run programs that it names",
+        &[
+            "**/.cargo/config*",
+            "**/.npmrc",
+            "**/.pnpmfile.cjs",
+            "**/.pnpmfile.mjs",
+            "**/.yarnrc.yml",
+            "**/.config/mise/**",
+            "**/.mise.toml",
+            "**/mise.toml",
+        ],
+    ),
+    group(
+        "it decides who may sign in where",
+        &["**/.netrc", "**/.ssh/**"],
+    ),
 ];
 
-/// Names that are protected themselves, while what lies beneath them is not.
-pub(crate) const PROTECTED_NAMES: &[&str] = &[".git"];
+/// The globs of all groups.
+pub(crate) fn globs() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|group| group.globs.iter().copied())
+}
+
+/// Whether the last name of a folded path is protected by itself.
+pub(crate) fn is_protected_name(last: &str) -> bool {
+    GROUPS.iter().any(|group| group.names.contains(&last))
+}
+
+/// Why `need`, which is protected, is so.
+pub(crate) fn reason(need: &Need<'_>, mounts: &[Place]) -> &'static str {
+    let last = need.folded().rsplit('/').next().unwrap_or_default();
+    let covers = |group: &&Group| {
+        let texts: Vec<String> = group.globs.iter().map(|glob| (*glob).to_owned()).collect();
+        let globs = Globs::intern(Reading::Deny, &texts, "/protect");
+        group.names.contains(&last)
+            || matches!(globs, Ok(Some(globs)) if need.any_beneath(mounts, |path| globs.denies(path)))
+    };
+    GROUPS
+        .iter()
+        .find(covers)
+        .map_or(CONFIGURED, |group| group.reason)
+}

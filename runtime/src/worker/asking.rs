@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::Shared;
@@ -159,22 +158,18 @@ impl Shared {
             divisible: preview.is_some() && waiting.divisible(),
             preview,
             server: self.server_of(facts),
-            ..self.about(facts, waiting.arguments(), waiting.asks().to_vec(), ceiling)
+            ..self.about(waiting, ceiling)
         }
     }
 
     /// What a call asks, without a word for people and with nothing to show.
-    fn about(
-        &self,
-        facts: &Facts,
-        arguments: Value,
-        needs: Vec<Scope>,
-        ceiling: Vec<ScopePattern>,
-    ) -> Request {
-        let protected = needs
-            .iter()
-            .filter(|need| self.core.authority.protects(need));
-        let protected: Vec<Scope> = protected.cloned().collect();
+    fn about(&self, waiting: &Step<Waiting>, ceiling: Vec<ScopePattern>) -> Request {
+        let (facts, arguments) = (waiting.facts(), waiting.arguments());
+        let needs = waiting.asks().to_vec();
+        let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
+            waiting.protected().into_iter().unzip();
+        reasons.sort_unstable();
+        reasons.dedup();
         let sensitive = !protected.is_empty();
         Request {
             worker: self.id,
@@ -194,6 +189,7 @@ impl Shared {
             ceiling,
             sensitive,
             protected,
+            protected_because: reasons,
             server: None,
             alone: false,
         }

@@ -5,6 +5,7 @@ use rustix::fs::{self as sys, AtFlags};
 use rustix::io::Errno;
 
 use super::{Item, here, stamp, stat};
+use crate::replace::Lock;
 use crate::resolve::{self, Descent, Kind, OpenDir};
 
 /// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
@@ -46,9 +47,11 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
     (gone, done)
 }
 
-/// Removes `item` from the directory it is in, if it is still the one of the plan.
+/// Removes `item` from the directory it is in, if it is still the one of the plan. The directory is locked meanwhile, so
+/// nobody who writes through this crate replaces the item between the look and the removal.
 pub(crate) fn unlink(dir: &OpenDir, item: &Item, how: AtFlags) -> Result<(), CallError> {
     let failed = |errno| changed(errno, &item.path);
+    let _lock = Lock::take(dir.as_fd()).map_err(failed)?;
     let name = item.path.name().unwrap_or_default();
     let there = stat(dir.as_fd(), name).map_err(failed)?;
     // A directory changes as its entries go; what it holds now shows when it is removed.

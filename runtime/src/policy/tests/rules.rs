@@ -56,9 +56,153 @@ fn a_protected_file_needs_a_grant_that_names_it() {
     );
 }
 
+/// Every protected name with a word of the reason that people are shown.
+#[test]
+fn protected_names_say_why_they_are_protected() {
+    for (why, names) in [
+        (
+            "Git",
+            &[
+                ".git",
+                "a/.git",
+                ".git/config",
+                ".git/worktrees/w/config.worktree",
+                ".git/worktrees/w/commondir",
+                ".git/info/attributes",
+                ".git/hooks/pre-commit",
+                ".git/modules/m/config",
+                ".git/rebase-apply/x",
+                ".git/rebase-merge/git-rebase-todo",
+                ".git/sequencer/todo",
+                ".gitmodules",
+                ".gitattributes",
+                ".gitconfig",
+                ".config/git/config",
+                ".hg/hgrc",
+                ".husky/pre-push",
+                ".pre-commit-config.yaml",
+            ][..],
+        ),
+        (
+            "automation",
+            &[
+                ".github/workflows/ci.yml",
+                ".github/actions/a/action.yml",
+                ".gitlab-ci.yml",
+            ],
+        ),
+        (
+            "agents",
+            &[
+                "AGENTS.md",
+                "a/CLAUDE.md",
+                "CLAUDE.local.md",
+                "GEMINI.md",
+                "QWEN.md",
+                ".cursorrules",
+                ".windsurfrules",
+                ".clinerules",
+                ".clinerules/a.md",
+                ".github/copilot-instructions.md",
+                ".github/instructions/a.md",
+                ".mcp.json",
+                "opencode.json",
+                "opencode.jsonc",
+                ".agents/x",
+                ".amp/settings.json",
+                ".claude/settings.json",
+                ".codex/config.toml",
+                ".continue/config.yaml",
+                ".cursor/mcp.json",
+                ".gemini/settings.json",
+                ".kiro/hooks/h",
+                ".kiro/settings/mcp.json",
+                ".kiro/steering/a.md",
+                ".opencode/agent/a.md",
+                ".qwen/settings.json",
+                ".roo/mcp.json",
+                ".windsurf/rules/a.md",
+            ],
+        ),
+        (
+            "editors",
+            &[
+                ".devcontainer/devcontainer.json",
+                ".devcontainer.json",
+                ".idea/workspace.xml",
+                ".vscode/tasks.json",
+                ".zed/tasks.json",
+                "a/My.Code-Workspace",
+                ".exrc",
+                ".nvimrc",
+                ".vimrc",
+                ".gdbinit",
+                ".lldbinit",
+            ],
+        ),
+        (
+            "shells",
+            &[
+                ".bash_aliases",
+                ".bash_login",
+                ".bash_logout",
+                ".bash_profile",
+                ".bashrc",
+                ".cshrc",
+                ".envrc",
+                ".inputrc",
+                ".kshrc",
+                ".login",
+                ".profile",
+                ".tcshrc",
+                ".xinitrc",
+                ".xprofile",
+                ".zlogin",
+                ".zlogout",
+                ".zprofile",
+                ".zshenv",
+                ".zshrc",
+                ".config/fish/config.fish",
+            ],
+        ),
+        (
+            "package managers",
+            &[
+                ".cargo/config.toml",
+                ".npmrc",
+                ".pnpmfile.cjs",
+                ".pnpmfile.mjs",
+                ".yarnrc.yml",
+                ".config/mise/config.toml",
+                ".mise.toml",
+                "mise.toml",
+            ],
+        ),
+        ("sign in", &[".netrc", ".ssh/config"]),
+        ("configuration protects", &["policy/a"]),
+    ] {
+        for name in names {
+            let host =
+                configured(&json!({ "roots": [{ "path": "/r" }], "protect": ["policy/**"] }));
+            let need = format!("write:file:/r/{name}");
+            check(&host, &need, &["write:file:/r"], Ask);
+            check(&host, &need, &[&need], Allow);
+            let reason = host.protection_reason(&need.parse().unwrap());
+            assert!(reason.is_some_and(|reason| reason.contains(why)), "{name}");
+        }
+    }
+    let open = "write:file:/r/src/main.rs".parse().unwrap();
+    assert_eq!(host().protection_reason(&open), None);
+}
+
 #[test]
 fn ordinary_names_are_not_protected() {
     for name in [
+        "devcontainer/x",
+        "x.code-workspaces",
+        ".kiro/specs/a.md",
+        "a/opencode.jsonl",
+        ".config/x",
         ".git/objects/ab",
         ".gitignore",
         "git",
