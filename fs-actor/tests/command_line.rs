@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
 /// The program, without the variables that these tests themselves are run with.
 fn program() -> Command {
@@ -674,4 +675,69 @@ async fn what_an_agent_was_granted_for_good_is_served_again() {
     assert_ne!(done["result"]["isError"], true, "{done}");
     let written = std::fs::read_to_string(outside.join("new"));
     assert_eq!(written.unwrap(), "x");
+}
+
+/// The resident memory of a process, in bytes.
+fn resident(process: &Child) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{}/statm", process.id())).unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// A policy with that many globs that are costly to compile, unlike any of another `seed`.
+fn costly_policy(seed: u32, globs: usize) -> serde_json::Value {
+    let glob = |index| format!("{seed:04}{index:04}{}", "*?".repeat(46));
+    json!({ "deny": (0..globs).map(glob).collect::<Vec<_>>() })
+}
+
+#[test]
+fn the_largest_policies_of_a_client_hold_no_memory() {
+    const LARGEST: usize = 81;
+    const CALLS: u32 = 60;
+    let place = Place::new();
+    let (mut server, mut input, mut output) = place.spoken_to(&["root"]);
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "stranger", "version": "1" },
+    });
+    let mut send = |id: u32, method: &str, params: serde_json::Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{message}").unwrap();
+    };
+    let mut answers = |count: u32| -> Vec<serde_json::Value> {
+        let lines = output.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let answers = lines.filter(|message: &serde_json::Value| message.get("id").is_some());
+        answers.take(count as usize).collect()
+    };
+    let call = |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
+    send(0, "initialize", hello);
+    answers(1);
+    send(1, "tools/call", call(costly_policy(0, LARGEST)));
+    assert_eq!(answers(1)[0]["result"]["isError"], json!(false));
+    let before = resident(&server);
+    for seed in 1..=CALLS {
+        send(seed, "tools/call", call(costly_policy(seed, LARGEST)));
+    }
+    for answer in answers(CALLS) {
+        assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+    }
+    for seed in 1..=CALLS {
+        let policy = costly_policy(CALLS + seed, LARGEST);
+        send(seed, "tools/list", json!({ "_meta": { "policy": policy } }));
+    }
+    for answer in answers(CALLS) {
+        assert!(answer["result"]["tools"].is_array(), "{answer}");
+    }
+    let grown = resident(&server).saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more than before");
+    // One glob more is refused, and so is a list that is far too long.
+    for globs in [LARGEST + 1, 50_000] {
+        send(1, "tools/call", call(costly_policy(0, globs)));
+        let refused = &answers(1)[0]["error"];
+        assert_eq!(refused["code"], -32602, "{refused}");
+        assert_eq!(refused["data"]["kind"], "policy_invalid");
+        assert_eq!(refused["data"]["field"], "/deny");
+    }
+    drop(input);
+    server.wait().unwrap();
 }

@@ -151,6 +151,11 @@ impl<S> Step<S> {
         self.way.authority.limits()
     }
 
+    /// About how many bytes the policy of the call itself holds.
+    pub(crate) fn policy_size(&self) -> usize {
+        self.way.authority.call_size()
+    }
+
     pub(crate) fn mutates(&self) -> bool {
         match &self.way.job {
             Job::Read(_) => false,

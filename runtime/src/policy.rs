@@ -11,11 +11,14 @@ mod fields;
 mod flags;
 mod fold;
 mod globs;
+mod kept;
 mod level;
 mod limits;
+mod matcher;
 mod names;
 mod need;
 mod parse;
+mod patterns;
 mod protect;
 mod roots;
 mod scopes;
@@ -31,6 +34,7 @@ use serde::Serialize;
 
 use crate::call::Origin;
 use need::{Need, Place};
+use patterns::PatternBudget;
 
 pub use access::Access;
 pub use authority::Authority;
@@ -44,7 +48,7 @@ pub use roots::PolicyRoot;
 pub use sets::WriteMode;
 pub use verdict::Verdict;
 
-pub(crate) use globs::{MAX_GLOB, MAX_LIST, Reading};
+pub(crate) use globs::{MAX_GLOB, MAX_LIST};
 pub(crate) use parse::At;
 pub(crate) use protect::GIT as REPOSITORY_REASON;
 
@@ -104,11 +108,13 @@ struct Compiled {
     access: Access,
     flags: flags::Flags,
     limits: Limits,
+    /// About how many bytes its globs hold.
+    size: usize,
 }
 
 impl Policy {
     /// Compiles every field; `defaults` are the limits where the policy names none.
-    fn compile(&self, defaults: Limits) -> Result<Layer, PolicyError> {
+    fn compile(&self, defaults: Limits, budget: &mut PatternBudget) -> Result<Layer, PolicyError> {
         let Self {
             roots,
             deny,
@@ -123,14 +129,17 @@ impl Policy {
         if let Some(fault) = faults.first() {
             return Err(fault.clone());
         }
+        let roots = roots::Roots::compile(roots.as_deref(), budget)?;
+        let everywhere = globs::Everywhere::compile(deny, immutable, budget)?;
         Ok(Layer(Arc::new(Compiled {
-            roots: roots::Roots::compile(roots.as_deref())?,
-            everywhere: globs::Everywhere::compile(deny, immutable)?,
+            roots,
+            everywhere,
             scopes: scopes::Scopes::compile(scopes),
             sets: sets.clone(),
             access: access.unwrap_or_default(),
             flags: flags.compile(),
             limits: limits.compile(defaults),
+            size: budget.held(),
         })))
     }
 
@@ -182,6 +191,11 @@ impl Layer {
     fn roots(&self) -> &roots::Roots {
         &self.0.roots
     }
+
+    /// About how many bytes its globs hold.
+    pub(crate) fn size(&self) -> usize {
+        self.0.size
+    }
 }
 
 impl Compiled {
@@ -195,14 +209,19 @@ impl Compiled {
             access,
             flags,
             limits: _,
+            size: _,
         } = self;
-        scopes
+        let ruling = scopes
             .judge(need, inherited)
             .tighter(roots.judge(need))
             .tighter(sets.judge(need))
             .tighter(access.judge(need))
-            .tighter(flags.judge(need))
-            .tighter(everywhere.judge(need, mounts))
+            .tighter(flags.judge(need));
+        // These globs are tried at every depth of a path outside the roots.
+        if ruling.verdict == Verdict::Deny {
+            return ruling;
+        }
+        ruling.tighter(everywhere.judge(need, mounts))
     }
 
     /// Whether something at or beneath `prefix` may be left.
@@ -215,6 +234,7 @@ impl Compiled {
             access: _,
             flags: _,
             limits: _,
+            size: _,
         } = self;
         roots.reaches(prefix) && scopes.reaches(prefix, inherited) && sets.reaches()
     }

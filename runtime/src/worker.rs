@@ -6,6 +6,8 @@ mod apps;
 mod asking;
 mod beneath;
 mod blocking;
+#[cfg(feature = "mcp")]
+mod compile;
 mod deadline;
 mod docket;
 mod granted;
@@ -257,7 +259,7 @@ impl Worker {
     }
 
     /// Says which layer and rule decides on each need of a call, and the smallest grant that would allow it. Nothing
-    /// is looked at, so links are not followed.
+    /// is looked at, so links are not followed. A policy of the call is compiled here, which takes a while if it is large.
     ///
     /// # Errors
     /// [`CallError`] if the call cannot be understood.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Config, RootConfig};
 use crate::path::VirtualPath;
-use crate::policy::{Access, At, Field, FieldScope, PolicyError, Reading};
+use crate::policy::{Access, At, Field, FieldScope, PolicyError};
 
 impl Config {
     /// Reads a configuration; `roots[].path` is where a root stands in the namespace.
@@ -19,7 +19,7 @@ impl Config {
                 "roots" => config.roots = roots(&at)?,
                 "grantable" => config.grantable = at.patterns()?,
                 "allow" => config.allow = at.patterns()?,
-                "protect" => config.protect = at.globs(Reading::Deny)?,
+                "protect" => config.protect = at.globs()?,
                 "strict" => config.strict = at.flag()?,
                 "otel_endpoint" => config.otel_endpoint = Some(at.text()?.to_owned()),
                 _ => config.policy.set(key, &at)?,
@@ -55,9 +55,9 @@ fn root(at: &At<'_>) -> Result<RootConfig, PolicyError> {
             "default" => root.default = at.flag()?,
             "access" => root.access = at.one_of(&Access::ALL, Access::as_str)?,
             "blocked" => root.blocked = at.flag()?,
-            "allow" => root.allow = at.globs(Reading::Allow)?,
-            "deny" => root.deny = at.globs(Reading::Deny)?,
-            "immutable" => root.immutable = at.globs(Reading::Deny)?,
+            "allow" => root.allow = at.globs()?,
+            "deny" => root.deny = at.globs()?,
+            "immutable" => root.immutable = at.globs()?,
             _ => return Err(at.invalid("is no known key")),
         }
     }

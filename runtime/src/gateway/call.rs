@@ -121,7 +121,7 @@ impl Gateway {
             return self.conversed(asker, errand, underway, context).await;
         }
         // What needs nobody's word may become a task.
-        if !self.may_ask(errand, context) || errand.is_allowed() {
+        if !self.may_ask(errand, context) || errand.is_allowed().await {
             return self.unasked(errand, Asks::Refuse, context).await;
         }
         let asks = if is_stateless(context) {
@@ -303,8 +303,9 @@ impl Errand {
     }
 
     /// Whether the worker's policy allows all that the call names; links are not followed for that.
-    fn is_allowed(&self) -> bool {
-        let explained = self.served.worker().explain(&self.call(Asks::Refuse));
+    async fn is_allowed(&self) -> bool {
+        let call = self.call(Asks::Refuse);
+        let explained = self.served.worker().explain_later(&call).await;
         explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
     }
 

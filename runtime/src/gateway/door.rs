@@ -221,7 +221,8 @@ impl Gateway {
             }
             // Whoever is not trusted can only restrict, by configuration as by anything else.
             (_, _, Some(configuration)) => {
-                let policy = Policy::parse(&configuration);
+                let parsing = tokio::task::spawn_blocking(move || Policy::parse(&configuration));
+                let policy = parsing.await.map_err(|_| closed(&OpenError::Stopped))?;
                 let policy = policy.map_err(|error| not_open(&error.into()))?;
                 let spec = WorkerSpec::of_client(visible(client)).policy(policy);
                 let narrowed = narrowed(&*self.desk.shared().await?, spec).await;

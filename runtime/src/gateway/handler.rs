@@ -123,12 +123,11 @@ impl ServerHandler for Gateway {
         let served = self.served().await?;
         let worker = served.worker();
         let views = apps::shown_by(context.client_capabilities().as_ref());
-        let tools = match &extras.policy {
-            None => worker.tools(),
-            Some(policy) => worker
-                .tools_under(policy, extras.origin)
-                .map_err(|error| convert::request_error(&error))?,
-        };
+        let authority = worker
+            .authority_under(extras.policy.as_ref(), extras.origin)
+            .await
+            .map_err(|error| convert::request_error(&error))?;
+        let tools = worker.tools_left(&authority, false);
         let show = if views {
             convert::marked
         } else {
@@ -136,12 +135,7 @@ impl ServerHandler for Gateway {
         };
         let mut shown: Vec<Tool> = tools.iter().map(|tool| show(tool, &tools)).collect();
         if views {
-            let for_views = match &extras.policy {
-                None => worker.tools_for_views(),
-                Some(policy) => worker
-                    .tools_for_views_under(policy, extras.origin)
-                    .map_err(|error| convert::request_error(&error))?,
-            };
+            let for_views = worker.tools_left(&authority, true);
             shown.extend(for_views.iter().map(|tool| convert::marked(tool, &tools)));
             // A policy that names tools names none of these.
             #[cfg(feature = "ui")]

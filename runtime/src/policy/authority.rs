@@ -11,6 +11,7 @@ use super::explain::{Explanation, LayerName};
 use super::flags::Flags;
 use super::limits::Limits;
 use super::need::Need;
+use super::patterns::PatternBudget;
 use super::sets::WriteMode;
 use super::verdict::{Rule, Ruling, Verdict};
 use super::{Layer, Policy};
@@ -83,10 +84,12 @@ impl Authority {
     /// # Errors
     /// [`PolicyError`] if a glob or a builder's text cannot be read.
     pub fn configured(config: &Config) -> Result<Self, PolicyError> {
-        let layer = config.policy.configured().compile(Limits::default())?;
+        let mut budget = PatternBudget::configuration();
+        let policy = config.policy.configured();
+        let layer = policy.compile(Limits::default(), &mut budget)?;
         let total = Total::of(&layer);
         Ok(Self {
-            base: Arc::new(Base::compile(config)?),
+            base: Arc::new(Base::compile(config, &mut budget)?),
             layers: Arc::new([Held {
                 name: LayerName::Configuration,
                 layer,
@@ -101,7 +104,21 @@ impl Authority {
     /// # Errors
     /// [`PolicyError`] with the JSON pointer of the first member that asks for more or cannot be read.
     pub fn admit(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
-        let layer = policy.compile(Limits::UNLIMITED)?;
+        self.admit_within(policy, origin, PatternBudget::of(origin))
+    }
+
+    /// Like [`Authority::admit`], for the policy of one call: nothing that is compiled for it is kept.
+    pub(crate) fn admit_once(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
+        self.admit_within(policy, origin, PatternBudget::of(origin).once())
+    }
+
+    fn admit_within(
+        &self,
+        policy: &Policy,
+        origin: Origin,
+        mut budget: PatternBudget,
+    ) -> Result<Layer, PolicyError> {
+        let layer = policy.compile(Limits::UNLIMITED, &mut budget)?;
         policy.admit(self, origin)?;
         Ok(layer)
     }
@@ -187,6 +204,13 @@ impl Authority {
 
     pub(crate) fn layers(&self) -> &[Held] {
         &self.layers
+    }
+
+    /// About how many bytes the policies of the call itself hold.
+    pub(crate) fn call_size(&self) -> usize {
+        let layers = self.layers.iter();
+        let of_call = layers.filter(|held| held.name == LayerName::Call);
+        of_call.map(|held| held.layer.size()).sum()
     }
 
     /// The limits, each the tightest of all layers.

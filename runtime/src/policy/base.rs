@@ -6,6 +6,7 @@ use super::access::Access;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
 use super::need::{Need, Place};
+use super::patterns::PatternBudget;
 use super::protect;
 use super::roots::{PolicyRoot, Subtree, blocks, depth_of, touch};
 use super::verdict::{Rule, Ruling, Verdict};
@@ -32,7 +33,10 @@ struct Held {
 }
 
 impl Base {
-    pub(crate) fn compile(config: &Config) -> Result<Self, PolicyError> {
+    pub(crate) fn compile(
+        config: &Config,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
         let Config {
             roots,
             grantable,
@@ -45,7 +49,7 @@ impl Base {
         let held = roots
             .iter()
             .enumerate()
-            .map(|(index, root)| Held::compile(root, &format!("/roots/{index}")))
+            .map(|(index, root)| Held::compile(root, &format!("/roots/{index}"), budget))
             .collect::<Result<_, _>>()?;
         let protected: Vec<String> = protect::globs()
             .map(str::to_owned)
@@ -59,7 +63,7 @@ impl Base {
                 .collect(),
             allow: allow.as_slice().into(),
             grantable: grantable.as_slice().into(),
-            protected: Globs::intern(Reading::Deny, &protected, "/protect")?,
+            protected: Globs::intern(Reading::Deny, &protected, "/protect", budget)?,
             strict: *strict,
         })
     }
@@ -222,7 +226,11 @@ impl Base {
 }
 
 impl Held {
-    fn compile(root: &RootConfig, at: &str) -> Result<Self, PolicyError> {
+    fn compile(
+        root: &RootConfig,
+        at: &str,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
         let RootConfig {
             mount,
             default: _,
@@ -241,7 +249,7 @@ impl Held {
             immutable: immutable.clone(),
         };
         Ok(Self {
-            subtree: Subtree::compile(&entry, at)?,
+            subtree: Subtree::compile(&entry, at, budget)?,
             writable: *access != Access::Read,
         })
     }

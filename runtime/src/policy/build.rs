@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::Policy;
 use super::access::Access;
 use super::error::PolicyError;
-use super::globs::{Reading, check};
+use super::globs::check;
 use super::roots::PolicyRoot;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
@@ -120,7 +120,7 @@ impl Policy {
     }
 
     fn check(&mut self, glob: &str, key: &str, index: usize) {
-        if let Err(reason) = check(Reading::Deny, glob) {
+        if let Err(reason) = check(glob) {
             let fault = PolicyError::invalid(format!("/{key}/{index}"), reason);
             self.faults.push(fault.requested(glob));
         }

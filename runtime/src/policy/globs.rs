@@ -1,17 +1,19 @@
-//! Glob texts in, a compiled set that is built once per list of texts out.
+//! Lists of globs, as policies write them: checked, compiled and matched.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
-use dashmap::DashMap;
-use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder};
+use regex_automata::PatternSet;
 
 use super::error::PolicyError;
 use super::fold::fold;
+use super::matcher::Matcher;
 use super::names::{Names, Told};
 use super::need::Spelling;
+use super::patterns::{PatternBudget, PatternCost};
 use super::verdict::{Rule, Ruling};
-use super::{braces, need};
+use super::{braces, kept, need};
 
 /// The longest glob accepted, in bytes.
 pub(crate) const MAX_GLOB: usize = 512;
@@ -19,10 +21,8 @@ pub(crate) const MAX_GLOB: usize = 512;
 const MAX_BRACES: usize = 4;
 /// The most globs in one list.
 pub(crate) const MAX_LIST: usize = 1024;
-/// The most bytes of globs in one list that must be compiled together: what it costs grows with them.
-const MAX_COMPILED: usize = 64 * 1024;
-/// The most compiled lists kept for policies to come.
-const MAX_INTERNED: usize = 4096;
+/// What a plain name costs beside its bytes.
+const NAME_COST: usize = 32;
 
 /// How a list of globs is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,17 +38,16 @@ pub(crate) enum Reading {
 pub(crate) struct Globs {
     names: Names,
     /// What names alone do not decide.
-    set: GlobSet,
+    matcher: Option<Matcher>,
+    /// The index of the text behind each glob of the matcher.
+    origins: Box<[usize]>,
     texts: Box<[String]>,
+    cost: PatternCost,
 }
 
-/// Every compiled list by its texts.
-type Interned = DashMap<(Reading, Box<[String]>), Arc<Globs>, foldhash::fast::RandomState>;
-
 static BUILDS: AtomicU64 = AtomicU64::new(0);
-static INTERNED: LazyLock<Interned> = LazyLock::new(DashMap::default);
 
-/// How many glob sets were compiled since the program began.
+/// How many glob lists were compiled since the program began.
 #[doc(hidden)]
 #[must_use]
 pub fn glob_builds() -> u64 {
@@ -61,69 +60,76 @@ impl Globs {
         reading: Reading,
         texts: &[String],
         at: &str,
+        budget: &mut PatternBudget,
     ) -> Result<Option<Arc<Self>>, PolicyError> {
         if texts.is_empty() {
             return Ok(None);
         }
-        let key = (reading, Box::from(texts));
-        if let Some(found) = INTERNED.get(&key) {
-            return Ok(Some(Arc::clone(&found)));
-        }
-        let built = Arc::new(Self::build(reading, texts, at)?);
-        if INTERNED.len() >= MAX_INTERNED {
-            INTERNED.retain(|_, globs| Arc::strong_count(globs) > 1);
-        }
-        if INTERNED.len() < MAX_INTERNED {
-            INTERNED.insert(key, Arc::clone(&built));
-        }
-        Ok(Some(built))
+        let globs = match kept::find(reading, texts) {
+            Some(found) => found,
+            None => {
+                let built = Arc::new(Self::build(reading, texts, at, budget)?);
+                if budget.keeps() {
+                    kept::keep(reading, &built);
+                }
+                built
+            }
+        };
+        budget.charge(globs.cost, globs.size(), at)?;
+        Ok(Some(globs))
     }
 
-    fn build(reading: Reading, texts: &[String], at: &str) -> Result<Self, PolicyError> {
+    /// Compiles a list that `budget` has room for.
+    fn build(
+        reading: Reading,
+        texts: &[String],
+        at: &str,
+        budget: &PatternBudget,
+    ) -> Result<Self, PolicyError> {
         if texts.len() > MAX_LIST {
             let reason = format!("holds more than {MAX_LIST} globs");
             return Err(PolicyError::invalid(at, reason));
         }
-        let mut set = GlobSetBuilder::new();
+        let (mut globs, mut origins) = (Vec::new(), Vec::new());
         let mut names = Names::default();
-        let mut compiled = 0;
+        let mut cost = PatternCost::default();
         for (index, text) in texts.iter().enumerate() {
             let refuse = |reason| PolicyError::invalid(format!("{at}/{index}"), reason);
             for glob in variants(reading, text).map_err(refuse)? {
                 if reading == Reading::Deny && names.take(&glob) {
-                    continue;
+                    cost.names += glob.len() + NAME_COST;
+                } else {
+                    cost.wildcards += glob.len();
+                    globs.push(compile(&glob).map_err(refuse)?);
+                    origins.push(index);
                 }
-                compiled += glob.len();
-                if compiled > MAX_COMPILED {
-                    let reason =
-                        format!("has more than {MAX_COMPILED} bytes of globs with wildcards");
-                    return Err(PolicyError::invalid(at, reason));
-                }
-                match reading {
-                    Reading::Deny => {
-                        set.add(compile(&format!("{glob}/**")).map_err(refuse)?);
-                        set.add(compile(&glob).map_err(refuse)?);
-                    }
-                    Reading::Allow => {
-                        set.add(compile(&glob).map_err(refuse)?);
-                    }
-                }
+                budget.check(cost, at)?;
             }
         }
         BUILDS.fetch_add(1, Ordering::Relaxed);
-        let set = set
-            .build()
-            .map_err(|error| PolicyError::invalid(at, error.to_string()))?;
+        let matcher = (!globs.is_empty()).then(|| Matcher::build(reading, &globs));
+        let matcher = matcher.transpose();
         Ok(Self {
             names,
-            set,
+            matcher: matcher.map_err(|reason| PolicyError::invalid(at, reason))?,
+            origins: origins.into(),
             texts: texts.into(),
+            cost,
         })
+    }
+
+    /// About how many bytes it holds.
+    pub(super) fn size(&self) -> usize {
+        let texts: usize = self.texts.iter().map(|text| text.len() + 64).sum();
+        // The texts stand in the cache's key, too.
+        let matcher = self.matcher.as_ref().map_or(0, Matcher::size);
+        2 * (texts + self.cost.names) + matcher
     }
 
     /// Whether an allow list covers a path relative to its root.
     pub(crate) fn allows(&self, path: &str) -> bool {
-        self.set.is_match(path)
+        let matches = |matcher: &Matcher| matcher.matches(path) == Some(true);
+        self.matcher.as_ref().is_some_and(matches)
     }
 
     /// Whether a deny list covers a path, in its folded form or as written.
@@ -132,20 +138,34 @@ impl Globs {
     }
 
     fn covers(&self, path: &str) -> bool {
+        let matches = |matcher: &Matcher| matcher.matches(path) != Some(false);
         match self.names.tell(path) {
             Told::Covered => true,
             Told::Clear => false,
-            Told::Unclear => self.set.is_match(path),
+            Told::Unclear => self.matcher.as_ref().is_some_and(matches),
         }
     }
 
     /// The first text of a deny list that covers the path.
     pub(crate) fn culprit(&self, path: Spelling<'_>) -> Option<&str> {
-        let covers = |text: &&String| {
-            let alone = Self::intern(Reading::Deny, std::slice::from_ref(*text), "");
-            matches!(alone, Ok(Some(globs)) if globs.denies(path))
-        };
-        self.texts.iter().find(covers).map(String::as_str)
+        let spellings = std::iter::once(path.folded).chain(path.written);
+        let covering = spellings.filter_map(|path| self.first_covering(path));
+        let text = covering.min().and_then(|index| self.texts.get(index));
+        text.map(String::as_str)
+    }
+
+    fn first_covering(&self, path: &str) -> Option<usize> {
+        let by_name = self.texts.iter().position(|text| {
+            let mut names = Names::default();
+            for glob in variants(Reading::Deny, text).unwrap_or_default() {
+                names.take(&glob);
+            }
+            names.tell(path) == Told::Covered
+        });
+        let matching = self.matcher.as_ref().map(|matcher| matcher.matching(path));
+        let matching = matching.iter().flat_map(PatternSet::iter);
+        let by_glob = matching.filter_map(|glob| self.origins.get(glob.as_usize()).copied());
+        by_glob.chain(by_name).min()
     }
 
     pub(crate) fn texts(&self) -> &[String] {
@@ -153,12 +173,11 @@ impl Globs {
     }
 }
 
-/// Checks one glob without keeping it.
-pub(crate) fn check(reading: Reading, text: &str) -> Result<(), String> {
-    for variant in variants(reading, text)? {
-        compile(&variant)?;
-    }
-    Ok(())
+/// Checks the form of one glob; what it costs is found out when its policy is compiled.
+pub(crate) fn check(text: &str) -> Result<(), String> {
+    check_form(text)?;
+    compile(text)?;
+    braces::expand(text).map(drop)
 }
 
 pub(crate) fn compile(text: &str) -> Result<Glob, String> {
@@ -245,10 +264,14 @@ pub(crate) struct Everywhere {
 }
 
 impl Everywhere {
-    pub(crate) fn compile(deny: &[String], immutable: &[String]) -> Result<Self, PolicyError> {
+    pub(crate) fn compile(
+        deny: &[String],
+        immutable: &[String],
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
         Ok(Self {
-            deny: Globs::intern(Reading::Deny, deny, "/deny")?,
-            immutable: Globs::intern(Reading::Deny, immutable, "/immutable")?,
+            deny: Globs::intern(Reading::Deny, deny, "/deny", budget)?,
+            immutable: Globs::intern(Reading::Deny, immutable, "/immutable", budget)?,
         })
     }
 
@@ -272,6 +295,7 @@ impl Everywhere {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Origin;
     use proptest::prelude::*;
 
     /// What the list means, by the glob library alone: a match of the path or of a folder above it.
@@ -283,16 +307,86 @@ mod tests {
         folders.any(|folder| glob.is_match(folder))
     }
 
+    fn built(texts: &[String], budget: &PatternBudget) -> Result<Globs, PolicyError> {
+        Globs::build(Reading::Deny, texts, "/deny", budget)
+    }
+
     #[test]
-    fn a_list_that_would_cost_too_much_to_compile_is_refused() {
+    fn a_list_that_costs_too_much_to_compile_is_refused() {
         let list = |glob: &dyn Fn(usize) -> String| {
             let texts: Vec<_> = (0..MAX_LIST).map(glob).collect();
-            Globs::build(Reading::Deny, &texts, "/deny")
+            built(&texts, &PatternBudget::configuration())
         };
         let costly = list(&|index| format!("{index}{}", "*a".repeat(240)));
         assert_eq!(costly.unwrap_err().field(), "/deny");
         assert!(list(&|index| format!("**/{index}{}", "a".repeat(480))).is_ok());
         assert!(list(&|index| format!("a*/{index}/*")).is_ok());
+    }
+
+    #[test]
+    fn the_largest_list_of_a_stranger_is_small() {
+        for glob in ["*", "*a", "*?", "?", "[!a]", "[a-y]", "/**/a", "*b?"] {
+            let budget = PatternBudget::of(Origin::Model);
+            let glob_of = |index| format!("**/{index}{}", glob.repeat(480 / glob.len()));
+            let texts: Vec<_> = (0..MAX_LIST).map(glob_of).collect();
+            let most = (1..texts.len()).rfind(|most| built(&texts[..*most], &budget).is_ok());
+            let largest = built(&texts[..most.unwrap()], &budget).unwrap();
+            assert!(largest.size() < 4 << 20, "{glob}: {}", largest.size());
+        }
+    }
+
+    #[test]
+    fn alternatives_of_plain_names_count_each() {
+        let eight = "{a,b,c,d,e,f,g,h}";
+        let texts: Vec<_> = (0..MAX_LIST)
+            .map(|index| format!("{index}{}{eight}{eight}", "a".repeat(400)))
+            .collect();
+        let refused = built(&texts, &PatternBudget::configuration());
+        assert_eq!(refused.unwrap_err().field(), "/deny");
+    }
+
+    #[test]
+    fn the_first_text_that_covers_a_path_is_named() {
+        let texts = ["b/*.rs", "a", "**/*.md", "c/{d,e*}", "C/x"].map(str::to_owned);
+        let globs = built(&texts, &PatternBudget::configuration()).unwrap();
+        for (path, expected) in [
+            ("b/x.rs/y", Some("b/*.rs")),
+            ("a/x.md", Some("a")),
+            ("x/y.md", Some("**/*.md")),
+            ("c/e2/x", Some("c/{d,e*}")),
+            ("c/x", Some("C/x")),
+            ("d", None),
+        ] {
+            let spelling = Spelling {
+                folded: path,
+                written: None,
+            };
+            assert_eq!(globs.culprit(spelling), expected, "{path}");
+            assert_eq!(globs.denies(spelling), expected.is_some(), "{path}");
+        }
+    }
+
+    #[test]
+    fn lists_are_kept_within_a_bound_and_those_of_calls_are_not() {
+        let texts = |index: usize| {
+            [format!(
+                "kept-within-a-bound/{index}/*{}",
+                "*?x".repeat(150)
+            )]
+        };
+        let intern = |index: usize, mut budget: PatternBudget| {
+            let globs = Globs::intern(Reading::Deny, &texts(index), "", &mut budget);
+            globs.unwrap().unwrap()
+        };
+        let enough = 2 * kept::MAX_KEPT / intern(0, PatternBudget::of(Origin::Model).once()).size();
+        let once = texts(0);
+        assert!(kept::find(Reading::Deny, &once).is_none());
+        for index in 0..enough {
+            intern(index, PatternBudget::of(Origin::Model));
+            assert!(kept::bytes() <= kept::MAX_KEPT);
+        }
+        assert!(kept::find(Reading::Deny, &texts(0)).is_none());
+        assert!(kept::find(Reading::Deny, &texts(enough - 1)).is_some());
     }
 
     proptest! {
@@ -303,7 +397,7 @@ mod tests {
             texts in proptest::collection::vec(r"(\*\*/)?(\*?[ab]{1,2}|\*|a\?)(/([ab]{1,2}\*?|\*\*|\*)){0,2}", 1..3),
             path in "[ab]{1,2}(/[ab]{1,2}){0,3}",
         ) {
-            let globs = Globs::build(Reading::Deny, &texts, "").unwrap();
+            let globs = built(&texts, &PatternBudget::configuration()).unwrap();
             let covered = globs.denies(Spelling { folded: &path, written: None });
             prop_assert_eq!(covered, texts.iter().any(|text| by_library(text, &path)), "{:?}", texts);
         }

@@ -1,4 +1,4 @@
-//! JSON in, a policy out; or the JSON pointer of the member that cannot be read.
+//! Reads a policy from JSON; errors name the JSON pointer of the member.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -7,13 +7,44 @@ use super::Policy;
 use super::access::Access;
 use super::error::PolicyError;
 use super::fields::{Field, FieldScope};
-use super::globs::{Reading, check};
+use super::globs::check;
 use super::roots::PolicyRoot;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
 use crate::budget::Budget;
 use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
+
+/// The most entries of all lists of one policy.
+const MAX_ENTRIES: usize = 1024;
+/// The most bytes of all texts of one policy.
+const MAX_TEXT: usize = 256 << 10;
+
+/// How much a JSON value holds.
+#[derive(Debug, Default)]
+struct Size {
+    entries: usize,
+    text: usize,
+}
+
+impl Size {
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => self.text += text.len(),
+            Value::Array(items) => {
+                self.entries += items.len();
+                items.iter().for_each(|item| self.add(item));
+            }
+            Value::Object(members) => {
+                for (key, value) in members {
+                    self.text += key.len();
+                    self.add(value);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
 
 /// A JSON value and the pointer to it.
 #[derive(Clone, Debug)]
@@ -106,10 +137,10 @@ impl<'v> At<'v> {
         self.items()?.map(|item| read(&item)).collect()
     }
 
-    pub(crate) fn globs(&self, reading: Reading) -> Result<Vec<String>, PolicyError> {
+    pub(crate) fn globs(&self) -> Result<Vec<String>, PolicyError> {
         self.each(|item| {
             let glob = item.text()?;
-            check(reading, glob).map_err(|reason| item.invalid(reason))?;
+            check(glob).map_err(|reason| item.invalid(reason))?;
             Ok(glob.to_owned())
         })
     }
@@ -127,12 +158,30 @@ impl<'v> At<'v> {
 }
 
 impl Policy {
-    /// Reads a policy as it stands in a message; nothing in it is passed over.
+    /// Reads a policy as it stands in a message; unknown keys are errors. All lists together hold at most 1024 entries,
+    /// and all texts 256 KiB.
     ///
     /// # Errors
     /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let mut policy = Self::new();
+        let mut size = Size::default();
+        // Before anything is read, since reading costs more than counting.
+        for (_, at) in At::top(value).members()? {
+            size.add(at.value);
+            if size.entries > MAX_ENTRIES {
+                let reason = format!(
+                    "is too much for one policy: its lists hold more than {MAX_ENTRIES} entries"
+                );
+                return Err(PolicyError::invalid(at.pointer, reason));
+            }
+            if size.text > MAX_TEXT {
+                let reason = format!(
+                    "is too much for one policy: its texts hold more than {MAX_TEXT} bytes"
+                );
+                return Err(PolicyError::invalid(at.pointer, reason));
+            }
+        }
         for (key, at) in At::top(value).members()? {
             Field::check(key, FieldScope::Policy, at.pointer())?;
             policy.set(key, &at)?;
@@ -144,8 +193,8 @@ impl Policy {
     pub(crate) fn set(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
         match key {
             "roots" => self.roots = Some(at.each(root)?),
-            "deny" => self.deny = at.globs(Reading::Deny)?,
-            "immutable" => self.immutable = at.globs(Reading::Deny)?,
+            "deny" => self.deny = at.globs()?,
+            "immutable" => self.immutable = at.globs()?,
             "allow_scopes" => self.scopes.allow = Some(at.patterns()?),
             "ask_scopes" => self.scopes.ask = Some(at.patterns()?),
             "deny_scopes" => self.scopes.deny = Some(at.patterns()?),
@@ -207,9 +256,9 @@ fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
         match key {
             "path" => path = Some(at.path()?),
             "blocked" => root.blocked = Some(at.flag()?),
-            "allow" => root.allow = Some(at.globs(Reading::Allow)?),
-            "deny" => root.deny = at.globs(Reading::Deny)?,
-            "immutable" => root.immutable = at.globs(Reading::Deny)?,
+            "allow" => root.allow = Some(at.globs()?),
+            "deny" => root.deny = at.globs()?,
+            "immutable" => root.immutable = at.globs()?,
             _ => return Err(at.invalid("is no known key")),
         }
     }
@@ -236,5 +285,77 @@ impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         Self::parse(&value).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::call::Origin;
+    use crate::config::{Config, RootConfig};
+    use crate::policy::Authority;
+
+    #[track_caller]
+    fn refused(policy: &Value, field: &str) {
+        let error = Policy::parse(policy).unwrap_err();
+        assert_eq!(error.field(), field, "{error}");
+    }
+
+    #[test]
+    fn all_lists_of_a_policy_together_are_bounded() {
+        let half = vec!["read"; MAX_ENTRIES / 2];
+        let most = json!({ "allow_scopes": half, "ask_scopes": half });
+        assert!(Policy::parse(&most).is_ok());
+        let more = json!({ "allow_scopes": half, "ask_scopes": half, "tools": ["x"] });
+        refused(&more, "/tools");
+        let roots: Vec<_> = (0..MAX_ENTRIES / 2)
+            .map(|index| json!({ "path": format!("/r/{index}"), "deny": ["a", "b"] }))
+            .collect();
+        refused(&json!({ "roots": roots }), "/roots");
+        refused(&json!({ "else": vec![1; MAX_ENTRIES + 1] }), "/else");
+    }
+
+    #[test]
+    fn all_texts_of_a_policy_together_are_bounded() {
+        let pattern = format!("read:file:{}", "/aaa".repeat(250));
+        let list = |count: usize| json!({ "allow_scopes": vec![&*pattern; count] });
+        assert!(Policy::parse(&list(200)).is_ok());
+        refused(&list(MAX_TEXT / 1000), "/allow_scopes");
+    }
+
+    #[test]
+    fn a_model_may_compile_less_than_a_person() {
+        let root = VirtualPath::parse("/r", None).unwrap();
+        let host = Authority::configured(&Config::new().root(RootConfig::new(root))).unwrap();
+        let globs = |count: usize| -> Vec<_> {
+            (0..count)
+                .map(|index| format!("a*/{index:03}/{}", "?".repeat(90)))
+                .collect()
+        };
+        let policy = |count: usize| Policy::parse(&json!({ "deny": globs(count) })).unwrap();
+        for (count, origin, admitted) in [
+            (80, Origin::Model, true),
+            (90, Origin::Model, false),
+            (90, Origin::View, false),
+            (90, Origin::Human, true),
+            (700, Origin::Human, false),
+        ] {
+            let layer = host.admit(&policy(count), origin);
+            assert_eq!(layer.is_ok(), admitted, "{count} {origin:?}");
+            let once = host.admit_once(&policy(count), origin);
+            assert_eq!(once.is_ok(), admitted, "{count} {origin:?}");
+        }
+        // Whether a list was compiled before makes no difference.
+        let refused = host.admit(&policy(90), Origin::Model).unwrap_err();
+        assert_eq!(refused.field(), "/deny");
+        let lists: Vec<_> = (0..40)
+            .map(|index| json!({ "path": format!("/r/{index}"), "deny": ["a"] }))
+            .collect();
+        let lists = Policy::parse(&json!({ "roots": lists })).unwrap();
+        let refused = host.admit(&lists, Origin::Model).unwrap_err();
+        assert_eq!(refused.field(), "/roots/32/deny");
+        assert!(host.admit(&lists, Origin::Human).is_ok());
     }
 }

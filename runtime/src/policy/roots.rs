@@ -8,6 +8,7 @@ use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
 use super::need::{Need, Place, Spelling};
+use super::patterns::PatternBudget;
 use super::strict;
 use super::verdict::{Rule, Ruling};
 use crate::path::VirtualPath;
@@ -68,18 +69,27 @@ pub(crate) struct Subtree {
 }
 
 impl Subtree {
-    pub(crate) fn compile(root: &PolicyRoot, at: &str) -> Result<Self, PolicyError> {
+    pub(crate) fn compile(
+        root: &PolicyRoot,
+        at: &str,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
         let kept = match &root.allow {
             None => Kept::All,
-            Some(texts) => Globs::intern(Reading::Allow, texts, &format!("{at}/allow"))?
+            Some(texts) => Globs::intern(Reading::Allow, texts, &format!("{at}/allow"), budget)?
                 .map_or(Kept::None, Kept::These),
         };
         Ok(Self {
             place: Place::new(root.path.clone()),
             blocked: root.is_blocked(),
             kept,
-            deny: Globs::intern(Reading::Deny, &root.deny, &format!("{at}/deny"))?,
-            immutable: Globs::intern(Reading::Deny, &root.immutable, &format!("{at}/immutable"))?,
+            deny: Globs::intern(Reading::Deny, &root.deny, &format!("{at}/deny"), budget)?,
+            immutable: Globs::intern(
+                Reading::Deny,
+                &root.immutable,
+                &format!("{at}/immutable"),
+                budget,
+            )?,
         })
     }
 
@@ -158,14 +168,17 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    pub(crate) fn compile(roots: Option<&[PolicyRoot]>) -> Result<Self, PolicyError> {
+    pub(crate) fn compile(
+        roots: Option<&[PolicyRoot]>,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
         let Some(roots) = roots else {
             return Ok(Self::default());
         };
         let list = roots
             .iter()
             .enumerate()
-            .map(|(index, root)| Subtree::compile(root, &format!("/roots/{index}")))
+            .map(|(index, root)| Subtree::compile(root, &format!("/roots/{index}"), budget))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             closed: roots.is_empty() || !roots.iter().all(PolicyRoot::is_blocked),

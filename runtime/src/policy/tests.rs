@@ -11,7 +11,8 @@ mod vectors;
 
 use proptest::test_runner::Config as Cases;
 
-use super::{Authority, Policy, PolicyErrorKind, Verdict};
+use super::patterns::PatternBudget;
+use super::{Authority, Layer, Limits, Policy, PolicyErrorKind, Verdict};
 use crate::VirtualPath;
 use crate::call::Origin;
 use crate::config::Config;
@@ -40,6 +41,12 @@ fn configured(value: &serde_json::Value) -> Authority {
 
 fn host() -> Authority {
     configured(&serde_json::json!({ "roots": [{ "path": "/r" }], "grantable": ["*:file"] }))
+}
+
+/// A layer that nobody admitted.
+fn compiled(policy: &Policy) -> Layer {
+    let mut budget = PatternBudget::configuration();
+    policy.compile(Limits::UNLIMITED, &mut budget).unwrap()
 }
 
 #[track_caller]

@@ -10,6 +10,7 @@ use super::Core;
 use super::tree::NoPlace;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
+use crate::call::Origin;
 use crate::capability::{Charge, Gate, Meter, Spent};
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
@@ -39,6 +40,9 @@ pub enum SpawnError {
     /// The name has control characters, `/`, or no characters at all, or begins with `~`.
     #[error("a worker's name is 1 to 64 visible characters without `/`, the first no `~`")]
     Name,
+    /// Too many policies wait to be compiled; try again later.
+    #[error("too many policies wait to be compiled; try again later")]
+    Busy,
     /// The audit log takes no more events.
     #[error(transparent)]
     Audit(#[from] crate::audit::AuditError),
@@ -57,6 +61,7 @@ impl SpawnError {
             Self::Audit(error) => error.code(),
             Self::Budget(_) | Self::TooDeep(_) => Code::Budget,
             Self::Name => Code::InvalidArguments,
+            Self::Busy => Code::Busy,
             Self::Start(_) => Code::Internal,
         }
     }
@@ -81,6 +86,7 @@ impl From<SpawnError> for CallError {
             | SpawnError::Budget(_)
             | SpawnError::TooDeep(_)
             | SpawnError::Name
+            | SpawnError::Busy
             | SpawnError::Start(_) => Self::new(error.code(), error.to_string()),
         }
     }
@@ -176,9 +182,20 @@ impl Core {
             return Err(SpawnError::Name);
         }
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
-        let policy = policy.unwrap_or_else(Policy::ask_for_everything);
-        let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
-        let written = serde_json::to_value(&policy)
+        let policy = Arc::new(policy.unwrap_or_else(Policy::ask_for_everything));
+        let layer = match origin {
+            Origin::Human | Origin::Host => issuer.admit(&policy, origin),
+            // A stranger's policy takes no time of the host's own threads.
+            Origin::Model | Origin::View => {
+                let (issuer, policy) = (issuer.clone(), Arc::clone(&policy));
+                let admit = move || issuer.admit(&policy, origin);
+                let lost = Arc::default();
+                let admitted = self.cpu.run(&lost, admit).await;
+                admitted.ok_or(SpawnError::Busy)?
+            }
+        };
+        let authority = issuer.narrow(&layer?);
+        let written = serde_json::to_value(&*policy)
             .map(|policy| canonical(&policy).to_string().into())
             .ok();
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::Shared;
-use super::docket::Docket;
+use super::docket::{Docket, Prepared};
 use super::inbox::Incoming;
 use super::jobs::Ended;
 use crate::capability::{Halt, Halted};
 use crate::effect::{LeftOut, Preview};
 use crate::error::CallError;
 use crate::id::CallId;
-use crate::pipeline::{Granted, Parsed, Step};
+use crate::pipeline::Granted;
 use crate::tool::AnyPlan;
 
 /// What reaches a worker.
@@ -20,8 +20,8 @@ use crate::tool::AnyPlan;
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
     Call(Box<Incoming>),
-    /// The policy that came with a call was compiled, or refused.
-    Prepared(CallId, Box<Result<Step<Parsed>, CallError>>),
+    /// The policy that came with a call was compiled and the call judged, or refused.
+    Prepared(CallId, Box<Result<Prepared, CallError>>),
     /// Whether live grants cover what a call must ask for.
     Redeemed(CallId, Result<Option<Granted>, CallError>),
     /// The plan that is shown with the question.

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::oneshot;
+
 use crate::path::VirtualPath;
 
 /// How large a pool is.
@@ -116,6 +118,24 @@ impl Pool {
         Ok(ticket)
     }
 
+    /// Runs `work` and waits for its result; none if the pool is full or `work` panics. If the waiter is gone before
+    /// `work` begins, it never does.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        lost: &Arc<AtomicU32>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (port, answer) = oneshot::channel();
+        let run = move || {
+            if !port.is_closed() {
+                // Whoever waited may have given up meanwhile.
+                let _ = port.send(work());
+            }
+        };
+        self.submit(None, lost, run).ok()?;
+        answer.await.ok()
+    }
+
     /// Says that nobody waits for a job any more: if it did not begin it never will, and if it hangs its thread is replaced.
     /// Returns whether it never will have begun.
     pub(crate) fn abandon(&self, ticket: &Ticket) -> bool {
@@ -152,6 +172,12 @@ impl Pool {
     pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
         self.inner.ready.notify_all();
+    }
+
+    /// How many jobs wait for a thread.
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.inner.lock().queue.len()
     }
 
     #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The calls of one worker in, each moved on as far as it goes without waiting out.
 
 mod line;
+mod prepare;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ use crate::pipeline::{Cleared, Facts, Granted, Judged, Mode, Parsed, Step, Waiti
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
 
+pub(crate) use prepare::Prepared;
+
 /// Where a call under way is.
 #[derive(Debug)]
 enum Stage {
@@ -59,6 +62,8 @@ struct Caller {
     port: Port,
     /// How long after the call before it came.
     since: Option<Duration>,
+    /// When it came.
+    came: Instant,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
     armed: Option<Armed>,
@@ -85,6 +90,11 @@ pub(crate) struct Docket {
     ready: VecDeque<CallId>,
     /// Calls with a place in the pool, those whose callers gave up included.
     running: HashSet<CallId, FixedState>,
+    /// Calls whose own policies are to be compiled.
+    policies: VecDeque<CallId>,
+    /// The call whose policy is being compiled. A worker has one place for that, so that the policies of one do not
+    /// keep those of others waiting.
+    compiling: Option<CallId>,
     /// When the last call came.
     last: Option<Instant>,
     closing: bool,
@@ -98,6 +108,8 @@ impl Docket {
             writes: VecDeque::new(),
             ready: VecDeque::new(),
             running: HashSet::default(),
+            policies: VecDeque::new(),
+            compiling: None,
             last: None,
             closing: false,
         }
@@ -139,11 +151,12 @@ impl Docket {
             origin = ?facts.origin,
             verdict = Empty,
         );
-        let caller = Caller {
+        let mut caller = Caller {
             facts,
             span,
             port,
             since,
+            came: now,
             limit,
             armed: None,
             ticket: None,
@@ -157,23 +170,11 @@ impl Docket {
             let step = request.prepare(&self.shared);
             return self.judge_or_answer(id, step, caller);
         }
+        caller.arm(id, &self.shared);
         self.calls
             .insert(id, (Stage::Preparing(Some(request)), caller));
-        self.wait_for_thread(id);
-    }
-
-    pub(super) fn prepared(&mut self, id: CallId, step: Result<Step<Parsed>, CallError>) {
-        match self.returned(id) {
-            Some((Stage::Preparing(None), mut caller)) => {
-                let step = step.and_then(|step| {
-                    caller.keep_to(step.limits())?;
-                    Ok(step)
-                });
-                self.judge_or_answer(id, step, caller);
-            }
-            other => self.put_back(id, other),
-        }
-        self.start_ready();
+        self.policies.push_back(id);
+        self.compile_next();
     }
 
     fn judge_or_answer(
@@ -189,9 +190,13 @@ impl Docket {
     }
 
     /// Moves a call on as far as it goes without waiting.
-    fn judge(&mut self, id: CallId, mut step: Step<Parsed>, caller: Caller) {
+    fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
+        let judged = self.shared.judge(step);
+        self.judged(id, judged, caller);
+    }
+
+    fn judged(&mut self, id: CallId, mut judged: Judged, caller: Caller) {
         loop {
-            let judged = self.shared.judge(step);
             caller.span.record("verdict", judged.verdict().as_str());
             match judged {
                 Judged::Refused(error) => return self.answer(id, caller, Err(error)),
@@ -200,7 +205,7 @@ impl Docket {
                     None => return self.line_up(id, cleared, None, caller),
                     Some(Ok(done)) => return self.answer(id, caller, Ok(done)),
                     Some(Err(halt)) => match cleared.halted(halt) {
-                        Ok(again) => step = again,
+                        Ok(again) => judged = self.shared.judge(again),
                         Err(error) => return self.answer(id, caller, Err(error)),
                     },
                 },
@@ -347,10 +352,13 @@ fn soon_enough(limits: &Limits, since: Option<Duration>) -> Result<(), CallError
 }
 
 impl Caller {
-    /// Holds the call to what its own policy says of times: a life is then that of the call.
-    fn keep_to(&mut self, limits: &Limits) -> Result<(), CallError> {
-        self.limit = self.limit.min(Duration::from_millis(limits.ttl_ms));
-        soon_enough(limits, self.since)
+    /// Holds the call to the lifetime that its own policy gives it.
+    fn keep_to(&mut self, limits: &Limits) {
+        let life = Duration::from_millis(limits.ttl_ms);
+        if life < self.limit {
+            self.limit = life.saturating_sub(self.came.elapsed());
+            self.armed = None;
+        }
     }
 
     /// Answers the call. It gives its place back first: whoever has the answer may at once make the next call.

@@ -84,17 +84,26 @@ impl Request {
 
 /// Says what decides on each need of a call, without looking at anything.
 pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, CallError> {
+    let fragment = call.meta.policy.as_ref();
+    let authority = fragment.map_or_else(
+        || Ok(shared.authority.clone()),
+        |fragment| narrowed(&shared.authority, fragment, call.meta.origin),
+    )?;
+    explained(shared, call, authority)
+}
+
+/// The same under `authority`, which counts the call's own policy in.
+pub(super) fn explained(
+    shared: &Shared,
+    call: &Call,
+    authority: Authority,
+) -> Result<Vec<Explanation>, CallError> {
     let meant = shared.meant(call);
     let (tool, arguments) = meant
         .as_ref()
         .map_or((&call.tool, &call.arguments), |(tool, arguments)| {
             (tool, arguments)
         });
-    let fragment = call.meta.policy.as_ref();
-    let authority = fragment.map_or_else(
-        || Ok(shared.authority.clone()),
-        |fragment| narrowed(&shared.authority, fragment, call.meta.origin),
-    )?;
     let tool = tool.as_str();
     let entry = shared
         .tool(tool)
@@ -116,7 +125,7 @@ pub(super) fn narrowed(
     fragment: &Value,
     origin: Origin,
 ) -> Result<Authority, CallError> {
-    let layer = Policy::parse(fragment).and_then(|policy| authority.admit(&policy, origin));
+    let layer = Policy::parse(fragment).and_then(|policy| authority.admit_once(&policy, origin));
     layer
         .map(|layer| authority.overlay(&layer))
         .map_err(CallError::from)

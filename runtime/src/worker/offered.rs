@@ -24,7 +24,7 @@ impl Worker {
         self.left(&self.shared.authority, true)
     }
 
-    /// Like [`Worker::tools`], for calls that come with a policy of their own.
+    /// Like [`Worker::tools`], for calls that come with a policy of their own, which is compiled here.
     ///
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
@@ -84,14 +84,9 @@ impl Worker {
         changes
     }
 
-    /// Like [`Worker::tools_under`], of [`Worker::tools_for_views`].
-    pub(crate) fn tools_for_views_under(
-        &self,
-        policy: &Value,
-        origin: Origin,
-    ) -> Result<Vec<ToolInfo>, CallError> {
-        let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
-        Ok(self.left(&authority, true))
+    /// The tools that `authority` leaves for the model, or for views alone.
+    pub(crate) fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
+        self.left(authority, app_only)
     }
 
     /// One of [`Worker::tools`].

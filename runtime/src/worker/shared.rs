@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) holder: Arc<Holder>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
+    /// Held while the policy of a request that is no call is compiled.
+    pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
     /// What it was shown by servers of others.
     pub(super) previews: Previews,
     /// What the apps that people look at beside it offer.
@@ -94,6 +96,7 @@ impl Shared {
             holder: Arc::new(holder),
             load: Load::default(),
             lost: Arc::default(),
+            compiling: Arc::default(),
             previews: Previews::default(),
             #[cfg(feature = "mcp")]
             apps: super::apps::Apps::default(),

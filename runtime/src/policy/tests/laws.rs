@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
-use super::cases;
+use super::{cases, compiled};
 use crate::config::Config;
-use crate::policy::{Access, Authority, Layer, Limits, Policy, Verdict};
+use crate::policy::{Access, Authority, Layer, Policy, Verdict};
 use crate::scope::{Scope, ScopePattern, Verb};
 
 static HOST: LazyLock<Authority> = LazyLock::new(|| {
@@ -157,7 +157,7 @@ fn policy_with(delegates: bool) -> impl Strategy<Value = Policy> {
 }
 
 fn layer(delegates: bool) -> impl Strategy<Value = Layer> {
-    policy_with(delegates).prop_map(|policy| policy.compile(Limits::UNLIMITED).unwrap())
+    policy_with(delegates).prop_map(|policy| compiled(&policy))
 }
 
 fn chain(delegates: bool) -> impl Strategy<Value = Authority> {
@@ -178,7 +178,7 @@ fn grants() -> impl Strategy<Value = Vec<ScopePattern>> {
 }
 
 fn top() -> Layer {
-    Policy::new().compile(Limits::UNLIMITED).unwrap()
+    compiled(&Policy::new())
 }
 
 /// The name with some letters spelt otherwise, though a file system may take it for the same.
@@ -241,14 +241,14 @@ proptest! {
             list.iter_mut().for_each(|list| list.reverse());
         }
         turned.roots.iter_mut().for_each(|roots| roots.reverse());
-        let judge = |policy: &Policy| HOST.overlay(&policy.compile(Limits::UNLIMITED).unwrap()).judge(&need, &[]);
+        let judge = |policy: &Policy| HOST.overlay(&compiled(policy)).judge(&need, &[]);
         prop_assert_eq!(judge(&policy), judge(&turned));
     }
 
     #[test]
     fn a_deny_beats_whatever_else_a_policy_says(policy in policy_with(true), need in need(), grants in grants()) {
         let denied = policy.deny(&need.to_string()).allow("*");
-        let worker = HOST.narrow(&denied.compile(Limits::UNLIMITED).unwrap());
+        let worker = HOST.narrow(&compiled(&denied));
         prop_assert_eq!(worker.judge(&need, &grants), Verdict::Deny);
     }
 
@@ -305,7 +305,7 @@ proptest! {
             ..Policy::new()
         };
         let closing = Policy { scopes: crate::policy::scopes::ScopeLists { deny: policy.scopes.deny, ..Default::default() }, ..closing };
-        let closed = HOST.overlay(&closing.compile(Limits::UNLIMITED).unwrap());
+        let closed = HOST.overlay(&compiled(&closing));
         let spelt = crate::VirtualPath::parse(&respelt(path, &choices), None).unwrap();
         let path = crate::VirtualPath::parse(path, None).unwrap();
         for verb in [Verb::Read, Verb::Write] {

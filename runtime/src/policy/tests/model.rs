@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::compiled;
 use crate::config::Config;
-use crate::policy::{Authority, Layer, Limits, Policy, Verdict};
+use crate::policy::{Authority, Layer, Policy, Verdict};
 use crate::scope::Scope;
 
 /// How one part of a policy reads, and what it says of (verb, path): 0 allow, 1 ask, 2 deny.
@@ -168,10 +169,7 @@ fn merged(parts: &[&Part]) -> Layer {
             .unwrap()
             .extend(part.as_object().unwrap().clone());
     }
-    Policy::parse(&value)
-        .unwrap()
-        .compile(Limits::UNLIMITED)
-        .unwrap()
+    compiled(&Policy::parse(&value).unwrap())
 }
 
 #[test]

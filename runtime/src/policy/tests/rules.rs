@@ -430,11 +430,8 @@ fn globs_that_cost_too_much_or_protect_nothing_are_refused() {
             .deny_glob(&"a".repeat(512))
             .deny_glob("{a,b}{c,d}{e,f}{g,h}"),
     );
-    let list = Policy::parse(&json!({ "deny": vec!["a"; 1025] })).unwrap();
-    assert_eq!(
-        host().admit(&list, Origin::Human).unwrap_err().field(),
-        "/deny"
-    );
+    let list = Policy::parse(&json!({ "deny": vec!["a"; 1025] }));
+    assert_eq!(list.unwrap_err().field(), "/deny");
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::pipeline::{Cleared, Mode, Step, Waiting};
 use crate::worker::actor::WorkerMsg;
 use crate::worker::blocking::{Full, Pool, Ticket};
 use crate::worker::inbox::{Done, busy};
-use crate::worker::intake::Request;
 use crate::worker::jobs::{self, Approved, Ended};
 
 impl Docket {
@@ -78,9 +77,6 @@ impl Docket {
                 return;
             };
             match self.calls.remove(&id) {
-                Some((Stage::Preparing(Some(request)), caller)) => {
-                    self.start_preparing(id, request, caller)
-                }
                 Some((Stage::Looking(waiting), caller)) => self.start_looking(id, waiting, caller),
                 Some((Stage::Ready(step, approved), caller)) => {
                     self.start_running(id, step, approved, caller)
@@ -92,16 +88,6 @@ impl Docket {
 
     fn places(&self) -> usize {
         usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
-    }
-
-    fn start_preparing(&mut self, id: CallId, request: Request, caller: Caller) {
-        let shared = Arc::clone(&self.shared);
-        let work = move || {
-            let step = jobs::whole(|| request.prepare(&shared), Err);
-            shared.post(WorkerMsg::Prepared(id, Box::new(step)));
-        };
-        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
-        self.handed_over(id, Stage::Preparing(None), caller, handed);
     }
 
     fn start_looking(&mut self, id: CallId, waiting: Step<Waiting>, caller: Caller) {
@@ -154,7 +140,7 @@ impl Docket {
     }
 
     /// Remembers a call whose job the pool took, or refuses it at once.
-    fn handed_over(
+    pub(super) fn handed_over(
         &mut self,
         id: CallId,
         stage: Stage,
@@ -213,6 +199,7 @@ impl Docket {
         };
         if never_began {
             self.running.remove(&id);
+            self.compiling.take_if(|compiling| *compiling == id);
             self.leave_line(id);
         }
         let sent = matches!(stage, Stage::Sent { .. }) && caller.facts.stop.was_sent();
@@ -224,6 +211,7 @@ impl Docket {
             error
         };
         caller.told(&self.shared, Err(error));
+        self.compile_next();
         self.start_ready();
     }
 

@@ -1,0 +1,89 @@
+//! A cache of compiled glob lists, bounded in bytes; the least recently used are dropped first.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use foldhash::fast::RandomState;
+
+use super::globs::{Globs, Reading};
+
+/// The most bytes of compiled lists that are kept for policies to come.
+pub(super) const MAX_KEPT: usize = 32 << 20;
+/// What a list counts at least, which bounds how many there are.
+const MIN_COUNTED: usize = 4 << 10;
+
+type Key = (Reading, Box<[String]>);
+
+#[derive(Default)]
+struct Lists {
+    by_texts: HashMap<Key, Entry, RandomState>,
+    bytes: usize,
+    uses: u64,
+}
+
+struct Entry {
+    globs: Arc<Globs>,
+    last_use: u64,
+}
+
+static LISTS: LazyLock<Mutex<Lists>> = LazyLock::new(Mutex::default);
+
+fn lists() -> MutexGuard<'static, Lists> {
+    LISTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn counted(globs: &Globs) -> usize {
+    globs.size().max(MIN_COUNTED)
+}
+
+/// The compiled list of these texts, if it is kept.
+pub(super) fn find(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
+    let key: Key = (reading, texts.into());
+    let mut lists = lists();
+    lists.uses += 1;
+    let now = lists.uses;
+    let entry = lists.by_texts.get_mut(&key)?;
+    entry.last_use = now;
+    Some(Arc::clone(&entry.globs))
+}
+
+/// Keeps a compiled list, and drops others until all fit.
+pub(super) fn keep(reading: Reading, globs: &Arc<Globs>) {
+    let size = counted(globs);
+    if size > MAX_KEPT {
+        return;
+    }
+    let mut lists = lists();
+    lists.uses += 1;
+    let entry = Entry {
+        globs: Arc::clone(globs),
+        last_use: lists.uses,
+    };
+    let replaced = lists
+        .by_texts
+        .insert((reading, globs.texts().into()), entry);
+    lists.bytes += size;
+    lists.bytes -= replaced.as_ref().map_or(0, |entry| counted(&entry.globs));
+    let mut dropped = Vec::new();
+    while lists.bytes > MAX_KEPT {
+        let oldest = lists
+            .by_texts
+            .iter()
+            .min_by_key(|(_, entry)| entry.last_use);
+        let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+            break;
+        };
+        let entry = lists.by_texts.remove(&oldest);
+        lists.bytes -= entry.as_ref().map_or(0, |entry| counted(&entry.globs));
+        dropped.extend(entry);
+    }
+    drop(lists);
+    // Freed after the lock is released.
+    drop(dropped);
+}
+
+/// The bytes that are kept now.
+#[cfg(test)]
+pub(super) fn bytes() -> usize {
+    lists().bytes
+}

@@ -1,0 +1,185 @@
+//! Calls with a policy of their own: compiled and judged on the CPU pool, one of each worker at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Caller, Docket, Stage, soon_enough};
+use crate::error::CallError;
+use crate::id::CallId;
+use crate::pipeline::Judged;
+use crate::policy::Limits;
+use crate::worker::Shared;
+use crate::worker::actor::WorkerMsg;
+use crate::worker::intake::Request;
+use crate::worker::jobs;
+
+/// A call whose own policy was compiled.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    judged: Judged,
+    limits: Limits,
+    /// About how many bytes its policy holds.
+    size: u64,
+}
+
+impl Prepared {
+    /// Compiles the policy of a call that came `since` the one before it, and judges the call; only on pool threads.
+    fn of(request: Request, shared: &Shared, since: Option<Duration>) -> Result<Self, CallError> {
+        let stop = Arc::clone(&request.facts.stop);
+        stop.check()?;
+        let step = request.prepare(shared)?;
+        soon_enough(step.limits(), since)?;
+        stop.check()?;
+        Ok(Self {
+            limits: *step.limits(),
+            size: step.policy_size() as u64,
+            judged: shared.judge(step),
+        })
+    }
+}
+
+impl Docket {
+    pub(in crate::worker) fn prepared(&mut self, id: CallId, prepared: Result<Prepared, CallError>) {
+        self.compiling.take_if(|compiling| *compiling == id);
+        match (self.returned(id), prepared) {
+            (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
+                caller.keep_to(&prepared.limits);
+                match caller.admitted.hold(prepared.size) {
+                    Ok(()) => self.judged(id, prepared.judged, caller),
+                    Err(error) => self.answer(id, caller, Err(error)),
+                }
+            }
+            (Some((Stage::Preparing(None), caller)), Err(error)) => {
+                self.answer(id, caller, Err(error));
+            }
+            (other, _) => self.put_back(id, other),
+        }
+        self.compile_next();
+        self.start_ready();
+    }
+
+    /// Hands the next policy to the pool, unless one of this worker is there.
+    pub(super) fn compile_next(&mut self) {
+        while self.compiling.is_none()
+            && let Some(id) = self.policies.pop_front()
+        {
+            match self.calls.remove(&id) {
+                Some((Stage::Preparing(Some(request)), caller)) => {
+                    self.start_preparing(id, request, caller);
+                }
+                other => self.put_back(id, other),
+            }
+        }
+    }
+
+    fn start_preparing(&mut self, id: CallId, request: Request, caller: Caller) {
+        let (shared, since) = (Arc::clone(&self.shared), caller.since);
+        let work = move || {
+            let prepared = jobs::whole(|| Prepared::of(request, &shared, since), Err);
+            shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
+        };
+        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
+        self.compiling = handed.is_ok().then_some(id);
+        self.handed_over(id, Stage::Preparing(None), caller, handed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use crate::call::{Call, CallMeta};
+    use crate::error::{CallError, Code};
+    use crate::host::Runtime;
+    use crate::policy::Policy;
+    use crate::worker::{Worker, WorkerSpec};
+
+    async fn runtime() -> Runtime {
+        Runtime::builder().build().await.unwrap().0
+    }
+
+    async fn worker(runtime: &Runtime, name: &str) -> Worker {
+        let spec = WorkerSpec::new(name).policy(Policy::new());
+        runtime.spawn(spec).await.unwrap()
+    }
+
+    /// Occupies every thread of the CPU pool until the result is dropped.
+    fn occupied(worker: &Worker) -> Vec<mpsc::Sender<()>> {
+        let cpu = &worker.shared.core.cpu;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let hold = |_| {
+            let (held, freed) = mpsc::channel::<()>();
+            let (began, has_begun) = mpsc::channel();
+            let wait = move || {
+                began.send(()).unwrap();
+                let _ = freed.recv();
+            };
+            cpu.submit(None, &worker.shared.lost, wait).unwrap();
+            has_begun.recv().unwrap();
+            held
+        };
+        (0..threads).map(hold).collect()
+    }
+
+    /// Calls a tool that does not exist, which is found out after the policy is compiled.
+    async fn call(worker: &Worker, meta: CallMeta) -> CallError {
+        let call = Call::new("absent", json!({})).meta(meta);
+        worker.submit(call).await.unwrap_err()
+    }
+
+    fn with_policy(deadline: Option<Duration>) -> CallMeta {
+        CallMeta {
+            policy: Some(json!({ "deny": ["*.key"] })),
+            deadline,
+            ..CallMeta::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_deadline_holds_while_a_policy_waits_to_be_compiled() {
+        let runtime = runtime().await;
+        let worker = worker(&runtime, "one").await;
+        let threads = occupied(&worker);
+        let soon = Duration::from_millis(20);
+        let refused = call(&worker, with_policy(Some(soon))).await;
+        assert_eq!(refused.code(), Code::Deadline);
+        drop(threads);
+        let found_out = call(&worker, with_policy(None)).await;
+        assert_eq!(found_out.code(), Code::UnknownTool, "{found_out}");
+    }
+
+    #[tokio::test]
+    async fn policies_of_one_worker_keep_no_other_waiting() {
+        let runtime = runtime().await;
+        let flooding = worker(&runtime, "flooding").await;
+        let other = worker(&runtime, "other").await;
+        let threads = occupied(&other);
+        let flood = |worker: &Worker, calls: u32| -> Vec<_> {
+            let spawn = |_| {
+                let worker = worker.clone();
+                tokio::spawn(async move { call(&worker, with_policy(None)).await })
+            };
+            (0..calls).map(spawn).collect()
+        };
+        let mut calls = flood(&flooding, 50);
+        while flooding.status().in_flight < 50 {
+            tokio::task::yield_now().await;
+        }
+        // Messages are read in order, so all of the others were read before this one is answered.
+        call(&flooding, CallMeta::default()).await;
+        assert_eq!(other.shared.core.cpu.queued(), 1);
+        calls.extend(flood(&other, 1));
+        while other.status().in_flight < 1 {
+            tokio::task::yield_now().await;
+        }
+        call(&other, CallMeta::default()).await;
+        assert_eq!(other.shared.core.cpu.queued(), 2);
+        drop(threads);
+        for call in calls {
+            assert_eq!(call.await.unwrap().code(), Code::UnknownTool);
+        }
+    }
+}
