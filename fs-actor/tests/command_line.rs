@@ -705,11 +705,14 @@ fn the_largest_policies_of_a_client_hold_no_memory() {
         writeln!(input, "{message}").unwrap();
     };
     let mut answers = |count: u32| -> Vec<serde_json::Value> {
-        let lines = output.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let lines = output
+            .by_ref()
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
         let answers = lines.filter(|message: &serde_json::Value| message.get("id").is_some());
         answers.take(count as usize).collect()
     };
-    let call = |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
+    let call =
+        |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
     send(0, "initialize", hello);
     answers(1);
     send(1, "tools/call", call(costly_policy(0, LARGEST)));

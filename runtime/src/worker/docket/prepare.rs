@@ -39,7 +39,11 @@ impl Prepared {
 }
 
 impl Docket {
-    pub(in crate::worker) fn prepared(&mut self, id: CallId, prepared: Result<Prepared, CallError>) {
+    pub(in crate::worker) fn prepared(
+        &mut self,
+        id: CallId,
+        prepared: Result<Prepared, CallError>,
+    ) {
         self.compiling.take_if(|compiling| *compiling == id);
         match (self.returned(id), prepared) {
             (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
