@@ -2,6 +2,7 @@
 
 use super::globs::{Globs, Reading};
 use super::need::{Need, Place};
+use super::patterns::PatternBudget;
 
 /// Names that are protected for the same reason.
 pub(crate) struct Group {
@@ -165,7 +166,12 @@ pub(crate) fn reason(need: &Need<'_>, mounts: &[Place]) -> &'static str {
     let last = need.folded().rsplit('/').next().unwrap_or_default();
     let covers = |group: &&Group| {
         let texts: Vec<String> = group.globs.iter().map(|glob| (*glob).to_owned()).collect();
-        let globs = Globs::intern(Reading::Deny, &texts, "/protect");
+        let globs = Globs::intern(
+            Reading::Deny,
+            &texts,
+            "/protect",
+            &mut PatternBudget::configuration(),
+        );
         group.names.contains(&last)
             || matches!(globs, Ok(Some(globs)) if need.any_beneath(mounts, |path| globs.denies(path)))
     };
