@@ -1,12 +1,9 @@
-//! Instants in, one call back each when it has passed out; one thread serves them all, coarsely.
+//! Timer for deadlines: one thread sleeps until the next one and calls back.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How late a deadline may be noticed.
-const TICK: Duration = Duration::from_millis(10);
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -14,8 +11,11 @@ type Callback = Box<dyn FnOnce() + Send>;
 struct State {
     due: BTreeMap<(Instant, u64), Callback>,
     next: u64,
-    /// The thread sleeps without end because nothing was due.
-    asleep: bool,
+    /// When the thread wakes by itself; none if it sleeps until it is woken.
+    wakes: Option<Instant>,
+    /// How often the thread has looked for what is due.
+    #[cfg(test)]
+    looks: usize,
     started: bool,
     closed: bool,
 }
@@ -59,7 +59,8 @@ impl Deadlines {
         let key = (at, state.next);
         state.due.insert(key, Box::new(then));
         self.start(&mut state);
-        if state.asleep {
+        // A later deadline is found when the thread wakes for the earlier one.
+        if state.wakes.is_none_or(|wakes| at < wakes) {
             self.inner.1.notify_one();
         }
         Armed {
@@ -90,18 +91,19 @@ impl Deadlines {
     }
 
     fn run(&self) {
+        let changed = &self.inner.1;
         let mut state = self.lock();
         while !state.closed {
+            #[cfg(test)]
+            {
+                state.looks += 1;
+            }
             let now = Instant::now();
-            match state.due.first_key_value().map(|(key, _)| *key) {
+            let first = state.due.first_key_value().map(|(key, _)| *key);
+            state.wakes = first.map(|(at, _)| at);
+            match first {
                 None => {
-                    state.asleep = true;
-                    state = self
-                        .inner
-                        .1
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    state.asleep = false;
+                    state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 Some(key) if key.0 <= now => {
                     let then = state.due.remove(&key);
@@ -112,13 +114,8 @@ impl Deadlines {
                     state = self.lock();
                 }
                 Some((at, _)) => {
-                    let nap = (at - now).min(TICK);
-                    state = self
-                        .inner
-                        .1
-                        .wait_timeout(state, nap)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0;
+                    let waited = changed.wait_timeout(state, at - now);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
@@ -153,5 +150,26 @@ mod tests {
         let _early = arm(20, "early");
         assert_eq!(told.recv().unwrap(), "early");
         assert_eq!(told.recv().unwrap(), "late");
+    }
+
+    #[test]
+    fn the_thread_sleeps_until_the_next_deadline() {
+        let deadlines = Deadlines::default();
+        let (tell, told) = mpsc::channel();
+        let arm = |millis| {
+            let tell = tell.clone();
+            deadlines.arm(Duration::from_millis(millis), move || {
+                tell.send(millis).unwrap()
+            })
+        };
+        let _hour = arm(3_600_000);
+        let _soon = arm(300);
+        let later: Vec<_> = (0..100).map(|n| arm(1_000_000 + n)).collect();
+        assert_eq!(told.recv().unwrap(), 300);
+        drop(later);
+        let looks = deadlines.lock().looks;
+        // At its start, when an earlier deadline is armed, and when that is due; with room for spurious wakes.
+        assert!(looks <= 8, "{looks}");
+        deadlines.close();
     }
 }
