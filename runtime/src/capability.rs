@@ -132,7 +132,7 @@ impl Terms {
 pub(crate) fn revoked() -> CallError {
     CallError::new(
         Code::Cancelled,
-        "the authority behind this call was revoked",
+        "the authority behind this call was revoked, or its runtime has ended",
     )
 }
 

@@ -394,3 +394,13 @@ impl bailiwick::ReadTool for Look {
         Ok(bailiwick::Reply::text("looked", serde_json::Value::Null))
     }
 }
+
+#[test]
+fn building_outside_tokio_is_an_error_and_no_panic() {
+    let build = std::pin::pin!(Runtime::builder().build());
+    let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(Err(error)) = build.poll(context) else {
+        panic!("it was built, or waits");
+    };
+    assert!(matches!(error, BuildError::NoTokio), "{error}");
+}

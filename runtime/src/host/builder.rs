@@ -73,6 +73,9 @@ pub enum BuildError {
     /// What people said where servers wanted them to sign in cannot be recorded.
     #[error("what people said at servers cannot be recorded")]
     SignedIn(#[source] AuditError),
+    /// There is no tokio runtime here.
+    #[error("`build` must be called within a tokio runtime, such as under `#[tokio::main]`")]
+    NoTokio,
     /// An actor of the runtime did not start.
     #[error("an actor of the runtime did not start")]
     Start(#[from] ractor::SpawnErr),
@@ -339,6 +342,9 @@ impl RuntimeBuilder {
     pub async fn build(self) -> Result<(Runtime, GrantAuthority), BuildError> {
         if let Some(fault) = self.fault {
             return Err(fault);
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(BuildError::NoTokio);
         }
         self.tools.check()?;
         let kept_out = self.kept_out().map_err(BuildError::KeptOut)?;

@@ -22,6 +22,12 @@ pub trait Approver: Send + Sync + 'static {
     /// Whether `answer`, which it gave, is that of a person, who was asked. That is what the audit and the agent are told
     /// then; else that the host decided.
     fn is_person(&self, answer: &Answer) -> bool;
+
+    /// Whether it leaves every answer to the holder of the [`GrantAuthority`](super::GrantAuthority). Once that is dropped,
+    /// its questions are refused at once.
+    fn needs_authority(&self) -> bool {
+        false
+    }
 }
 
 /// Refuses everything.
@@ -38,7 +44,8 @@ impl Approver for DenyAll {
     }
 }
 
-/// Says nothing: questions wait until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them.
+/// Says nothing: questions wait until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them. If that was
+/// dropped, they are refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deferred;
 
@@ -49,6 +56,10 @@ impl Approver for Deferred {
 
     fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
         Box::pin(std::future::pending())
+    }
+
+    fn needs_authority(&self) -> bool {
+        true
     }
 }
 

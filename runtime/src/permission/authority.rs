@@ -111,6 +111,12 @@ pub struct GrantAuthority {
     marks: Arc<ArcSwap<Marks>>,
 }
 
+impl Drop for GrantAuthority {
+    fn drop(&mut self) {
+        self.broker.leave_unattended();
+    }
+}
+
 impl GrantAuthority {
     /// Speaks for people to `broker`; `authority` is that of the runtime, and knows what is protected; `marks` is what the
     /// names of servers stand for.

@@ -151,6 +151,8 @@ pub(crate) enum Message {
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
     /// A person hears a worker again.
     Unblock(WorkerId, RpcReplyPort<()>),
+    /// Nobody can answer by hand any more, and the approver leaves it to that.
+    Unattended,
     /// Time has gone by.
     Tick,
 }
@@ -218,6 +220,7 @@ impl Actor for BrokerActor {
             Message::Redeem(claimant, needs, port) => tell(port, desk.redeem(&claimant, &needs)),
             Message::Ask(request, claimant, told, port) => {
                 desk.ask(*request, claimant, told, port);
+                desk.refuse_unattended();
             }
             Message::Answer(id, answer, port) => {
                 let answered = desk.answer(id, answer, DecidedBy::Person);
@@ -254,6 +257,10 @@ impl Actor for BrokerActor {
             Message::Unblock(worker, port) => {
                 desk.unblock(worker);
                 tell(port, ());
+            }
+            Message::Unattended => {
+                desk.unattended = true;
+                desk.refuse_unattended();
             }
             Message::Tick => desk.tick(),
         }
@@ -309,6 +316,7 @@ pub(crate) struct Broker {
     actor: ActorRef<Message>,
     grace: Duration,
     run: Run,
+    needs_authority: bool,
     changes: watch::Receiver<()>,
 }
 
@@ -336,6 +344,7 @@ impl Broker {
             nonce: config.nonce,
             began_ms: (config.wall)().saturating_sub(since),
         };
+        let needs_authority = approver.needs_authority();
         let start = Start {
             config,
             run,
@@ -348,6 +357,7 @@ impl Broker {
             actor,
             grace,
             run,
+            needs_authority,
             changes,
         })
     }

@@ -60,6 +60,8 @@ pub(super) struct Desk {
     /// Puts a question to the approver, on a task of its own.
     show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     shown: HashMap<QuestionId, AbortHandle>,
+    /// Nobody can answer.
+    pub(super) unattended: bool,
 }
 
 impl Desk {
@@ -81,6 +83,7 @@ impl Desk {
             clock: Arc::clone(&config.clock),
             show,
             shown: HashMap::new(),
+            unattended: false,
         }
     }
 

@@ -212,6 +212,14 @@ impl Broker {
         }
     }
 
+    /// Nobody can answer by hand any more: questions that were left to that are refused.
+    pub(crate) fn leave_unattended(&self) {
+        if self.needs_authority {
+            // A broker that is gone has told everyone who waited.
+            let _ = self.actor.cast(Message::Unattended);
+        }
+    }
+
     /// Ends the broker; everyone who waits gets an error.
     pub(crate) fn stop(&self) {
         self.actor.stop(None);

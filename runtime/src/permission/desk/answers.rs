@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::batch::{Apart, BatchAnswer, apart};
 use super::super::broker::Ruling;
 use super::super::grants::{Claimant, Redeemed};
-use super::super::record::{UNUSABLE, answered, holder, refused, trace_answered};
+use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, Lifetime, NewGrant, Question, QuestionState,
     Request,
@@ -160,6 +160,18 @@ impl Desk {
             let ended = self.ledger.answer(id, None, (self.clock)());
             self.record_ended(ended.as_ref(), DecidedBy::Host, note);
             self.refuse(ended, DecidedBy::Host, note);
+        }
+    }
+
+    /// Refuses every open question if nobody can answer.
+    pub(in super::super) fn refuse_unattended(&mut self) {
+        if !self.unattended {
+            return;
+        }
+        let open: Vec<QuestionId> = self.ledger.questions().map(|open| open.id).collect();
+        for id in open {
+            let note = Some(NOBODY.to_owned());
+            self.decide(id, Answer::Deny { note }, DecidedBy::Host);
         }
     }
 
