@@ -2,6 +2,7 @@
 
 mod content;
 mod hash;
+mod summary;
 
 use std::any::Any;
 use std::fmt;
@@ -16,6 +17,8 @@ use crate::path::VirtualPath;
 
 pub use content::{Content, Utf8};
 pub use hash::{ContentHash, NotAHash};
+#[cfg(test)]
+pub(crate) use summary::tests::deleted_directory;
 
 /// What stands at a path at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +46,15 @@ impl Entry {
     pub fn hash(&self) -> Option<ContentHash> {
         match self {
             Self::File { hash, .. } => Some(*hash),
+            Self::Absent | Self::Directory { .. } => None,
+        }
+    }
+
+    /// The length in bytes, if it is a file.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::File { bytes, .. } => Some(*bytes),
             Self::Absent | Self::Directory { .. } => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Text from files, names and models in, text that a terminal, log or dialog shows as it is out.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// Whether `c` can change how the text around it looks, or is looked over: control characters,
 /// bidirectional marks, zero-width and other default-ignorable characters, line and paragraph separators.
@@ -55,11 +55,49 @@ fn escape_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns `text`, or its start and its end if it has more than `most` characters: the end of a path is its name.
+pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= most {
+        return Cow::Borrowed(text);
+    }
+    let head: String = text.chars().take(most / 3).collect();
+    let left_out = count - most;
+    let tail: String = text.chars().skip(most / 3 + left_out).collect();
+    Cow::Owned(format!("{head}[{left_out} characters]{tail}"))
+}
+
+/// Returns texts as a list on one line, escaped. Several stand in quotes, as does one that could pass for several.
+pub(crate) fn listed(texts: impl IntoIterator<Item = impl fmt::Display>, between: &str) -> String {
+    let mut texts: Vec<String> = texts.into_iter().map(|text| text.to_string()).collect();
+    if texts.len() > 1 || texts.iter().any(|text| text.contains([',', '"', ' '])) {
+        for text in &mut texts {
+            *text = format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        }
+    }
+    escape(&texts.join(between)).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cases::cases;
     use proptest::prelude::*;
+
+    #[test]
+    fn no_text_forges_an_entry_of_a_list() {
+        assert_eq!(listed(["write:file:/r/a"], ", "), "write:file:/r/a");
+        assert_eq!(listed(["/r/a", "/r/b"], ", "), r#""/r/a", "/r/b""#);
+        assert_eq!(listed(["/r/a, /r/b"], ", "), r#""/r/a, /r/b""#);
+        assert_eq!(listed([r#"/r/a", "/r/b"#], ", "), r#""/r/a\", \"/r/b""#);
+        assert_eq!(listed(["/r/\\", "x\n"], ", "), r#""/r/\\", "x\u{a}""#);
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_start_and_its_end() {
+        assert_eq!(abbreviated("abcdef", 6), "abcdef");
+        assert_eq!(abbreviated("abcdefg", 6), "ab[1 characters]defg");
+    }
 
     #[track_caller]
     fn check(text: &str, line: &str, lines: &str) {

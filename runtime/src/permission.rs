@@ -54,7 +54,6 @@ pub(crate) use ladder::ladder;
 #[cfg(all(feature = "ui", feature = "http"))]
 pub(crate) use ladder::meaning;
 pub use ledger::AskLimits;
-pub(crate) use options::listed;
 pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{

@@ -6,13 +6,13 @@ const SANDBOX = 964;
 export const budgets = {
   "mcp-view.js": SHOWING - SANDBOX,
   "sandbox.html": SANDBOX,
-  "review.html": 13_400,
+  "review.html": 14_600,
   "browser.html": 28_300,
-  "permission-prompt.js": 8_000,
-  "console.html": 16_250,
+  "permission-prompt.js": 8_600,
+  "console.html": 18_400,
   "test-host.html": 28_800,
 };
 // Of all of them.
-export const total = 110_000;
+export const total = 114_000;
 // Of pages of examples, which are no part of the library.
 export const examples = { hr_dashboard: 15_200 };

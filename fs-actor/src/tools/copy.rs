@@ -103,7 +103,7 @@ impl WriteTool for Copy {
             "Copy",
             "Copies a file, or a directory with all it holds; the copy appears whole or not at all. Refuses to replace anything unless `overwrite` is set, and then only a file by a file.",
         )
-        .intent("Copy {from} to {to}")
+        .intent("Copy {from} to {to} [(overwrite: {overwrite})]")
         .scopes(&["read:file", "write:file"])
         .destructive()
         .group("files", 0.5)

@@ -97,7 +97,7 @@ impl WriteTool for Delete {
             "Delete",
             "Removes a file or an empty directory; with `recursive` a directory and everything in it.",
         )
-        .intent("Delete {path}")
+        .intent("Delete {path} [(recursive: {recursive})]")
         .scopes(&["write:file"])
         .destructive()
         .group("files", 0.4)

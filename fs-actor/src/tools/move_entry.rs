@@ -98,7 +98,7 @@ impl WriteTool for Move {
             "Move or rename",
             "Moves or renames a file or directory in one step. Refuses to replace anything unless `overwrite` is set, and then only a file by a file.",
         )
-        .intent("Move {from} to {to}")
+        .intent("Move {from} to {to} [(overwrite: {overwrite})]")
         .scopes(&["write:file"])
         .destructive()
         .group("files", 0.6)

@@ -62,6 +62,38 @@ async fn a_question_is_shown_with_all_that_a_person_needs_and_answered_once() {
 }
 
 #[tokio::test]
+async fn the_state_is_small_and_long_arguments_are_asked_for_apart() {
+    let stage = Stage::new().await;
+    let content = "x\u{e9}".repeat(1 << 20);
+    let mut pending = vec![stage.asks("small.txt", "one\n").await];
+    for name in ["a.txt", "b.txt"] {
+        pending.push(stage.asks(name, &content).await);
+    }
+    let reply = stage.get("/api/state").await;
+    assert!(reply.body.len() < 32 << 10, "{}", reply.body.len());
+    let state = reply.json();
+    let [small, long, _] = state["questions"].as_array().unwrap().as_slice() else {
+        panic!("{state}");
+    };
+    assert_eq!(small["bailiwick"]["arguments_bytes"], Value::Null);
+    assert!(
+        small["tool_call"]["params"]
+            .as_str()
+            .unwrap()
+            .ends_with('}')
+    );
+    let shown = long["tool_call"]["params"].as_str().unwrap();
+    assert!(shown.len() <= 4096, "{}", shown.len());
+    let path = format!("/api/arguments/{}", pending[1].question().handle());
+    let all = stage.get(&path).await.json();
+    let all = all["arguments"].as_str().unwrap();
+    assert_eq!(long["bailiwick"]["arguments_bytes"], all.len());
+    assert!(all.starts_with(shown) && all.contains(&content));
+    let none = stage.get("/api/arguments/0-1").await;
+    assert_eq!((none.status, none.code().as_str()), (404, "NO_QUESTION"));
+}
+
+#[tokio::test]
 async fn a_question_of_another_conversation_or_another_width_is_not_answered() {
     let stage = Stage::new().await;
     let pending = stage.asks("a.txt", "one\n").await;

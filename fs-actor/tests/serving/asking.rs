@@ -436,7 +436,7 @@ async fn nobody_is_asked_through_an_agents_own_client_or_one_that_cannot_ask() {
 }
 
 #[tokio::test]
-async fn the_person_is_asked_for_what_a_page_commits_and_told_that_a_page_asks() {
+async fn the_person_is_asked_for_what_a_client_commits_and_not_told_that_a_page_asks() {
     for (decision, text) in [("allow", "x"), ("deny", "one\ntwo\nthree\n")] {
         let world = World::new();
         let mut client = Client::of(&world.asking(Trust::Host));
@@ -450,7 +450,9 @@ async fn the_person_is_asked_for_what_a_page_commits_and_told_that_a_page_asks()
         let question = client.next().await;
         let told = question["params"]["message"].as_str().unwrap();
         assert!(
-            told.starts_with("A page that the agent's client shows asks for this.\nAgent: "),
+            told.starts_with(
+                "The agent's client asks for this, for a page that it shows or for the agent.\nAgent: "
+            ),
             "{told}"
         );
         assert!(told.contains("Tool: write_file\n"), "{told}");

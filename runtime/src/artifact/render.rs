@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview};
-use crate::escape::{escape, is_deceptive};
+use crate::escape::is_deceptive;
 use crate::path::VirtualPath;
 
 /// Returns the changes as text that `patch -p1`, run in the directory `base`, carries out; every change is beneath it.
@@ -43,47 +43,15 @@ fn render(out: &mut String, change: &Change, base: &VirtualPath) {
         ..
     } = &change.diff;
     let to = change.to.as_ref().unwrap_or(&change.path);
-    match (change.op, change.before) {
-        (Op::MakeDirectory, _) => return note(out, &change.path, "becomes a directory"),
-        (Op::Delete, Entry::Directory { .. }) => {
-            return note(out, &change.path, "is a directory and goes");
+    let directory = matches!(change.before, Entry::Directory { .. });
+    if directory || change.op == Op::MakeDirectory {
+        return note(out, change);
+    }
+    if *hidden || *binary || *large {
+        note(out, change);
+        if hunks.is_empty() && !matches!(change.op, Op::Move | Op::Copy) {
+            return;
         }
-        (Op::Move | Op::Copy, Entry::Directory { .. }) => {
-            let verb = if change.op == Op::Move {
-                "moves"
-            } else {
-                "is copied"
-            };
-            return note(
-                out,
-                &change.path,
-                &format!("is a directory and {verb} to {}", escape(to.as_str())),
-            );
-        }
-        (Op::Create | Op::Modify | Op::Delete | Op::Move | Op::Copy, _) => {}
-    }
-    if *hidden {
-        note(
-            out,
-            &change.path,
-            "may not be read here, so its former content is not shown",
-        );
-    }
-    if *binary {
-        note(out, &change.path, "is binary, so its content is not shown");
-    }
-    if *large {
-        note(
-            out,
-            &change.path,
-            "is too large to compare, so its content is not shown",
-        );
-    }
-    if (*binary || *large || *hidden)
-        && hunks.is_empty()
-        && !matches!(change.op, Op::Move | Op::Copy)
-    {
-        return;
     }
     header(out, change, to, base);
     hunks.iter().for_each(|hunk| render_hunk(out, hunk));
@@ -145,8 +113,12 @@ fn render_hunk(out: &mut String, hunk: &Hunk) {
     }
 }
 
-fn note(out: &mut String, path: &VirtualPath, text: &str) {
-    let _ = writeln!(out, "# {} {text}", escape(path.as_str()));
+/// What a patch cannot say, as comments.
+fn note(out: &mut String, change: &Change) {
+    let _ = writeln!(out, "# {}", change.summary(usize::MAX));
+    for entry in change.listing(usize::MAX, usize::MAX) {
+        let _ = writeln!(out, "#   {entry}");
+    }
 }
 
 /// A path as it is called in `base`.
@@ -192,6 +164,10 @@ struct Item<'c> {
     to: Option<&'c VirtualPath>,
     before_sha256: Option<ContentHash>,
     after_sha256: Option<ContentHash>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_bytes: Option<u64>,
     #[serde(flatten)]
     diff: &'c FileDiff,
 }
@@ -207,6 +183,8 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
         to: change.to.as_ref(),
         before_sha256: change.before.hash(),
         after_sha256: change.after.hash(),
+        before_bytes: change.before.bytes(),
+        after_bytes: change.after.bytes(),
         diff: &change.diff,
     });
     serde_json::to_string(&Document {
@@ -450,6 +428,7 @@ mod tests {
         let binary = Change {
             diff: FileDiff {
                 binary: true,
+                binary_type: Some("image/png"),
                 ..FileDiff::default()
             },
             ..change("/r/\u{202e}img", Some("x"), Some("y"))
@@ -479,18 +458,26 @@ mod tests {
                 large,
                 hidden,
                 directory,
+                crate::effect::deleted_directory("/r/old", 3, 2),
                 change("/r/a", Some("1\n"), Some("2\n")),
             ],
             &VirtualPath::top(),
         );
         let notes: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
+        let [x, y] = ["x", "y"].map(|text| ContentHash::of(text.as_bytes()));
+        let sizes = format!("1 byte, sha256 {x} -> 1 byte, sha256 {y}");
         assert_eq!(
             notes,
             [
-                "# /r/\\u{202e}img is binary, so its content is not shown",
-                "# /r/long is too large to compare, so its content is not shown",
-                "# /r/secret may not be read here, so its former content is not shown",
-                "# /r/dir becomes a directory",
+                format!("# change /r/\\u{{202e}}img: binary content (image/png), {sizes}"),
+                format!("# change /r/long: too large to compare, {sizes}"),
+                "# change /r/secret: former content not shown, this worker may not read it".into(),
+                "# create directory /r/dir".into(),
+                "# delete directory /r/old with everything in it: 3 files, 0 directories, 3 bytes"
+                    .into(),
+                "#   f0 (1 byte)".into(),
+                "#   f1 (1 byte)".into(),
+                "#   ... and 1 more".into(),
             ]
         );
         let after = patched(&tree(&[("/r/a", Some("1\n"))]), &text);

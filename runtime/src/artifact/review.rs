@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use self::rows::{Look, Row, of_hunk};
-use crate::effect::{Change, Entry, Hunk, Op};
+use crate::effect::{Change, DirectoryContents, Entry, Hunk, Op};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
 
@@ -139,6 +139,11 @@ struct Item<'r> {
     added: usize,
     removed: usize,
     binary: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binary_type: Option<&'static str>,
+    /// What lies beneath a directory that is deleted, moved or copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contents: Option<&'r DirectoryContents>,
     /// It is more than is compared.
     large: bool,
     hidden: bool,
@@ -176,7 +181,16 @@ impl Review {
         let hunks = self.changes.iter().flat_map(|change| &change.diff.hunks);
         let lines = hunks.flat_map(|hunk| &hunk.lines);
         let lines: usize = lines.map(|line| line.text.len() + size_of_val(line)).sum();
-        lines + self.changes.len() * size_of::<Change>() + self.about.intent.len()
+        let listed = self.changes.iter().filter_map(|change| {
+            let first = &change.diff.contents.as_ref()?.first;
+            Some(
+                first
+                    .iter()
+                    .map(|entry| entry.path.len() + size_of_val(entry)),
+            )
+        });
+        let listed: usize = listed.flatten().sum();
+        lines + listed + self.changes.len() * size_of::<Change>() + self.about.intent.len()
     }
 
     /// The page that shows it, for any frame: its data stands in it.
@@ -294,6 +308,8 @@ fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool)
         added: diff.added,
         removed: diff.removed,
         binary: diff.binary,
+        binary_type: diff.binary_type,
+        contents: diff.contents.as_ref(),
         large: diff.large,
         hidden: diff.hidden,
         hunks: diff.hunks.iter().map(shape).collect(),

@@ -136,6 +136,11 @@ impl Office {
         for desk in self.desks() {
             desk.show(&mut state).await;
         }
+        state.omitted = show::Omitted {
+            questions: state.questions.omitted(),
+            grants: state.grants.omitted(),
+            refusals: state.refusals.omitted(),
+        };
         state
     }
 }

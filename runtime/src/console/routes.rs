@@ -21,7 +21,8 @@ use super::wire::{
 use super::{READING, back, page, show};
 use crate::gateway::{Callers, Token, body};
 use crate::permission::{
-    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, QuestionState, Template, apart,
+    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
+    apart,
 };
 
 /// The longest body of a request, in bytes.
@@ -56,6 +57,7 @@ pub(super) fn router(office: Arc<Office>, hosts: &[String], token: Token) -> Rou
         .route("/api/events/{after}", get(events))
         .route("/api/question/{question}", get(standing))
         .route("/api/review/{question}", get(review))
+        .route("/api/arguments/{question}", get(arguments))
         .route("/api/answer", post(answer))
         .route("/api/answer-batch", post(answer_batch))
         .route("/api/ask-again", post(ask_again))
@@ -158,11 +160,18 @@ fn stands(question: &str, state: QuestionState, granted: &[crate::scope::ScopePa
 }
 
 async fn review(State(office): Here, Path(question): Path<String>) -> Served {
+    answered(&show::review(&open_question(&office, &question).await?))
+}
+
+async fn arguments(State(office): Here, Path(question): Path<String>) -> Served {
+    answered(&show::arguments(&open_question(&office, &question).await?))
+}
+
+async fn open_question(office: &Office, question: &str) -> Result<Question, Fault> {
     let none = || Fault::missing("NO_QUESTION");
-    let (run, id) = wire::question(&question).ok_or_else(none)?;
-    let desk = desk(&office, run, "NO_QUESTION")?;
-    let question = desk.grants().question(id).await?.ok_or_else(none)?;
-    answered(&show::review(&question))
+    let (run, id) = wire::question(question).ok_or_else(none)?;
+    let desk = desk(office, run, "NO_QUESTION")?;
+    desk.grants().question(id).await?.ok_or_else(none)
 }
 
 async fn answer(State(office): Here, body: Bytes) -> Served {

@@ -21,12 +21,63 @@ pub(super) struct State {
     /// What time it is, in milliseconds since 1970.
     pub(super) now: u64,
     pub(super) sources: Vec<Source>,
-    pub(super) questions: Vec<Asked>,
+    pub(super) questions: Bounded<Asked, { 256 << 10 }>,
     pub(super) batches: Vec<Together>,
-    pub(super) grants: Vec<Granted>,
-    pub(super) refusals: Vec<StillRefused>,
+    pub(super) grants: Bounded<Granted, { 256 << 10 }>,
+    pub(super) refusals: Bounded<StillRefused, { 64 << 10 }>,
     /// How a person answered in each session.
-    pub(super) tallies: Vec<Answered>,
+    pub(super) tallies: Bounded<Answered, { 64 << 10 }>,
+    /// What did not fit.
+    pub(super) omitted: Omitted,
+}
+
+/// How many items are not in the lists of a [`State`].
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Omitted {
+    pub(super) questions: usize,
+    pub(super) grants: usize,
+    pub(super) refusals: usize,
+}
+
+/// The first of some items, whose JSON has at most `MOST` bytes together; one item at least.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Bounded<T, const MOST: usize> {
+    items: Vec<T>,
+    #[serde(skip)]
+    bytes: usize,
+    #[serde(skip)]
+    omitted: usize,
+}
+
+impl<T, const MOST: usize> Default for Bounded<T, MOST> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            bytes: 0,
+            omitted: 0,
+        }
+    }
+}
+
+impl<T: Serialize, const MOST: usize> Bounded<T, MOST> {
+    /// Adds what fits. Once an item did not fit none follows it, so that the order stays.
+    pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        for item in items {
+            let bytes = serde_json::to_vec(&item).map_or(MOST, |json| json.len());
+            let fits = self.items.is_empty() || self.bytes.saturating_add(bytes) <= MOST;
+            if self.omitted == 0 && fits {
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.items.push(item);
+            } else {
+                self.omitted += 1;
+            }
+        }
+    }
+
+    pub(super) fn omitted(&self) -> usize {
+        self.omitted
+    }
 }
 
 /// One runtime.
@@ -69,10 +120,15 @@ struct Details {
     rungs: Vec<Rung>,
     divisible: bool,
     preview: Option<Summary>,
+    /// How long the arguments are, if the block has only their beginning; all of them are asked for apart.
+    arguments_bytes: Option<usize>,
     expires_at: u64,
     /// How many equal calls wait for the answer.
     waiting: usize,
 }
+
+/// The most bytes of arguments in a block.
+const MAX_PARAMS: usize = 4 << 10;
 
 /// How well the host knows whose tool it is.
 #[derive(Debug, Serialize)]
@@ -94,6 +150,20 @@ struct Summary {
     files: usize,
     added: usize,
     removed: usize,
+}
+
+/// All arguments of a question's call, as JSON text.
+#[derive(Debug, Serialize)]
+pub(super) struct Arguments {
+    question: String,
+    arguments: String,
+}
+
+pub(super) fn arguments(question: &Question) -> Arguments {
+    Arguments {
+        question: question.handle(),
+        arguments: question.request.arguments.to_string(),
+    }
 }
 
 /// Questions that can be looked at together.
@@ -180,8 +250,17 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
         None => own,
         Some(_) => card.unwrap_or(&other),
     };
+    let mut block = PermissionBlock::of(question, shown);
+    let params = &mut block.tool_call.params;
+    let arguments_bytes = (params.len() > MAX_PARAMS).then_some(params.len());
+    if arguments_bytes.is_some() {
+        params.truncate(params.floor_char_boundary(MAX_PARAMS));
+        params.shrink_to_fit();
+    }
+    // The page shows the intent and the needs by themselves.
+    block.content.clone_from(&request.intent);
     Asked {
-        block: PermissionBlock::of(question, shown),
+        block,
         bailiwick: Details {
             run: run_name(question.run),
             session: Arc::clone(&request.session),
@@ -196,6 +275,7 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
             rungs: rungs(request),
             divisible: request.divisible,
             preview: summary(request),
+            arguments_bytes,
             expires_at: at(question.run, question.expires_at),
             waiting: question.waiting(),
         },
@@ -292,4 +372,20 @@ pub(super) fn review(question: &Question) -> Option<Review> {
         changes: preview.changes.clone(),
         divisible: request.divisible,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bounded_list_keeps_its_first_items_and_counts_the_rest() {
+        let mut list: Bounded<String, 100> = Bounded::default();
+        list.extend((0..3).map(|_| "x".repeat(40)));
+        list.extend(["y".to_owned()]);
+        assert_eq!((list.items.len(), list.omitted()), (2, 2));
+        let mut list: Bounded<String, 100> = Bounded::default();
+        list.extend(["x".repeat(1000)]);
+        assert_eq!((list.items.len(), list.omitted()), (1, 0));
+    }
 }

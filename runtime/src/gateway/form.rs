@@ -7,14 +7,22 @@ use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
 use crate::call::Origin;
-use crate::effect::Change;
-use crate::permission::{Answer, Lifetime, Question, listed};
+use crate::escape::listed;
+use crate::permission::{Answer, Lifetime, Question};
 use crate::scope::ScopePattern;
 
 /// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
 const MOST_ARGUMENTS: usize = 2000;
 /// After the number of waiting calls that an answer lets through.
 const WAITING: &str = " waiting calls";
+/// How much of the intent is shown, in characters.
+const MOST_INTENT: usize = 300;
+/// How many changes are shown, how many entries of a directory, and how much of a path, in characters.
+const MOST_CHANGES: usize = 5;
+const MOST_ENTRIES: usize = 10;
+const MOST_PATH: usize = 200;
+/// The longest text of a choice, in bytes. What is longer is not offered: a person could not tell what it covers.
+const MOST_RUNG: usize = 1000;
 /// The longest note to the agent, in characters.
 const MOST_NOTE: usize = 500;
 
@@ -86,7 +94,14 @@ fn answer(
 
 /// The rungs that a form offers, each as the text that chooses it.
 fn rungs(question: &Question) -> impl Iterator<Item = (String, &Vec<ScopePattern>)> {
-    question.rungs().map(|rung| (listed(rung, ", "), rung))
+    let rungs = question.rungs().enumerate().map(|(number, rung)| {
+        let text = listed(rung, ", ");
+        if number == 0 && text.len() > MOST_RUNG {
+            return ("exactly the needs above".to_owned(), rung);
+        }
+        (text, rung)
+    });
+    rungs.filter(|(text, _)| text.len() <= MOST_RUNG)
 }
 
 /// How long an answer may hold, each by the name that chooses it.
@@ -130,57 +145,67 @@ pub(super) fn form(question: &Question, reach: Reach) -> Option<ElicitRequestPar
 
 fn message(question: &Question) -> String {
     let request = &question.request;
-    let needs: Vec<String> = request
-        .needs
-        .iter()
-        .map(|need| crate::escape(&need.to_string()).into_owned())
-        .collect();
-    let changes = request
-        .preview
-        .as_ref()
-        .map_or_else(String::new, |preview| {
-            let shown: Vec<String> = preview.changes.iter().take(5).map(told).collect();
-            let more = preview.changes.len().saturating_sub(5);
-            let more = if more == 0 {
-                String::new()
-            } else {
-                format!(" and {more} more")
-            };
-            format!("Changes: {}{more}\n", shown.join(", "))
-        });
-    let care = if request.sensitive {
+    let mut text = String::new();
+    // A line break of an agent's text is escaped, so none of it begins a line.
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    let inert = |text: &str, most| shortened(&crate::escape(text), most);
+    if request.sensitive {
         let why = request.protected_because.join("; ");
         let why = if why.is_empty() {
             why
         } else {
-            format!(" ({why})")
+            format!(" ({})", inert(&why, MOST_INTENT))
         };
-        format!("CAREFUL: this changes what agents or tools may do{why}.\n")
-    } else {
-        String::new()
-    };
-    let from = if request.origin == Origin::View {
-        "A page that the agent's client shows asks for this.\n"
-    } else {
-        ""
-    };
-    let waiting = question.all_waiting().map_or_else(String::new, |calls| {
-        format!("{calls} equal calls wait; `once` lets one of them through.\n")
-    });
-    // A line break of an agent's text is escaped, so none of it begins a line.
-    format!(
-        "{care}{from}{waiting}Agent: {}\nTool: {}\nNeeds: {}\n{changes}Intent: {}\nArguments: {}",
-        crate::escape(&request.agent_path.join(" > ")),
-        crate::escape(request.tool.as_str()),
-        needs.join(", "),
-        crate::escape(&shortened(&request.intent, 300)),
-        crate::escape(&shortened(&request.arguments.to_string(), MOST_ARGUMENTS)),
-    )
+        line(format!(
+            "CAREFUL: this changes what agents or tools may do{why}."
+        ));
+    }
+    if request.origin == Origin::View {
+        // Which of the two called, this server has only the client's word for.
+        let from = "The agent's client asks for this, for a page that it shows or for the agent.";
+        line(from.to_owned());
+    }
+    if let Some(calls) = question.all_waiting() {
+        line(format!(
+            "{calls} equal calls wait; `once` lets one of them through."
+        ));
+    }
+    let agents = request.agent_path.join(" > ");
+    line(format!("Agent: {}", inert(&agents, MOST_INTENT)));
+    line(format!("Tool: {}", crate::escape(request.tool.as_str())));
+    line("Needs:".to_owned());
+    for need in &request.needs {
+        // Each is shown whole: there are few, and their length is bounded.
+        line(format!("  {}", crate::escape(&need.to_string())));
+    }
+    let changes = request.preview.iter().flat_map(|preview| &preview.changes);
+    let count = changes.clone().count();
+    if count > 0 {
+        line("Changes:".to_owned());
+    }
+    for change in changes.take(MOST_CHANGES) {
+        line(format!("  {}", change.summary(MOST_PATH)));
+        for entry in change.listing(MOST_ENTRIES, MOST_PATH) {
+            line(format!("    {entry}"));
+        }
+    }
+    if count > MOST_CHANGES {
+        line(format!("  ... and {} more", count - MOST_CHANGES));
+    }
+    line(format!("Intent: {}", inert(&request.intent, MOST_INTENT)));
+    let arguments = request.arguments.to_string();
+    let arguments = inert(&arguments, MOST_ARGUMENTS);
+    text.push_str(&format!("Arguments: {arguments}"));
+    text
 }
 
 /// Whether the form shows all of the call.
 fn is_whole(question: &Question) -> bool {
-    question.request.arguments.to_string().chars().count() <= MOST_ARGUMENTS
+    let arguments = question.request.arguments.to_string();
+    crate::escape(&arguments).chars().count() <= MOST_ARGUMENTS
 }
 
 fn properties(question: &Question) -> Map<String, Value> {
@@ -219,11 +244,6 @@ fn properties(question: &Question) -> Map<String, Value> {
         }),
     );
     properties
-}
-
-fn told(change: &Change) -> String {
-    let path = crate::escape(change.path.as_str());
-    format!("{path} (+{} -{})", change.diff.added, change.diff.removed)
 }
 
 fn shortened(text: &str, most: usize) -> String {
@@ -297,6 +317,62 @@ mod tests {
             panic!("{answer:?}");
         };
         assert_eq!(lifetime.waiting_calls().unwrap().get(), 64);
+    }
+
+    #[test]
+    fn each_need_has_a_line_of_its_own_and_no_path_adds_one() {
+        let mut question = question();
+        let forged = "read:file:/r/a, read:file:/r/b";
+        let needs = ["write:file:/r/a", forged].map(|need| need.parse().unwrap());
+        question.request.needs = needs.into();
+        let message = message(&question);
+        let needs: Vec<&str> = message
+            .lines()
+            .skip_while(|line| *line != "Needs:")
+            .skip(1)
+            .take_while(|line| line.starts_with("  "))
+            .collect();
+        let expected = ["  write:file:/r/a", "  read:file:/r/a, read:file:/r/b"];
+        assert_eq!(needs, expected);
+    }
+
+    #[test]
+    fn a_form_is_bounded_and_shows_every_need_whole() {
+        let mut question = question();
+        let path = format!("{0}/{0}", "d".repeat(190));
+        let needs = (0..20).map(|n| format!("read:file:/{n}/{path}/secret{n}"));
+        let needs: Vec<String> = needs.collect();
+        let request = &mut question.request;
+        request.needs = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let ceiling = [ScopePattern::ANY];
+        request.ladder = crate::permission::ladder(&request.needs, &ceiling, false);
+        request.intent = "i".repeat(1024);
+        request.arguments = json!({ "path": "\u{202e}".repeat(1 << 20) });
+        let mut shown = crate::permission::tests::shown(request.clone());
+        let preview = shown.preview.as_mut().unwrap();
+        let folder = format!("/r{}", format!("/{}", "d".repeat(200)).repeat(15));
+        preview.changes = vec![crate::effect::deleted_directory(&folder, 99, 50); 100];
+        question.request = shown;
+        let form = serde_json::to_string(&form(&question, Reach::Connection).unwrap()).unwrap();
+        assert!(form.len() < 24 << 10, "{}", form.len());
+        let message = message(&question);
+        for need in &needs {
+            assert!(message.contains(&format!("\n  {need}\n")), "{need}");
+        }
+        assert!(message.contains("... and 95 more\n"), "{message}");
+    }
+
+    #[test]
+    fn a_form_lists_what_a_deleted_directory_holds() {
+        let mut question = question();
+        question.request = crate::permission::tests::shown(question.request);
+        let preview = question.request.preview.as_mut().unwrap();
+        preview.changes = vec![crate::effect::deleted_directory("/r/old", 12, 12)];
+        let message = message(&question);
+        let expected = "Changes:\n  delete directory /r/old with everything in it: 12 files, 0 directories, 12 bytes\n    \
+            f0 (1 byte)\n";
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("    ... and 2 more\n"), "{message}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, QuestionState};
+use crate::escape::listed;
 use crate::id::QuestionId;
 use crate::scope::{Scope, ScopePattern, Verb};
 
@@ -239,15 +240,12 @@ fn server_name(question: &Question, server: &ServerCard) -> String {
 }
 
 fn description(question: &Question) -> String {
-    let needs = question.request.needs.iter().map(ToString::to_string);
-    let needs: Vec<String> = needs
-        .map(|need| crate::escape(&need).into_owned())
-        .collect();
-    let intent = crate::escape(&question.request.intent).into_owned();
+    let needs = listed(&question.request.needs, ", ");
+    let intent = crate::escape(&question.request.intent);
     let waiting = question
         .all_waiting()
         .map_or_else(String::new, |calls| format!("; {calls} equal calls wait"));
-    format!("{intent} (needs {}{waiting})", needs.join(", "))
+    format!("{intent} (needs {needs}{waiting})")
 }
 
 impl GrantAuthority {
@@ -378,6 +376,20 @@ mod tests {
             },
         });
         assert_eq!(serde_json::to_value(waits).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_comma_in_a_path_adds_no_need_to_the_description() {
+        let one = description(&question(&["read:file:/r/a, write:file:/r/b"]));
+        assert_eq!(
+            one,
+            r#"Edit a file (needs "read:file:/r/a, write:file:/r/b")"#
+        );
+        let two = description(&question(&["read:file:/r/a", "write:file:/r/b"]));
+        assert_eq!(
+            two,
+            r#"Edit a file (needs "read:file:/r/a", "write:file:/r/b")"#
+        );
     }
 
     #[test]

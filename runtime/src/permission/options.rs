@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 use serde::Serialize;
 
 use super::{Answer, Lifetime, Question};
+use crate::escape::listed;
 use crate::scope::ScopePattern;
 
 /// What an option does, as an ACP client marks it.
@@ -134,13 +135,6 @@ impl Question {
         }
         offers
     }
-}
-
-/// Patterns in one line, inert, for people to read.
-pub(crate) fn listed(patterns: &[ScopePattern], between: &str) -> String {
-    let patterns = patterns.iter();
-    let patterns = patterns.map(|pattern| crate::escape(&pattern.to_string()).into_owned());
-    patterns.collect::<Vec<_>>().join(between)
 }
 
 #[cfg(test)]

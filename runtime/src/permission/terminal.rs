@@ -4,19 +4,23 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _, Write};
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, oneshot};
+use rustix::termios::{QueueSelector, tcflush};
+use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
-use super::{Answer, Approver, Deciding, Lifetime, Question, Request, listed};
+use super::{Answer, Approver, Deciding, Lifetime, Question, Request};
 use crate::effect::{Change, LeftOut, Preview};
-use crate::escape::escape;
+use crate::escape::{escape, listed};
 use crate::scope::ScopePattern;
 
 /// The most characters shown of one text that an agent or file has a say in.
 const MOST_CHARS: usize = 300;
+/// The most entries shown of a directory.
+const MOST_ENTRIES: usize = 20;
 /// The most lines shown of a diff.
 const MOST_LINES: usize = 120;
 /// The longest line read from a person.
@@ -32,14 +36,26 @@ pub struct Terminal {
     console: Arc<Mutex<Console>>,
 }
 
+/// Drops what was typed and not read yet.
+type DropTyped = Box<dyn Fn() + Send>;
+type Input = Box<dyn BufRead + Send>;
+/// A line, and when it was read.
+type Line = io::Result<(Instant, String)>;
+
 struct Console {
-    input: Box<dyn BufRead + Send>,
-    output: Box<dyn Write + Send>,
+    input: Arc<StdMutex<Input>>,
+    output: Output,
     coloured: bool,
+    /// Only for a terminal: what was typed before a question was shown is no answer to it. Input of another kind is
+    /// answered in its order.
+    drop_typed: Option<DropTyped>,
+    /// The line that is being read. It is read on for the next question if its question is withdrawn.
+    reading: Option<oneshot::Receiver<Line>>,
 }
 
 impl Terminal {
-    /// Asks on the terminal that controls this process, apart from its standard input and output.
+    /// Asks on the terminal that controls this process, apart from its standard input and output. What was typed before a
+    /// question was shown is dropped.
     ///
     /// # Errors
     /// The system's, if there is none.
@@ -49,31 +65,99 @@ impl Terminal {
             .read(true)
             .write(true)
             .open("/dev/tty")?;
-        Ok(Self::new(BufReader::new(tty.try_clone()?), tty, true))
+        let typed = dropping(tty.try_clone()?);
+        let input = BufReader::new(tty.try_clone()?);
+        Ok(Self::with(input, tty, true, Some(typed)))
     }
 
-    /// Asks on standard error and reads answers from standard input.
+    /// Asks on standard error and reads answers from standard input. If that is a terminal, what was typed before a
+    /// question was shown is dropped.
     #[must_use]
     pub fn stdio() -> Self {
         let coloured = io::stderr().is_terminal();
-        Self::new(BufReader::new(io::stdin()), io::stderr(), coloured)
+        let typed = io::stdin().is_terminal().then(|| dropping(io::stdin()));
+        Self::with(BufReader::new(io::stdin()), io::stderr(), coloured, typed)
     }
 
-    /// Asks on `output` and reads answers from `input`; a diff is coloured if `coloured`.
+    /// Asks on `output` and reads answers from `input`, in their order; a diff is coloured if `coloured`.
     #[must_use]
     pub fn new(
         input: impl BufRead + Send + 'static,
         output: impl Write + Send + 'static,
         coloured: bool,
     ) -> Self {
+        Self::with(input, output, coloured, None)
+    }
+
+    fn with(
+        input: impl BufRead + Send + 'static,
+        output: impl Write + Send + 'static,
+        coloured: bool,
+        drop_typed: Option<DropTyped>,
+    ) -> Self {
         Self {
             console: Arc::new(Mutex::new(Console {
-                input: Box::new(input),
-                output: Box::new(output),
+                input: Arc::new(StdMutex::new(Box::new(input))),
+                output: Output::new(output),
                 coloured,
+                drop_typed,
+                reading: None,
             })),
         }
     }
+}
+
+/// Drops what was typed on a terminal.
+fn dropping(terminal: impl AsFd + Send + 'static) -> DropTyped {
+    Box::new(move || {
+        // A terminal that is gone has nothing to drop, and reading from it fails.
+        let _ = tcflush(&terminal, QueueSelector::IFlush);
+    })
+}
+
+/// Writes on a thread of its own: a terminal may hold up whoever writes to it.
+struct Output {
+    writer: Option<Box<dyn Write + Send>>,
+    texts: Option<mpsc::Sender<Text>>,
+}
+
+/// A text to write, and who waits until it is written.
+type Text = (String, oneshot::Sender<io::Result<()>>);
+
+impl Output {
+    fn new(writer: impl Write + Send + 'static) -> Self {
+        Self {
+            writer: Some(Box::new(writer)),
+            texts: None,
+        }
+    }
+
+    /// Hands over a text. The receiver hears once it is written; whoever drops it does not wait.
+    fn write(&mut self, text: String) -> oneshot::Receiver<io::Result<()>> {
+        if let Some(mut writer) = self.writer.take() {
+            let (texts, written) = mpsc::channel::<Text>();
+            let run = move || {
+                for (text, done) in written {
+                    let wrote = writer.write_all(text.as_bytes());
+                    let _ = done.send(wrote.and_then(|()| writer.flush()));
+                }
+            };
+            // Without a thread the channel is closed, and every write fails.
+            let _ = thread().spawn(run);
+            self.texts = Some(texts);
+        }
+        let (done, wait) = oneshot::channel();
+        if let Some(texts) = &self.texts {
+            // A thread that is gone drops `done`, which the receiver hears.
+            let _ = texts.send((text, done));
+        }
+        wait
+    }
+}
+
+/// A thread of its own: a person may take longer than the runtime lives.
+fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().name("bailiwick-terminal".to_owned())
 }
 
 impl fmt::Debug for Terminal {
@@ -90,22 +174,28 @@ impl Approver for Terminal {
 
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
         Box::pin(async move {
-            let mut console = Arc::clone(&self.console).lock_owned().await;
-            let (tell, told) = oneshot::channel();
-            let question = question.clone();
-            // A thread of its own: a person may take longer than the runtime lives.
-            let asking = std::thread::Builder::new()
-                .name("bailiwick-terminal".to_owned())
-                .spawn(move || {
-                    let answer = console.ask(&question).unwrap_or_else(|_| nobody());
-                    // The question may have ended meanwhile.
-                    let _ = tell.send(answer);
-                });
-            match asking {
-                Ok(_) => told.await.unwrap_or_else(|_| nobody()),
-                Err(_) => nobody(),
-            }
+            let mut asking = Asking {
+                console: self.console.lock().await,
+                open: true,
+            };
+            let answer = asking.console.ask(question).await;
+            asking.open = false;
+            answer.unwrap_or_else(|_| nobody())
         })
+    }
+}
+
+/// A question on the terminal. Dropping it while it is open says that it needs no answer any more.
+struct Asking<'c> {
+    console: MutexGuard<'c, Console>,
+    open: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            drop(self.console.output.write(WITHDRAWN.to_owned()));
+        }
     }
 }
 
@@ -120,27 +210,33 @@ fn nobody() -> Answer {
 const REFUSED: &str = "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again, or \
     unblock the worker.\n";
 
+/// What a person reads whose answer is not waited for any more.
+const WITHDRAWN: &str = "\nThis request was withdrawn; it needs no answer.\n";
+
 impl Console {
-    fn ask(&mut self, question: &Question) -> io::Result<Answer> {
-        let answer = self.choice(question)?;
+    async fn ask(&mut self, question: &Question) -> io::Result<Answer> {
+        let answer = self.choice(question).await?;
         if answer == Answer::DENY {
             // The person said no, whether or not they can be told what follows.
-            let told = self.output.write_all(REFUSED.as_bytes());
-            let _ = told.and_then(|()| self.output.flush());
+            let _ = self.show(REFUSED.to_owned()).await;
         }
         Ok(answer)
     }
 
-    fn choice(&mut self, question: &Question) -> io::Result<Answer> {
+    async fn choice(&mut self, question: &Question) -> io::Result<Answer> {
         let prompt = prompt(question, self.coloured);
-        self.output.write_all(prompt.as_bytes())?;
         let parts = if question.request.divisible {
             "; `1 without 2 3` leaves out parts [2] and [3]"
         } else {
             ""
         };
         let ask = format!("\nAllow which? Its number, or Enter to refuse{parts}: ");
-        let choice = self.read(&ask)?;
+        self.show(prompt + &ask).await?;
+        if let Some(drop_typed) = &self.drop_typed {
+            drop_typed();
+        }
+        let shown = Instant::now();
+        let choice = self.read(shown).await?;
         let Some((patterns, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
@@ -149,9 +245,11 @@ impl Console {
         let several = waiting.map_or_else(String::new, |calls| {
             format!(", 5 all {calls} equal calls that wait")
         });
-        let time = self.read(&format!(
+        self.show(format!(
             "For how long? 1 once, 2 ten uses, 3 one hour, 4 this session{several}, or Enter to refuse: ",
-        ))?;
+        ))
+        .await?;
+        let time = self.read(shown).await?;
         Ok(
             lifetime(&time, waiting).map_or(Answer::DENY, |lifetime| Answer::Allow {
                 patterns,
@@ -162,24 +260,56 @@ impl Console {
         )
     }
 
-    /// Shows `prompt` and reads one line; empty if the line is too long. The end of the input is an error.
-    fn read(&mut self, prompt: &str) -> io::Result<String> {
-        self.output.write_all(prompt.as_bytes())?;
-        self.output.flush()?;
-        let mut line = Vec::new();
-        let read = (&mut self.input)
-            .take(MOST_TYPED)
-            .read_until(b'\n', &mut line)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if line.len() as u64 == MOST_TYPED && !line.ends_with(b"\n") {
-            // What is left of it must not answer the next question.
-            self.input.skip_until(b'\n')?;
-            return Ok(String::new());
-        }
-        Ok(String::from_utf8_lossy(&line).trim().to_owned())
+    /// Returns once the text is written.
+    async fn show(&mut self, text: String) -> io::Result<()> {
+        let written = self.output.write(text).await;
+        written.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
+
+    /// Reads one line; empty if the line is too long. The end of the input is an error. On a terminal a line that was read
+    /// before `shown` is dropped.
+    async fn read(&mut self, shown: Instant) -> io::Result<String> {
+        loop {
+            let reading = match &mut self.reading {
+                Some(reading) => reading,
+                None => self.reading.insert(start_reading(&self.input)?),
+            };
+            let line = reading.await;
+            self.reading = None;
+            let (read_at, line) = line.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
+            if self.drop_typed.is_none() || read_at > shown {
+                return Ok(line);
+            }
+        }
+    }
+}
+
+fn start_reading(input: &Arc<StdMutex<Input>>) -> io::Result<oneshot::Receiver<Line>> {
+    let (tell, told) = oneshot::channel();
+    let input = Arc::clone(input);
+    thread().spawn(move || {
+        let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = read_line(&mut **input).map(|line| (Instant::now(), line));
+        // The console may be gone meanwhile.
+        let _ = tell.send(line);
+    })?;
+    Ok(told)
+}
+
+fn read_line(input: &mut dyn BufRead) -> io::Result<String> {
+    let mut line = Vec::new();
+    let read = (&mut *input)
+        .take(MOST_TYPED)
+        .read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if line.len() as u64 == MOST_TYPED && !line.ends_with(b"\n") {
+        // What is left of it must not answer the next question.
+        input.skip_until(b'\n')?;
+        return Ok(String::new());
+    }
+    Ok(String::from_utf8_lossy(&line).trim().to_owned())
 }
 
 /// The rung and the parts to leave out that a line names; none if it is not wholly clear.
@@ -297,12 +427,9 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
 }
 
 fn lines(change: &Change) -> usize {
-    change
-        .diff
-        .hunks
-        .iter()
-        .map(|hunk| hunk.lines.len() + 1)
-        .sum()
+    let hunks = change.diff.hunks.iter();
+    let lines: usize = hunks.map(|hunk| hunk.lines.len() + 1).sum();
+    lines + change.listing(MOST_ENTRIES, MOST_CHARS).len()
 }
 
 fn show_change(
@@ -312,21 +439,11 @@ fn show_change(
     coloured: bool,
     left: &mut usize,
 ) {
-    let to = change
-        .to
-        .as_ref()
-        .map_or_else(String::new, |to| format!(" to {}", escape(to.as_str())));
-    let note = if change.diff.large {
-        " (too large to be shown)"
-    } else if change.diff.binary {
-        " (binary)"
-    } else if change.diff.hidden {
-        " (its present content is not shown)"
-    } else {
-        ""
-    };
-    let title = format!("{:?} {}{to}{note}", change.op, escape(change.path.as_str()));
+    let title = change.summary(MOST_CHARS);
     show_line(out, left, None, &title);
+    for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
+        show_line(out, left, None, &format!("  {entry}"));
+    }
     for hunk in &change.diff.hunks {
         let part = number.as_mut().map_or_else(String::new, |number| {
             *number += 1;
@@ -621,6 +738,114 @@ mod tests {
             [false, true].map(|coloured| prompt(&question(request.clone()), coloured));
         assert!(!plain.contains('\u{1b}'));
         assert!(coloured.contains("\u{1b}[32m+x\u{1b}[0m\n"), "{coloured}");
+    }
+
+    /// A keyboard without a terminal: what is typed waits until it is read or dropped.
+    #[derive(Clone, Default)]
+    struct Keyboard(Arc<(Lock<(Vec<u8>, usize)>, std::sync::Condvar)>);
+
+    impl Keyboard {
+        fn press(&self, keys: &str) {
+            self.0.0.lock().unwrap().0.extend(keys.as_bytes());
+            self.0.1.notify_all();
+        }
+
+        fn drop_typed(&self) {
+            let mut state = self.0.0.lock().unwrap();
+            state.0.clear();
+            state.1 += 1;
+            self.0.1.notify_all();
+        }
+
+        /// Returns once `count` questions were shown.
+        async fn shown(&self, count: usize) {
+            let keyboard = self.clone();
+            let wait = move || {
+                let state = keyboard.0.0.lock().unwrap();
+                let shown = keyboard.0.1.wait_while(state, |(_, shown)| *shown < count);
+                drop(shown.unwrap());
+            };
+            tokio::task::spawn_blocking(wait).await.unwrap();
+        }
+    }
+
+    impl io::Read for Keyboard {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let state = self.0.0.lock().unwrap();
+            let mut state = self
+                .0
+                .1
+                .wait_while(state, |(keys, _)| keys.is_empty())
+                .unwrap();
+            let end = state.0.iter().position(|key| *key == b'\n').unwrap() + 1;
+            let line: Vec<u8> = state.0.drain(..end).collect();
+            into[..end].copy_from_slice(&line);
+            Ok(end)
+        }
+    }
+
+    fn with_keyboard() -> (Terminal, Keyboard, Screen) {
+        let (keyboard, screen) = (Keyboard::default(), Screen::default());
+        let typed = keyboard.clone();
+        let input = BufReader::new(keyboard.clone());
+        let drop_typed: DropTyped = Box::new(move || typed.drop_typed());
+        let terminal = Terminal::with(input, screen.clone(), false, Some(drop_typed));
+        (terminal, keyboard, screen)
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_before_a_question_is_shown_is_no_answer_to_it() {
+        let (terminal, keyboard, _) = with_keyboard();
+        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        keyboard.press("1\n1\n");
+        let answer = async {
+            keyboard.shown(1).await;
+            keyboard.press("\n");
+        };
+        let (decided, ()) = tokio::join!(terminal.decide(&question), answer);
+        assert_eq!(decided, Answer::DENY);
+        let answer = async {
+            keyboard.shown(2).await;
+            keyboard.press("1\n1\n");
+        };
+        let (decided, ()) = tokio::join!(terminal.decide(&question), answer);
+        assert_eq!(decided, allow("write:file:/r/a/x", Lifetime::Once));
+    }
+
+    #[tokio::test]
+    async fn a_withdrawn_question_makes_room_for_the_next_and_says_so() {
+        let (terminal, keyboard, screen) = with_keyboard();
+        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        for round in 1..=2 {
+            let mut withdrawn = terminal.decide(&question);
+            tokio::select! {
+                answer = &mut withdrawn => panic!("{answer:?}"),
+                () = keyboard.shown(round) => {}
+            }
+        }
+        let answer = async {
+            keyboard.shown(3).await;
+            keyboard.press("1\n1\n");
+        };
+        let (decided, ()) = tokio::join!(terminal.decide(&question), answer);
+        assert_eq!(decided, allow("write:file:/r/a/x", Lifetime::Once));
+        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        let (first, rest) = shown.split_once(WITHDRAWN).unwrap();
+        assert_eq!(first.matches("-- permission").count(), 1);
+        assert_eq!(rest.matches("-- permission").count(), 2);
+        assert_eq!(rest.matches(WITHDRAWN).count(), 1);
+    }
+
+    #[test]
+    fn a_deleted_directory_is_shown_with_what_it_holds() {
+        let mut request = hostile("x");
+        let change = crate::effect::deleted_directory("/r/old", 30, 30);
+        request.preview.as_mut().unwrap().changes = vec![change];
+        let shown = prompt(&question(request), false);
+        let expected = "  delete directory /r/old with everything in it: 30 files, 0 directories, 30 bytes\n    \
+            f0 (1 byte)\n";
+        assert!(shown.contains(expected), "{shown}");
+        assert!(shown.contains("    ... and 10 more\n"), "{shown}");
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use super::actor::WorkerMsg;
 use crate::call::Asks;
 use crate::effect::{ContentHash, LeftOut, Preview};
 use crate::error::{CallError, Code};
+use crate::escape::listed;
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, ladder};
@@ -16,6 +17,10 @@ use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Scope, ScopePattern};
 use crate::tool::Remote;
+
+/// The most permissions that one question asks for, and the most bytes of their text together. Each is shown whole.
+const MOST_NEEDS: usize = 20;
+const MOST_NEED_BYTES: usize = 8 << 10;
 
 /// A question under way; dropping it withdraws the question.
 #[derive(Debug)]
@@ -82,10 +87,11 @@ impl Shared {
         }
     }
 
-    /// Refuses a call that needs a person's word if there is nobody to ask, or nobody may be asked.
+    /// Refuses a call that needs a person's word if there is nobody to ask, nobody may be asked, or it needs more than one
+    /// question can show.
     pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
         match asks {
-            Asks::Wait | Asks::WaitAlone if self.core.asks => Ok(()),
+            Asks::Wait | Asks::WaitAlone if self.core.asks => fits_one_question(waiting.asks()),
             Asks::Wait | Asks::WaitAlone | Asks::Refuse => Err(waiting.unasked()),
         }
     }
@@ -225,8 +231,25 @@ impl Shared {
         if targets.is_empty() {
             return title.to_owned();
         }
-        format!("{title}: {}", crate::escape(&targets.join(", ")))
+        format!("{title}: {}", listed(targets, ", "))
     }
+}
+
+/// Refuses needs that a person could not take in at one look.
+fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
+    let count = needs.len();
+    let bytes = needs
+        .iter()
+        .map(|need| crate::escape(&need.to_string()).len());
+    let bytes: usize = bytes.sum();
+    if count <= MOST_NEEDS && bytes <= MOST_NEED_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "this call needs {count} permissions ({bytes} bytes of text); a person is asked for at most {MOST_NEEDS} \
+         ({MOST_NEED_BYTES} bytes) at once. Name fewer or shorter paths in one call"
+    );
+    Err(CallError::new(Code::TooLarge, message))
 }
 
 fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
@@ -259,6 +282,24 @@ fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_has_at_most_twenty_needs_of_eight_kibibytes() {
+        let needs = |count: usize, length: usize| -> Vec<Scope> {
+            let folders = format!("/{}", "d".repeat(99)).repeat(length / 100);
+            let need = |n| format!("read:file:{folders}/{n}").parse().unwrap();
+            (0..count).map(need).collect()
+        };
+        for (count, length, fits) in [
+            (20, 100, true),
+            (21, 100, false),
+            (2, 4000, true),
+            (3, 4000, false),
+        ] {
+            let checked = fits_one_question(&needs(count, length));
+            assert_eq!(checked.is_ok(), fits, "{count} of {length}");
+        }
+    }
 
     #[test]
     fn an_agent_is_told_that_and_by_whom_it_was_refused_and_no_way_around_it() {

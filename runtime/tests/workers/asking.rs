@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick::{
-    Answer, AskLimits, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy, Question, Scripted,
-    ToolName, Verdict, WorkerSpec,
+    Answer, AskLimits, Begun, Call, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy,
+    Question, Scripted, ToolName, Verdict, WorkerSpec,
 };
 
+use serde_json::json;
+
 use super::tools::Target;
-use super::{at, stage};
+use super::{Stage, at, stage};
 
 /// An approver that keeps what it was asked and always says `answer`.
 fn always(answer: Answer) -> (Scripted, Arc<Mutex<Vec<Question>>>) {
@@ -46,6 +48,44 @@ async fn a_person_judges_a_write_by_its_preview_and_then_it_is_done() {
     assert_eq!(preview.intent, "Post src/x");
     assert_eq!(preview.changes.len(), 1);
     assert_eq!(stage.board.planned.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_call_with_too_many_needs_is_refused_before_anyone_is_asked() {
+    let (approver, asked) = always(Answer::ONCE);
+    let stage = stage(|builder| builder.approver(approver)).await;
+    let worker = stage.worker(Policy::new().ask("read:file")).await;
+    let paths = |count: usize| {
+        let paths: Vec<String> = (0..count).map(|n| format!("p{n}")).collect();
+        json!({ "paths": paths })
+    };
+    let error = worker.call("gather", paths(21)).await.unwrap_err();
+    assert_eq!(error.code(), Code::TooLarge);
+    assert!(asked.lock().unwrap().is_empty());
+    worker.call("gather", paths(20)).await.unwrap();
+    assert_eq!(asked.lock().unwrap()[0].request.needs.len(), 20);
+}
+
+#[tokio::test]
+async fn a_deferred_question_is_refused_once_nobody_can_answer_it() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    let Begun::Asks(waiting) = worker.begin(Call::new("post", at("src/x"))).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+    let Stage {
+        runtime, grants, ..
+    } = stage;
+    drop(grants);
+    let later = Call::new("post", at("src/y"));
+    for error in [
+        waiting.go_on().await.unwrap_err(),
+        worker.submit(later).await.unwrap_err(),
+    ] {
+        assert_eq!(error.code(), Code::PermissionDenied, "{error}");
+        assert!(error.message().contains("nobody could be asked"), "{error}");
+    }
+    runtime.shutdown().await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ mod views;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
-use tools::{Board, Door, Echo, Hangs, Panics, Peek, Post, Strays};
+use tools::{Board, Door, Echo, Gather, Hangs, Panics, Peek, Post, Strays};
 
 /// A runtime over one empty root `/r`, its board, its hanging door and its audit.
 struct Stage {
@@ -49,6 +49,7 @@ async fn stage_with(
     let door = Door::default();
     let tools = ToolSet::new()
         .reader(Echo)
+        .reader(Gather)
         .reader(Panics)
         .reader(Peek)
         .reader(Hangs(door.clone()))

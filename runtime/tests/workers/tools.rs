@@ -64,6 +64,45 @@ impl ReadTool for Echo {
     }
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Targets {
+    pub(crate) paths: Vec<String>,
+}
+
+/// Reads several paths, and says the first.
+pub(crate) struct Gather;
+
+impl ReadTool for Gather {
+    type Args = Targets;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("gather", "Gather", "Says the first of the paths.")
+    }
+
+    fn prepare(
+        &self,
+        args: Targets,
+        names: &Namespace,
+    ) -> Result<Prepared<VirtualPath>, CallError> {
+        let paths = args.paths.iter().map(|path| names.path(path));
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        let needs = paths
+            .iter()
+            .map(|path| Scope::file(Verb::Read, path.clone()));
+        Ok(Prepared {
+            needs: needs.collect(),
+            job: paths[0].clone(),
+        })
+    }
+
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(said(job))
+    }
+}
+
 /// Answers views, and no model.
 pub(crate) struct Peek;
 

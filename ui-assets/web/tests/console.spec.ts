@@ -531,13 +531,28 @@ test("a prompt that cannot be loaded is told of, and tried again", async ({ page
 
 test("what is too large is not said to be binary", async ({ page, site }) => {
   const host = new FakeHost();
-  for (const [kind, words] of [["large", "It is too large to be shown."], ["binary", "It is no text."]] as const) {
+  for (const [kind, words] of [["large", "It is too large to be shown."], ["binary", "Binary file (unknown type): 10 bytes, sha256 aaaaaaaaaaaa"]] as const) {
     host.state.questions = [question(1)];
     host.answers.set(`review/${run}-1`, changes({ hunks: [], added: 0, removed: 0, [kind]: true }));
     await page.goto("about:blank");
     await host.open(page, site);
     await expect(page.locator(".file")).toHaveText(`modify /a/b/c.txt +0 −0 ${words}`);
   }
+});
+
+test("a deleted directory is shown with what it holds", async ({ page, site }) => {
+  const host = new FakeHost();
+  const before = { kind: "directory", entries: 3 };
+  const first = [
+    { path: "sub", kind: "directory", bytes: 0 },
+    { path: "a.txt", kind: "file", bytes: 12 },
+  ];
+  const contents = { files: 2, directories: 1, others: 0, bytes: 20, first };
+  host.state.questions = [question(1)];
+  host.answers.set(`review/${run}-1`, changes({ op: "delete", path: "/a/old", before, after: { kind: "absent" }, hunks: [], added: 0, removed: 0, contents }));
+  await host.open(page, site);
+  await expect(page.locator(".file .quiet")).toHaveText("With everything in it: 2 files, 1 directory, 20 bytes.");
+  await expect(page.locator(".file li")).toHaveText(["sub/", "a.txt (12 bytes)", "… and 1 more"]);
 });
 
 test("a rule that is wide, or holds until it is taken back, takes a tick more", async ({ page, site }) => {

@@ -43,6 +43,7 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
       ],
       divisible: true,
       preview: { files: 1, added: 2, removed: 2 },
+      arguments_bytes: null,
       expires_at: Date.now() + 600_000,
       ...own,
     },
@@ -64,7 +65,8 @@ const hunk = (line: number): Json => ({
 
 /** What an edit of two places would do. */
 export function changes(more: Json = {}): Json {
-  const change = { path: "/a/b/c.txt", op: "modify", hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, large: false, hidden: false };
+  const file = { kind: "file", hash: "a".repeat(64), bytes: 10 };
+  const change = { path: "/a/b/c.txt", op: "modify", before: file, after: file, hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, large: false, hidden: false };
   return { changes: [{ ...change, ...more }], divisible: true };
 }
 
@@ -91,6 +93,7 @@ export class FakeHost {
     grants: [],
     refusals: [],
     tallies: [],
+    omitted: { questions: 0, grants: 0, refusals: 0 },
   };
   /** Each thing that was told, as path and body. */
   readonly told: { path: string; body: unknown }[] = [];

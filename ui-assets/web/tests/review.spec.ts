@@ -92,9 +92,9 @@ test("every kind of change says what becomes of the file", async ({ page, site }
     ["/repo/crlf.bat", "Changed", "echo b\\u{d}"],
     ["/repo/name.txt → /repo/sub/renamed.txt", "Moved", "The content stays as it is."],
     ["/repo/from.txt → /repo/copied.txt", "Copied", "The content stays as it is."],
-    ["/repo/sub", "New directory", "A directory comes into being."],
-    ["/repo/build", "Deleted", "The directory goes, with all that is in it."],
-    ["/repo/logo.png", "Changed", "This is no text"],
+    ["/repo/sub", "New directory", "Directory will be created."],
+    ["/repo/build", "Deleted", "Directory and its contents will be deleted."],
+    ["/repo/logo.png", "Changed", "Binary file"],
     ["/repo/large.csv", "Changed", "Too much changed"],
     ["/repo/secret", "Changed", "may not read the file"],
   ] as const) {

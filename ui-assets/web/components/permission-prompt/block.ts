@@ -14,6 +14,8 @@ const details = object({
   rungs: list(object({ patterns: list(text), covers: text, count: maybe(number) })),
   /** Something, if the host shows what the call would do. */
   preview: maybe(object({})),
+  /** How long the arguments are, if `params` has only their beginning. */
+  arguments_bytes: maybe(number),
   expires_at: number,
 });
 

@@ -8,6 +8,9 @@ import type { Choice, LeftOut } from "./choice.ts";
 import { prompt } from "./view.ts";
 import type { Shown } from "./view.ts";
 
+/** What a person reads whose press came too soon. */
+const EARLY = "That did not count, because this request changed a moment ago. Press again.";
+
 /**
  * Asks a person. `block` takes the block of a chat. Where its `bailiwick.preview` says that there is one, the host shows
  * what the call would do (`view`) and says when that is there (`settled`), and what of it is left out (`leftOut`).
@@ -25,12 +28,14 @@ export class PermissionPrompt extends HTMLElement {
   #some!: boolean;
   #since = 0;
   #ticking: ReturnType<typeof setInterval> | undefined;
+  #calming: ReturnType<typeof setTimeout> | undefined;
 
   constructor() {
     super();
     this.addEventListener("keydown", (event) => {
-      // What ends the composing of a word is no answer.
-      if (event.key === "Escape" && event.isTrusted && !event.isComposing) this.#answer(false);
+      // What ends the composing of a word is no answer, nor is what leaves a field.
+      const field = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement;
+      if (event.key === "Escape" && event.isTrusted && !event.isComposing && !field) this.#answer(false);
     });
   }
 
@@ -44,6 +49,7 @@ export class PermissionPrompt extends HTMLElement {
 
   disconnectedCallback(): void {
     clearInterval(this.#ticking);
+    clearTimeout(this.#calming);
     document.removeEventListener("visibilitychange", this.#calm);
   }
 
@@ -103,8 +109,15 @@ export class PermissionPrompt extends HTMLElement {
   /** What a person does counts from a while after now on. */
   readonly #calm = (): void => {
     this.#since = performance.now();
+    clearTimeout(this.#calming);
+    this.#calming = setTimeout(() => this.#update(), CALM);
     this.#update();
   };
+
+  /** What can be pressed came or changed a moment ago. */
+  #isEarly(): boolean {
+    return performance.now() - this.#since < CALM;
+  }
 
   #choose(change?: Partial<Choice> | false): void {
     // The tick is for what was shown when it was made.
@@ -126,7 +139,11 @@ export class PermissionPrompt extends HTMLElement {
   #answer(allows: boolean): void {
     const block = this.#block;
     const choice = this.#choice;
-    if (!block || performance.now() - this.#since < CALM || !this.#may(allows)) return;
+    if (!block || !this.#may(allows)) return;
+    if (this.#isEarly()) {
+      this.#why = EARLY;
+      return this.#update();
+    }
     this.#said = allows ? "granted" : "denied";
     this.#why = "";
     this.#update();
@@ -148,6 +165,7 @@ export class PermissionPrompt extends HTMLElement {
     shown.yes.disabled = !this.#may(true);
     say(shown.no, denyWords(choice));
     shown.no.disabled = !open;
+    shown.yes.ariaDisabled = shown.no.ariaDisabled = `${this.#isEarly()}`;
     say(shown.effect, visible(own ? `Covers: ${own.rungs[choice.rung]?.covers ?? "exactly this"}.` : ""));
     say(shown.clock, open && own ? `Ends in ${time}` : "");
     const late = "Nobody answered in time, so it was not allowed.";

@@ -26,7 +26,7 @@ const code = (text: string): HTMLElement => el("code", el("bdi", visible(text)))
 const isWhole = ({ out }: Choice): boolean => !out.length;
 
 /** Every argument by its name; a text that is no object as it is. */
-function inputs(params: string): HTMLElement {
+function inputs(params: string, whole: number | undefined): HTMLElement {
   let value: unknown = params;
   try {
     value = JSON.parse(params);
@@ -38,7 +38,8 @@ function inputs(params: string): HTMLElement {
     const text = typeof one === "string" ? one : JSON.stringify(one, null, 1);
     return el("div.argument", code(key), el("pre", { tabindex: 0, "aria-label": oneLine(key) || "text" }, visible(text)));
   });
-  return el("details", el("summary", `All arguments (${entries.length})`), ...all);
+  const words = whole ? `The first ${params.length} characters of the arguments (${whole} bytes)` : `All arguments (${entries.length})`;
+  return el("details", el("summary", words), ...all);
 }
 
 /** `choose` takes up a change; without one, it shows again what is chosen. */
@@ -103,9 +104,9 @@ export function prompt(
       el("bdi", { title: oneLine(call.server_description) }, `${oneLine(call.server_icons, 8)} ${oneLine(call.server_name)}`),
       el("span.badge", TRUST[own?.trust ?? "unknown"]),
     ),
-    own && line("Needs", ...own.needs.map(code)),
+    own && el("div", "Needs", el("ul.needs", ...own.needs.map((need) => el("li", code(need))))),
     own?.protected.length && el("p.notice warn", "Protected, so only exactly this can be allowed: ", ...own.protected.map(code)),
-    inputs(call.params),
+    inputs(call.params, own?.arguments_bytes),
     parts.preview,
     el("div.two", rungs && group("How much", rungs), group("How long", times)),
     parts.effect,

@@ -1,6 +1,8 @@
 // What a person wants in, what the host says to it out. The host serves this page and is of one build with it, so what it
 // says is of these types; texts of agents among it are shown as text alone.
 
+import type { Contents, Entry } from "../../lib/contents.ts";
+
 export interface Question {
   readonly tool_call: { readonly id: string; readonly name: string };
   readonly extra: object;
@@ -14,6 +16,8 @@ export interface Question {
     readonly trust: "own" | "known" | "unknown";
     readonly divisible: boolean;
     readonly preview: { readonly added: number; readonly removed: number } | null;
+    /** How long the arguments are, if only their beginning is here. */
+    readonly arguments_bytes: number | null;
   };
 }
 
@@ -47,6 +51,8 @@ export interface State {
   readonly grants: readonly Grant[];
   readonly refusals: readonly { readonly run: string; readonly refusal: number; readonly agent: string; readonly needs: readonly string[] }[];
   readonly tallies: readonly { readonly session: string; readonly allowed: number; readonly denied: number }[];
+  /** How many more there are than these lists have. */
+  readonly omitted: Readonly<Record<"questions" | "grants" | "refusals", number>>;
 }
 
 /** How a question stands, or why an answer to it had no effect. */
@@ -61,10 +67,14 @@ export interface Change {
   readonly path: string;
   readonly op: string;
   readonly to?: string;
+  readonly before: Entry;
+  readonly after: Entry;
   readonly hunks: readonly { readonly old_start: number; readonly new_start: number; readonly lines: readonly { readonly op: string; readonly text: string }[] }[];
   readonly added: number;
   readonly removed: number;
   readonly binary: boolean;
+  readonly binary_type?: string;
+  readonly contents?: Contents;
   readonly large: boolean;
   readonly hidden: boolean;
 }

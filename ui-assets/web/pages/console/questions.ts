@@ -1,7 +1,7 @@
 // What waits for a word in, one prompt at a time out, or several of a kind together.
 import type { PermissionPrompt } from "../../components/permission-prompt/index.ts";
 import { el, message, say } from "../../lib/dom.ts";
-import { oneLine } from "../../lib/visible.ts";
+import { oneLine, visible } from "../../lib/visible.ts";
 import { host } from "./api.ts";
 import type { Question, Review, Standing, State, Suggested } from "./api.ts";
 import { together } from "./batch.ts";
@@ -76,7 +76,11 @@ export function questions(place: HTMLElement): (state: State) => void {
     if (inside) (middle.querySelector("h2") ?? place).focus();
   };
   const over = (): void => {
-    if (!prompt?.nextSibling) middle.append(go("Go on", next));
+    if (!middle.querySelector("[data-key=over]")) {
+      const on = go("Go on", next);
+      on.dataset["key"] = "over";
+      middle.append(on);
+    }
   };
   const ended = (question: Question, { status, granted }: Standing): object => ({
     ...question,
@@ -92,12 +96,20 @@ export function questions(place: HTMLElement): (state: State) => void {
       asked.addEventListener(`permission-${word}`, (event) => void answer(question, asked, (event as CustomEvent<{ answer: object }>).detail.answer));
     }
     asked.block = question;
-    middle.replaceChildren(asked);
+    const { arguments_bytes: bytes } = question.bailiwick;
+    const whole = el("div");
+    const load = (): void =>
+      void host<{ readonly arguments: string }>(`arguments/${id(question)}`).then(
+        (all) => draw(whole, el("pre", { tabindex: 0, "aria-label": "All arguments" }, visible(all.arguments))),
+        failed(whole),
+      );
+    if (bytes !== null) whole.append(go(`Show all arguments (${bytes} bytes)`, load));
+    middle.replaceChildren(asked, whole);
     void preview(question, asked);
   };
 
   const chips = (current: Question, open: readonly Question[]): void => {
-    const more = open.filter((one) => id(one) !== id(current)).length;
+    const more = open.filter((one) => id(one) !== id(current)).length + (state?.omitted.questions ?? 0);
     // A call of another server, or one that shows nothing, is looked at by itself.
     const alike = state?.batches.map((kind) => [kind, open.filter((one) => kind.questions.includes(id(one)) && one.bailiwick.trust === "own" && one.bailiwick.preview)] as const);
     const [kind, several] = alike?.find(([, of]) => of.length > 1) ?? [];
@@ -148,7 +160,7 @@ export function questions(place: HTMLElement): (state: State) => void {
       draw(above);
       middle.replaceChildren(el("p.empty", "Nothing waits for an answer. Agents go on with what is allowed."));
     }
-    say(ear, shown ? `${open.length} waiting. ${oneLine(shown.bailiwick.intent)}` : "");
+    say(ear, shown ? `${open.length + state.omitted.questions} waiting. ${oneLine(shown.bailiwick.intent)}` : "");
   };
 
   return (now) => {

@@ -1,5 +1,6 @@
 // Changes in, rows that show them out; each hunk has a tick where it can be left out.
 import type { LeftOut } from "../../components/permission-prompt/choice.ts";
+import { binary, counts, listing } from "../../lib/contents.ts";
 import { el, onPress, onTick } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { Change } from "./api.ts";
@@ -26,10 +27,15 @@ function more(words: string, place: HTMLElement, show: () => void): HTMLElement 
   });
 }
 
-function head({ op, path, to, added, removed, hidden, large, binary }: Change): HTMLElement {
-  const why = hidden ? " The agent may not read it, so its content is not shown." : large ? " It is too large to be shown." : binary ? " It is no text." : "";
+function head({ op, path, to, before, after, added, removed, hidden, large, binary: isBinary, binary_type: type, contents }: Change): HTMLElement {
+  const directory = [before, after].some(({ kind }) => kind === "directory");
+  const why = contents
+    ? `With everything in it: ${counts(contents)}${hidden ? ", and what the agent may not read" : ""}.`
+    : `${directory ? "" : `+${added} −${removed}`}${hidden ? " The agent may not read it, so its content is not shown." : large ? " It is too large to be shown." : isBinary ? ` ${binary(type, before, after)}` : ""}`;
   const names = oneLine(path, 300) + (to === undefined ? "" : ` → ${oneLine(to, 300)}`);
-  return el("div.file", el("b", oneLine(op.replace("_", " "))), " ", el("bdi", names), el("span.quiet", ` +${added} −${removed}${why}`));
+  const what = `${oneLine(op.replace("_", " "))}${directory && op !== "make_directory" ? " directory" : ""}`;
+  const entries = contents && el("ul.contents", ...listing(contents).map((entry) => el("li", el("bdi", oneLine(entry, 300)))));
+  return el("div.file", el("b", what), " ", el("bdi", names), " ", el("span.quiet", why), entries);
 }
 
 /** `tell` hears what is left out, or nothing if all of it would be. */

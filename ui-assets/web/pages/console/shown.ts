@@ -78,7 +78,11 @@ export const go = (words: Child, act: () => void): HTMLElement => onPress(el("bu
 /** A button for what stands still. */
 export function button(words: Child, act: (button: HTMLButtonElement) => void, attributes: Readonly<Record<string, string>> = {}): HTMLButtonElement {
   return onPress(el("button", attributes, words), (pressed) => {
-    if (isCalm()) act(pressed);
+    // A press that came too soon is marked on the button, which the next one takes away.
+    if (isCalm()) {
+      delete pressed.dataset["early"];
+      act(pressed);
+    } else pressed.dataset["early"] = "";
   });
 }
 

@@ -19,6 +19,8 @@ const CHANGE = {
   added: 0,
   removed: 0,
   binary: false,
+  binary_type: "",
+  contents: { files: 0, directories: 0, others: 0, bytes: 0, first: [{ path: "", kind: "", bytes: 0 }] },
   large: false,
   hidden: false,
   // Where it begins in the old file, how many lines it has there, the same of the new file; then, again and again, how

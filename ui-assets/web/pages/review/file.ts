@@ -1,4 +1,5 @@
 // One change in, its section of the page out: what becomes of the file, and the table of its lines.
+import { binary, counts as wholeOf, listing } from "../../lib/contents.ts";
 import { visible } from "../../lib/visible.ts";
 import { rows } from "./data.ts";
 import type { Change, Row } from "./data.ts";
@@ -25,7 +26,7 @@ export interface File {
 }
 
 /** Which of the page's sentences says why there are no lines to look at. */
-function note({ op, before, hidden, large, binary, hunks }: Change): string {
+function reason({ op, before, hidden, large, binary, hunks }: Change): string {
   if (op === "make_directory") return op;
   if (before.kind === "directory" && op === "delete") return "goes";
   if (hidden) return "hidden";
@@ -123,7 +124,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
   const badge = part(node, ".badge");
   const to = part(node, ".to");
   const hashes = part(node, ".hashes");
-  const says = note(change);
+  const says = reason(change);
   badge.classList.add(change.op);
   say(badge, SAYS[change.op] ?? change.op);
   say(part(node, "bdi"), change.path);
@@ -136,10 +137,22 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
   if (change.hidden || short[0] === short[1]) hashes.remove();
   counts(node, change);
   table.ariaLabel = visible(`Lines of ${change.path}`);
-  if (says) {
-    part(node, ".note").replaceWith(part(copy("says"), `.${says}`));
+  const { contents } = change;
+  const entries = listing(contents);
+  const note = part(node, ".note");
+  if (entries.length) {
+    say(note, `With everything in it: ${wholeOf(contents)}${change.hidden ? ", and what this worker may not read" : ""}`);
+    const all = document.createElement("ul");
+    for (const entry of entries) say(all.appendChild(document.createElement("li")), entry);
+    note.after(all);
     table.remove();
-  } else part(node, ".note").remove();
+  } else if (says === "binary") {
+    say(note, binary(change.binary_type, change.before, change.after));
+    table.remove();
+  } else if (says) {
+    note.replaceWith(part(copy("says"), `.${says}`));
+    table.remove();
+  } else note.remove();
 
   return {
     node,
@@ -154,7 +167,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     look(beSplit, asked) {
       split = beSplit;
       acts.asks = asked && change.op === "modify";
-      if (!says) lay();
+      if (!says && !entries.length) lay();
     },
   };
 }

@@ -45,7 +45,7 @@ async function previewed(app: FrameLocator, department: string, percent: string)
 /** Answers in the host's own window, where the page has no say. */
 async function answer(page: Page, decision: "allow" | "deny"): Promise<void> {
   const asks = page.getByRole("region", { name: "The server asks" });
-  await expect(asks).toContainText("A page that the agent's client shows asks for this.");
+  await expect(asks).toContainText("The agent's client asks for this, for a page that it shows or for the agent.");
   await page.getByLabel("decision required").selectOption(decision);
   await part(page, "Answer").click();
 }

@@ -1,0 +1,37 @@
+// Describes what lies beneath a directory, and what a binary file is, in words.
+
+export interface Contents {
+  readonly files: number;
+  readonly directories: number;
+  readonly others: number;
+  readonly bytes: number;
+  readonly first: readonly { readonly path: string; readonly kind: string; readonly bytes: number }[];
+}
+
+export interface Entry {
+  readonly kind: string;
+  readonly hash?: string;
+  readonly bytes?: number;
+}
+
+const counted = (count: number, one: string, several = `${one}s`): string => `${count} ${count === 1 ? one : several}`;
+
+/** How much it is, such as `2 files, 1 directory, 12 bytes`. */
+export function counts({ files, directories, others, bytes }: Contents): string {
+  const links = others ? `${counted(others, "link or special file", "links or special files")}, ` : "";
+  return `${counted(files, "file")}, ${counted(directories, "directory", "directories")}, ${links}${counted(bytes, "byte")}`;
+}
+
+/** The first entries, a line each, and how many more there are. */
+export function listing({ files, directories, others, first }: Contents): string[] {
+  const lines = first.map(({ path, kind, bytes }) => (kind === "file" ? `${path} (${counted(bytes, "byte")})` : kind === "directory" ? `${path}/` : `${path} (${kind === "link" ? "link" : "special file"})`));
+  const more = files + directories + others - first.length;
+  return more > 0 ? [...lines, `… and ${more} more`] : lines;
+}
+
+/** Type, size and hash of a binary file before and after. */
+export function binary(type: string | undefined, before: Entry, after: Entry): string {
+  const side = ({ kind, hash = "", bytes = 0 }: Entry): string => (kind === "file" ? `${counted(bytes, "byte")}, sha256 ${hash.slice(0, 12)}` : "");
+  const sides = [side(before), side(after)].filter((one, at, all) => one && all.indexOf(one) === at);
+  return `Binary file (${type || "unknown type"}): ${sides.join(" → ")}`;
+}
