@@ -132,6 +132,22 @@ impl Meter {
         })
     }
 
+    /// Whether this meter and every one above it could pay for an effect now. Nothing is charged.
+    pub(crate) fn affords(&self, cost: Cost) -> Result<(), Spent> {
+        let amount = Amount {
+            bytes: cost.bytes,
+            files: cost.files,
+            ..Amount::default()
+        };
+        let mut next = Some(self);
+        while let Some(meter) = next {
+            let spent = meter.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            spent.plus(amount, meter.budget)?;
+            next = meter.parent.as_deref();
+        }
+        Ok(())
+    }
+
     /// Charges both figures or neither.
     pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, Spent> {
         self.charge(Amount {

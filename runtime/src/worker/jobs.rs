@@ -11,6 +11,7 @@ use crate::artifact::{self, Kind, Parts};
 #[cfg(feature = "ui")]
 use crate::artifact::{Around, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
+use crate::budget::Budget;
 use crate::capability::{Halt, ReadPermit, Spent};
 use crate::effect::{ArtifactRef, Cost, LeftOut, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
@@ -114,6 +115,7 @@ fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
     shared.audit_commit(&facts, planned(token, step.plan()))?;
     match facts.mode {
         Mode::Preview => {
+            affordable(shared, step.limits().budget, step.plan().cost)?;
             shared.audit_commit(&facts, AuditStep::Previewed { token })?;
             Ok(Done::Preview(shown(shared, &facts, step.plan(), token)))
         }
@@ -131,9 +133,18 @@ pub(super) fn look(
     let plan = guarded(|| job.plan(permit))?;
     let token = token_of(facts, &plan)?;
     shared.audit_commit(facts, planned(token, &plan))?;
+    // Nobody is shown or asked for a change that no budget is left for.
+    affordable(shared, permit.limits().budget, plan.cost)?;
     shared.audit_commit(facts, AuditStep::Previewed { token })?;
     let preview = shown(shared, facts, &plan, token);
     Ok((plan, preview))
+}
+
+/// Refuses a change that costs more than is left. Nothing is charged.
+fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
+    Spent::check(budget, cost)
+        .and_then(|()| shared.meter.affords(cost))
+        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
 }
 
 fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {

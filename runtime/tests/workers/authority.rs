@@ -125,7 +125,13 @@ async fn the_limits_of_a_call_policy_hold_for_the_one_call() {
             json!({ "min_interval_ms": 0, "ttl_ms": hour }),
         ),
     ] {
+        worker.submit_preview(with(roomy.clone())).await.unwrap();
         worker.submit(with(roomy)).await.unwrap();
+        let refused = worker
+            .submit_preview(with(tight.clone()))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), code);
         let refused = worker.submit(with(tight)).await.unwrap_err();
         assert_eq!(refused.code(), code);
     }
@@ -158,8 +164,12 @@ async fn a_child_spends_its_parents_budget() {
         Err(SpawnError::Budget(_))
     ));
     for path in ["a", "b", "c"] {
+        child.preview("post", at(path)).await.unwrap();
         child.call("post", at(path)).await.unwrap();
     }
+    // What cannot be paid for is not previewed either.
+    let refused = child.preview("post", at("d")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Budget);
     assert_eq!(
         child.call("post", at("d")).await.unwrap_err().code(),
         Code::Budget
