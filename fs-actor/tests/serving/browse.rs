@@ -28,7 +28,11 @@ async fn rights_are_those_of_the_policies_whether_anything_is_there_or_not() {
         "/r/secret/absent",
         "/r",
         "/outside/f",
-        "no path",
+        "a.txt",
+        "secret/key",
+        "../outside/f",
+        "",
+        "../../f",
         "/r/../r/a.txt",
     ];
     let answer = told(&mut client, "authority", json!({"paths": paths})).await;
@@ -49,7 +53,11 @@ async fn rights_are_those_of_the_policies_whether_anything_is_there_or_not() {
         ("/r/secret/absent", "deny", "deny"),
         ("/r", "allow", "allow"),
         ("/outside/f", "ask", "ask"),
-        ("no path", "deny", "deny"),
+        ("a.txt", "allow", "allow"),
+        ("secret/key", "deny", "deny"),
+        ("../outside/f", "ask", "ask"),
+        ("", "deny", "deny"),
+        ("../../f", "deny", "deny"),
         ("/r/../r/a.txt", "allow", "allow"),
     ];
     assert_eq!(rights, expected);

@@ -125,7 +125,7 @@ fn told(worker: &Worker) -> String {
 }
 
 fn rights(worker: &Worker, text: &str) -> Value {
-    let path = VirtualPath::parse(text, None);
+    let path = worker.path(text);
     let judge = |verb| {
         let judged = path.as_ref().map(|path| worker.judge(verb, path));
         judged.unwrap_or_default().as_str()

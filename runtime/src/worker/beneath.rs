@@ -1,6 +1,8 @@
 //! A worker in, what it may do by its policies alone and who works beneath it out.
 
 use super::Worker;
+#[cfg(feature = "mcp")]
+use crate::error::CallError;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
 use crate::scope::{Scope, Verb};
@@ -15,6 +17,15 @@ impl Worker {
         }
         let need = Scope::file(verb, path.clone());
         self.shared.authority.judge(&need, &[])
+    }
+
+    /// The path that a text in a call of this worker stands for; a relative one begins in the default root.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` if it is not a path.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn path(&self, text: &str) -> Result<VirtualPath, CallError> {
+        self.shared.core.names.path(text)
     }
 
     /// The workers that live beneath this one, in the order in which they were started.
