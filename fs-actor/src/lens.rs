@@ -1,6 +1,6 @@
 //! A permit in, what the resolver and the walker may see through it out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bailiwick::{CallError, ReadPermit, Verb, Verdict, VirtualPath};
 use cap_std::fs::Dir;
@@ -30,6 +30,8 @@ pub(crate) trait Lens {
     fn places(&self) -> Vec<Place<'_>>;
     /// The virtual path of an absolute link target, if a root holds it.
     fn of_host(&self, target: &Path) -> Option<VirtualPath>;
+    /// The absolute host path of a relative link target that begins at the top of the root at `mount` and leads above it.
+    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf>;
     /// Fails once the call must stop.
     fn checkpoint(&self) -> Result<(), CallError>;
     /// The most bytes in one answer.
@@ -66,6 +68,10 @@ impl Lens for ReadPermit {
 
     fn of_host(&self, target: &Path) -> Option<VirtualPath> {
         self.roots().find_map(|root| root.virtual_path(target))
+    }
+
+    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
+        self.root_of(mount).ok()?.0.above(target)
     }
 
     fn checkpoint(&self) -> Result<(), CallError> {

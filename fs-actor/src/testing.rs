@@ -186,6 +186,14 @@ impl Lens for View<'_> {
             .collect()
     }
 
+    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
+        let mut mounts = self.world.mounts.iter();
+        let (_, host, _) = mounts.find(|(own, ..)| own == mount)?;
+        let ups = target.split('/').take_while(|name| *name == "..").count();
+        let rest: Vec<&str> = target.split('/').skip(ups).collect();
+        Some(host.ancestors().nth(ups)?.join(rest.join("/")))
+    }
+
     fn of_host(&self, target: &Path) -> Option<VirtualPath> {
         self.world.mounts.iter().find_map(|(mount, host, _)| {
             let rest = target.strip_prefix(host).ok()?.to_str()?;

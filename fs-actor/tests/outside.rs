@@ -1,5 +1,10 @@
 //! Grants beyond every root in, exactly what was granted opened out.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 #![expect(
     clippy::disallowed_methods,
     reason = "the world around the roots is made here"
@@ -9,8 +14,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use bailiwick::{CallError, Code, Lifetime, Policy, Runtime, Scripted, Worker, WorkerSpec};
-use serde_json::json;
+use bailiwick::{
+    AuthorityError, Call, CallError, Code, GrantAuthority, GrantHolder, Lifetime, NewGrant, Policy,
+    Runtime, Scope, ScopePattern, Scripted, Worker, WorkerSpec,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A worker whose only root is empty, while people may grant reads and writes beneath `open`.
@@ -115,4 +123,348 @@ async fn a_person_who_allows_everything_allows_only_what_is_asked() {
         .await
         .unwrap_err();
     assert_eq!(closed.code(), Code::PermissionDenied);
+}
+
+/// A worker whose only root is `root`, where everything beyond it may be granted, and nobody can be asked.
+struct Replay {
+    _runtime: Runtime,
+    grants: GrantAuthority,
+    worker: Worker,
+    world: TempDir,
+}
+
+impl Replay {
+    async fn new() -> Self {
+        let world = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("root/inside", "inside"),
+            ("open/file", "beyond"),
+            ("open/dir/a/b", "deep"),
+            ("closed/file", "elsewhere"),
+        ] {
+            let file = world.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        symlink("../closed", world.path().join("open/link")).unwrap();
+        symlink(
+            world.path().canonicalize().unwrap().join("closed"),
+            world.path().join("open/absolute"),
+        )
+        .unwrap();
+        let (runtime, grants) = Runtime::builder()
+            .root("r", world.path().join("root"))
+            .grantable("read:file")
+            .grantable("write:file")
+            .tools(bailiwick_fs::tools())
+            .build()
+            .await
+            .unwrap();
+        let spec = WorkerSpec::new("main").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        Self {
+            _runtime: runtime,
+            grants,
+            worker,
+            world,
+        }
+    }
+
+    fn host(&self, name: &str) -> String {
+        let base = self.world.path().canonicalize().unwrap();
+        base.join(name).to_str().unwrap().to_owned()
+    }
+
+    async fn call(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        granted: &[Scope],
+    ) -> Result<bailiwick::Outcome, CallError> {
+        let granted = granted.iter().map(ScopePattern::of).collect();
+        let call = Call::new(tool, arguments.clone());
+        self.grants.submit(&self.worker, call, granted).await
+    }
+
+    /// Makes the call, and once more with exactly what the refusal asks for, which is `expected`.
+    async fn replayed(&self, tool: &str, arguments: Value, expected: &[String]) {
+        let refused = self.call(tool, &arguments, &[]).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ScopeRequired, "{refused}");
+        let asked: Vec<String> = refused
+            .requested_scopes()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(asked, expected, "{tool}");
+        let replayed = self
+            .call(tool, &arguments, refused.requested_scopes())
+            .await;
+        replayed.unwrap_or_else(|error| panic!("{tool}: {error}"));
+    }
+
+    async fn denied(&self, tool: &str, arguments: Value) {
+        let refused = self.call(tool, &arguments, &[]).await.unwrap_err();
+        assert_eq!(
+            refused.code(),
+            Code::PermissionDenied,
+            "{tool} {arguments}: {refused}"
+        );
+        assert_eq!(refused.requested_scopes(), []);
+        let all = ["read:file:/", "write:file:/"].map(|all| all.parse().unwrap());
+        let refused = self.call(tool, &arguments, &all).await.unwrap_err();
+        assert_eq!(
+            refused.code(),
+            Code::PermissionDenied,
+            "{tool} {arguments}: {refused}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_move_into_a_root_asks_for_everything_at_once() {
+    let replay = Replay::new().await;
+    let from = replay.host("open/file");
+    let arguments = json!({"from": from, "to": "moved"});
+    let expected = [format!("read:file:{from}"), format!("write:file:{from}")];
+    replay.replayed("move", arguments, &expected).await;
+    assert!(!Path::new(&from).exists());
+    assert_eq!(
+        fs::read_to_string(replay.host("root/moved")).unwrap(),
+        "beyond"
+    );
+}
+
+#[tokio::test]
+async fn a_move_out_of_a_root_asks_for_its_target_alone() {
+    let replay = Replay::new().await;
+    let to = replay.host("open/moved");
+    let arguments = json!({"from": "inside", "to": to});
+    replay
+        .replayed("move", arguments, &[format!("write:file:{to}")])
+        .await;
+    assert_eq!(fs::read_to_string(to).unwrap(), "inside");
+}
+
+#[tokio::test]
+async fn parents_beyond_the_roots_are_made_with_the_grant_of_what_they_hold() {
+    for (tool, more) in [
+        ("write_file", json!({"content": "x"})),
+        ("copy", json!({"from": "inside"})),
+        ("move", json!({"from": "inside"})),
+    ] {
+        let replay = Replay::new().await;
+        let path = replay.host("open/new/deep/file");
+        let mut arguments = more;
+        let key = if tool == "write_file" { "path" } else { "to" };
+        arguments[key] = path.clone().into();
+        arguments["create_parents"] = true.into();
+        replay
+            .replayed(tool, arguments, &[format!("write:file:{path}")])
+            .await;
+        assert!(Path::new(&path).exists());
+    }
+    let replay = Replay::new().await;
+    let path = replay.host("open/made/deep");
+    let arguments = json!({"path": path, "create_parents": true});
+    let asked = [format!("write:file:{path}")];
+    replay.replayed("make_directory", arguments, &asked).await;
+    assert!(Path::new(&path).exists());
+}
+
+#[tokio::test]
+async fn a_protected_folder_is_not_made_on_the_way_to_a_granted_file() {
+    let replay = Replay::new().await;
+    let path = replay.host("open/.git/x");
+    let arguments = json!({"path": path, "content": "x", "create_parents": true});
+    let granted = [format!("write:file:{path}").parse().unwrap()];
+    let refused = replay
+        .call("write_file", &arguments, &granted)
+        .await
+        .unwrap_err();
+    let asked: Vec<String> = refused
+        .requested_scopes()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let git = replay.host("open/.git");
+    assert_eq!(
+        asked,
+        [format!("write:file:{git}"), format!("write:file:{path}")]
+    );
+    let asked = refused.requested_scopes();
+    replay.call("write_file", &arguments, asked).await.unwrap();
+    assert!(Path::new(&path).exists());
+}
+
+#[tokio::test]
+async fn a_directory_beyond_the_roots_is_deleted_moved_and_copied_once_granted() {
+    let replay = Replay::new().await;
+    let (dir, to) = (replay.host("open/dir"), replay.host("open/copy"));
+    let read = |path: &str| format!("read:file:{path}");
+    let write = |path: &str| format!("write:file:{path}");
+    let arguments = json!({"from": dir, "to": to});
+    replay
+        .replayed("copy", arguments, &[read(&dir), write(&to)])
+        .await;
+    assert_eq!(
+        fs::read_to_string(replay.host("open/copy/a/b")).unwrap(),
+        "deep"
+    );
+    let moved = replay.host("closed/moved");
+    let arguments = json!({"from": to, "to": moved});
+    replay
+        .replayed("move", arguments, &[write(&moved), write(&to)])
+        .await;
+    assert!(Path::new(&moved).exists() && !Path::new(&to).exists());
+    let arguments = json!({"path": dir, "recursive": true});
+    replay.replayed("delete", arguments, &[write(&dir)]).await;
+    assert!(!Path::new(&dir).exists());
+    let arguments = json!({"from": moved, "to": "kept"});
+    replay
+        .replayed("move", arguments, &[read(&moved), write(&moved)])
+        .await;
+    assert_eq!(
+        fs::read_to_string(replay.host("root/kept/a/b")).unwrap(),
+        "deep"
+    );
+}
+
+#[tokio::test]
+async fn a_directory_beyond_the_roots_is_listed_once_granted() {
+    let replay = Replay::new().await;
+    let dir = replay.host("open/dir");
+    let asked = [format!("read:file:{dir}")];
+    for tool in ["list_directory", "find", "grep"] {
+        let arguments = match tool {
+            "list_directory" => json!({"path": dir}),
+            "find" => json!({"path": dir, "pattern": "**/*"}),
+            _ => json!({"path": dir, "pattern": "deep"}),
+        };
+        replay.replayed(tool, arguments, &asked).await;
+    }
+}
+
+#[tokio::test]
+async fn what_no_grant_opens_is_denied_and_never_asked_for() {
+    let replay = Replay::new().await;
+    let home = std::env::home_dir().unwrap();
+    let home = home.to_str().unwrap();
+    for path in [
+        "/",
+        "/proc/self/environ",
+        "/proc",
+        "/sys/kernel",
+        "/dev/mem",
+        home,
+    ] {
+        replay.denied("list_directory", json!({"path": path})).await;
+        replay.denied("read_file", json!({"path": path})).await;
+        replay
+            .denied("delete", json!({"path": path, "recursive": true}))
+            .await;
+    }
+    replay
+        .denied("delete", json!({"path": "/srv", "recursive": true}))
+        .await;
+    replay
+        .denied("write_file", json!({"path": "/new", "content": "x"}))
+        .await;
+    let inside = Path::new(home).join(".bailiwick-absent");
+    let refused = replay
+        .call("read_file", &json!({"path": inside}), &[])
+        .await;
+    assert_eq!(refused.unwrap_err().code(), Code::ScopeRequired);
+}
+
+#[tokio::test]
+async fn a_link_beneath_a_granted_folder_asks_for_where_it_leads() {
+    for link in ["open/link/file", "open/absolute/file"] {
+        let replay = Replay::new().await;
+        let folder: Scope = format!("read:file:{}", replay.host("open"))
+            .parse()
+            .unwrap();
+        let arguments = json!({"path": replay.host(link)});
+        let refused = replay
+            .call("read_file", &arguments, &[folder])
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::ScopeRequired, "{refused}");
+        let asked: Vec<String> = refused
+            .requested_scopes()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let expected = ["closed/file", link].map(|name| format!("read:file:{}", replay.host(name)));
+        assert_eq!(asked, expected);
+        let asked = refused.requested_scopes();
+        let read = replay.call("read_file", &arguments, asked).await.unwrap();
+        assert!(read.text().contains("elsewhere"));
+    }
+}
+
+#[tokio::test]
+async fn a_link_beneath_a_granted_folder_that_leads_where_nothing_can_be_granted_is_denied() {
+    let world = tempfile::tempdir().unwrap();
+    let (_runtime, worker) = worker(&world, Some(yes())).await;
+    // `open/link` leads to `closed`, beyond what may be granted.
+    let through = read(&worker, &world.path().join("open/link/file"))
+        .await
+        .unwrap_err();
+    assert_eq!(through.code(), Code::NotFound);
+    assert!(!through.message().contains("closed"), "{through}");
+}
+
+#[tokio::test]
+async fn a_root_is_not_reached_by_its_host_path() {
+    let replay = Replay::new().await;
+    let inside = replay.host("root/inside");
+    let granted = [format!("read:file:{inside}").parse().unwrap()];
+    let refused = replay
+        .call("read_file", &json!({"path": inside}), &granted)
+        .await;
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+    let whole = replay.host("");
+    let whole = whole.trim_end_matches('/');
+    let granted = [format!("write:file:{whole}").parse().unwrap()];
+    let arguments = json!({"path": whole, "recursive": true});
+    let refused = replay.call("delete", &arguments, &granted).await;
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+    assert!(Path::new(&inside).exists());
+}
+
+#[tokio::test]
+async fn a_grant_of_what_cannot_be_granted_is_refused_with_the_reason() {
+    let world = tempfile::tempdir().unwrap();
+    fs::create_dir(world.path().join("root")).unwrap();
+    let (_runtime, grants) = Runtime::builder()
+        .root("root", world.path().join("root"))
+        .grantable("write:file:/tmp/x")
+        .grantable("read:mcp:github")
+        .build()
+        .await
+        .unwrap();
+    let give = |pattern: &str| {
+        grants.grant(NewGrant {
+            pattern: pattern.parse().unwrap(),
+            holder: GrantHolder::Agent("main".into()),
+            lifetime: Lifetime::For(std::time::Duration::from_secs(60)),
+            descendants: false,
+        })
+    };
+    for pattern in [
+        "read:file:/tmp/x",
+        "write:file:/tmp/y",
+        "execute:cli",
+        "execute",
+    ] {
+        let refused = give(pattern).await.unwrap_err();
+        assert!(
+            matches!(refused, AuthorityError::NotGrantable(_)),
+            "{pattern}: {refused}"
+        );
+        assert!(refused.to_string().contains(pattern), "{refused}");
+    }
+    for pattern in ["write:file:/tmp/x/deep", "write:file:/root/a", "write", "*"] {
+        give(pattern).await.unwrap();
+    }
 }

@@ -266,6 +266,25 @@ impl ReadPermit {
         }
     }
 
+    /// Requires that the call may make the directories `missing`, all of which lead to `target`. What a person granted to
+    /// change `target` is enough, unless a directory is protected by its own name.
+    ///
+    /// # Errors
+    /// As [`ReadPermit::require`].
+    pub fn require_parents<'p>(
+        &self,
+        target: &VirtualPath,
+        missing: impl IntoIterator<Item = &'p VirtualPath>,
+    ) -> Result<(), Halt> {
+        let target = Scope::file(Verb::Write, target.clone());
+        let granted = self.terms.granted.iter().any(|grant| grant.binds(&target));
+        let rest = missing.into_iter().filter(|path| {
+            let asked = self.judge(Verb::Write, path) == Verdict::Ask;
+            !(granted && asked && !self.may_change_protected(path))
+        });
+        self.require(Verb::Write, rest)
+    }
+
     /// The path that was judged in place of `asked`, if links were followed; else `asked`.
     #[must_use]
     pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {

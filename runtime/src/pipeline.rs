@@ -230,14 +230,21 @@ impl Step<Parsed> {
             moved,
             outside: Vec::new(),
             offered,
+            replayed: Vec::new(),
             tried: Vec::new(),
             rounds: 0,
         };
-        Self {
+        let mut step = Self {
             facts,
             way: Box::new(way),
             state: Parsed,
+        };
+        if let Job::Write(job) = &step.way.job {
+            let permit = ReadPermit::mint(step.terms(Vec::new()));
+            let also = job.also_needs(&permit);
+            step.way.needs.extend(also);
         }
+        step
     }
 
     /// Judges every need: the most closed verdict counts. Says what decided, unless nothing but the layers allows it:

@@ -2,13 +2,15 @@
 //!
 //! This is the only file that takes ambient authority.
 
+mod granted;
+
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
+use rustix::fs::{fstat, fstatfs};
 use rustix::io::Errno;
 
 use crate::path::VirtualPath;
@@ -54,6 +56,7 @@ pub struct Root {
     dir: Dir,
     identity: (u64, u64),
     cross_mounts: bool,
+    for_one_call: bool,
 }
 
 impl Root {
@@ -69,6 +72,10 @@ impl Root {
         };
         let host = host.canonicalize().map_err(failed)?;
         let dir = Dir::open_ambient_dir(&host, ambient_authority()).map_err(failed)?;
+        let home = homes().pop();
+        if let Some(reason) = unsafe_reason(&host, home.as_deref()) {
+            return Err(RootError::Unsafe { mount, reason });
+        }
         Self::over(mount, host, dir, cross_mounts)
     }
 
@@ -87,8 +94,7 @@ impl Root {
                 });
             }
         };
-        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
-        if let Some(reason) = unsafe_reason(&host, dir.as_fd(), home.as_deref()) {
+        if let Some(reason) = kernel_reason(dir.as_fd()) {
             return Err(RootError::Unsafe { mount, reason });
         }
         Ok(Self {
@@ -97,42 +103,8 @@ impl Root {
             dir,
             identity: (stat.st_dev, stat.st_ino),
             cross_mounts,
+            for_one_call: false,
         })
-    }
-
-    /// Opens the nearest directory at or above `path`, a host path outside every root that a person granted.
-    ///
-    /// It is refused if a link stands in the way: what was granted is what is opened, in one step. So is what holds one
-    /// of the files `kept_out`.
-    pub(crate) fn open_granted(
-        path: &VirtualPath,
-        kept_out: &[PathBuf],
-    ) -> Result<Self, RootError> {
-        if kept_out.iter().any(|file| file.starts_with(path.as_str())) {
-            return Err(holds_kept_out(path));
-        }
-        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut mount = path.clone();
-        loop {
-            match openat2(CWD, mount.as_str(), flags, Mode::empty(), how) {
-                Ok(dir) => {
-                    let host = PathBuf::from(mount.as_str());
-                    return Self::over(mount, host, Dir::from_std_file(dir.into()), false);
-                }
-                Err(Errno::NOENT | Errno::NOTDIR) if !mount.is_top() => {
-                    mount = mount.parent().unwrap_or_else(VirtualPath::top);
-                }
-                Err(Errno::LOOP) => {
-                    let reason = "a link stands in the way; grant the path it leads to";
-                    return Err(RootError::Unsafe { mount, reason });
-                }
-                Err(errno) => {
-                    let source = errno.into();
-                    return Err(RootError::Open { mount, source });
-                }
-            }
-        }
     }
 
     /// Refuses to stand beside a root that holds the same files by other names: a rule about the one name would
@@ -143,19 +115,18 @@ impl Root {
         } else {
             (self, other)
         };
-        match inner.host.strip_prefix(&outer.host) {
-            Ok(_)
-                if outer.virtual_path(&inner.host).as_ref() == Some(&inner.mount)
-                    && inner.host != outer.host =>
-            {
-                Ok(())
-            }
-            Ok(_) => Err(RootError::Unsafe {
-                mount: self.mount.clone(),
-                reason: "another root holds the same files by other names; mount the inner one beneath the outer one",
-            }),
-            Err(_) => Ok(()),
+        let nested = inner.host.starts_with(&outer.host) && inner.host != outer.host;
+        let apart = !inner.host.starts_with(&outer.host);
+        let in_place = outer.virtual_path(&inner.host).as_ref() == Some(&inner.mount);
+        // A bind mount has other paths and the same files.
+        let same = self.identity == other.identity;
+        if !same && (apart || nested && in_place) {
+            return Ok(());
         }
+        Err(RootError::Unsafe {
+            mount: self.mount.clone(),
+            reason: "another root holds the same files by other names; mount the inner one beneath the outer one",
+        })
     }
 
     /// Refuses to hold the file at `host`, which workers must not reach.
@@ -192,6 +163,28 @@ impl Root {
     #[must_use]
     pub fn crosses_mounts(&self) -> bool {
         self.cross_mounts
+    }
+
+    /// Whether it is no configured root, but was opened for one call to reach what a person granted outside the roots.
+    #[must_use]
+    pub fn is_for_one_call(&self) -> bool {
+        self.for_one_call
+    }
+
+    /// The absolute host path of a relative link target that begins at the top of this root and leads above it by `..`.
+    /// A later `..` is not resolved: where it leads depends on the links before it.
+    #[must_use]
+    pub fn above(&self, target: &str) -> Option<PathBuf> {
+        let mut host = self.host.as_path();
+        let mut rest = target.trim_start_matches('/');
+        while let Some(after) = rest.strip_prefix("..") {
+            if !after.is_empty() && !after.starts_with('/') {
+                break;
+            }
+            host = host.parent()?;
+            rest = after.trim_start_matches('/');
+        }
+        Some(host.join(rest))
     }
 
     /// Device and inode of the directory that was opened; the handle stays on it, whatever becomes of its name.
@@ -259,8 +252,15 @@ const KERNEL_FILES: [u32; 20] = [
     0x1980_0202,
 ];
 
-/// Says why the directory `dir`, found at `host`, must not be a root, if so.
-fn unsafe_reason(host: &Path, dir: BorrowedFd<'_>, home: Option<&Path>) -> Option<&'static str> {
+/// The home directory: as it is named, and last as it is without links.
+fn homes() -> Vec<PathBuf> {
+    let named = std::env::home_dir().filter(|home| home.is_absolute());
+    let real = named.as_ref().and_then(|home| home.canonicalize().ok());
+    named.into_iter().chain(real).collect()
+}
+
+/// Says why a directory at `host` must not be handed out, if so.
+fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
     if host.parent().is_none() {
         return Some("it is the top of the file system; configure the directories that are needed");
     }
@@ -270,9 +270,11 @@ fn unsafe_reason(host: &Path, dir: BorrowedFd<'_>, home: Option<&Path>) -> Optio
         );
     }
     // The device file system says that it is a tmpfs, so it is known by its place.
-    if host == Path::new("/dev") {
-        return Some("it holds devices");
-    }
+    (host == Path::new("/dev")).then_some("it holds devices")
+}
+
+/// Says why a directory must not be handed out because of its file system, if so.
+fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
     match Root::serves_kernel_files(dir) {
         Ok(false) => None,
         Ok(true) => Some("it holds the kernel's own files"),
@@ -337,7 +339,8 @@ mod tests {
     #[track_caller]
     fn check_refused(host: &str, home: Option<&str>, expected: &str) {
         let dir = std::fs::File::open(host).unwrap();
-        let reason = unsafe_reason(Path::new(host), dir.as_fd(), home.map(Path::new));
+        let reason = unsafe_reason(Path::new(host), home.map(Path::new));
+        let reason = reason.or_else(|| kernel_reason(dir.as_fd()));
         assert!(reason.unwrap().contains(expected), "{host}: {reason:?}");
     }
 
@@ -378,10 +381,7 @@ mod tests {
         let home = temp.path().canonicalize().unwrap();
         let project = home.join("project");
         std::fs::create_dir(&project).unwrap();
-        let reason = |host: &Path| {
-            let dir = std::fs::File::open(host).unwrap();
-            unsafe_reason(host, dir.as_fd(), Some(&home))
-        };
+        let reason = |host: &Path| unsafe_reason(host, Some(&home));
         assert!(reason(&home).unwrap().contains("home directory"));
         assert!(
             reason(home.parent().unwrap())
@@ -404,6 +404,45 @@ mod tests {
         assert_eq!(root.identity(), (found.dev(), found.ino()));
         let held = fstat(root.dir()).unwrap();
         assert_eq!(root.identity(), (held.st_dev, held.st_ino));
+    }
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text, None).unwrap()
+    }
+
+    #[test]
+    fn roots_with_the_same_files_are_refused_whatever_their_paths_are() {
+        let temp = tempfile::tempdir().unwrap();
+        let host = temp.path().canonicalize().unwrap();
+        for name in ["a", "b"] {
+            std::fs::create_dir(host.join(name)).unwrap();
+        }
+        // A bind mount of `a` at `c` is this very directory by another path.
+        let mounted = |mount: &str, host: PathBuf, name: &str| {
+            let dir = Dir::open_ambient_dir(temp.path().join(name), ambient_authority()).unwrap();
+            Root::over(path(mount), host, dir, false).unwrap()
+        };
+        let a = mounted("/a", host.join("a"), "a");
+        let bound = mounted("/c", host.join("c"), "a");
+        assert!(matches!(bound.beside(&a), Err(RootError::Unsafe { .. })));
+        assert!(matches!(a.beside(&bound), Err(RootError::Unsafe { .. })));
+        let b = mounted("/b", host.join("b"), "b");
+        assert!(b.beside(&a).is_ok());
+    }
+
+    #[test]
+    fn a_relative_target_above_a_root_is_the_absolute_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let host = temp.path().canonicalize().unwrap();
+        let root = open(&host).unwrap();
+        let above = host.parent().unwrap();
+        assert_eq!(root.above("../x/y"), Some(above.join("x/y")));
+        assert_eq!(root.above("..//x"), Some(above.join("x")));
+        assert_eq!(root.above(".."), Some(above.to_path_buf()));
+        assert_eq!(root.above("..x"), Some(host.join("..x")));
+        assert_eq!(root.above(&"../".repeat(99)), None);
+        // What is left to resolve is refused by whoever reads it.
+        assert_eq!(root.above("../x/../y"), Some(above.join("x/../y")));
     }
 
     #[test]

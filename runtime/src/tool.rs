@@ -286,6 +286,12 @@ pub trait WriteTool: Send + Sync + 'static {
         names: &Namespace,
     ) -> Result<Prepared<Self::Job>, CallError>;
 
+    /// What else the call needs because of what its worker may do, so that a person is asked for everything at once.
+    /// Only verdicts are looked at, no file.
+    fn also_needs(&self, _job: &Self::Job, _permit: &ReadPermit) -> Vec<Scope> {
+        Vec::new()
+    }
+
     /// Computes what the call would do. Changes nothing.
     ///
     /// # Errors

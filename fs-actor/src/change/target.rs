@@ -161,7 +161,7 @@ pub(crate) fn missing_parents(
         );
         return Err(CallError::new(Code::NotFound, message).into());
     }
-    permit.require(Verb::Write, &missing)?;
+    permit.require_parents(path, &missing)?;
     let steps = missing
         .into_iter()
         .map(|path| Step::MakeDirectory { path, mode: None });
@@ -227,7 +227,8 @@ pub(crate) fn relocated(
 /// # Errors
 /// `INVALID_ARGUMENTS`
 pub(crate) fn not_a_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), CallError> {
-    if permit.roots().any(|root| root.mount().starts_with(path)) {
+    let mut roots = permit.roots().filter(|root| !root.is_for_one_call());
+    if roots.any(|root| root.mount().starts_with(path)) {
         return Err(CallError::new(
             Code::InvalidArguments,
             format!(

@@ -29,10 +29,21 @@ pub(super) fn follow(
     let mut walk = Walk::new(place, rest).map_err(|_| lost())?;
     let mut links = 0;
     while let Some(name) = walk.pending.pop() {
-        let found = match walk.step(&name).map_err(|Above| lost())? {
-            Step::Walked => continue,
-            Step::End(real) => return real.ok_or_else(lost),
-            Step::Link(found) => found,
+        let found = match walk.step(&name) {
+            Ok(Step::Walked) => continue,
+            Ok(Step::End(real)) => return real.ok_or_else(lost),
+            Ok(Step::Link(found)) => found,
+            Err(Above) => {
+                // A relative target that leads out of the root is read as the absolute one.
+                let target = lens.above(walk.place.mount, &walk.take_up());
+                let target = target.as_deref().and_then(Path::to_str).ok_or_else(lost)?;
+                let to = absolute(lens, target, asked)?;
+                match lens.place_of(&to) {
+                    Some((place, rest)) => walk.restart(place, rest).map_err(|_| lost())?,
+                    None => return Ok(to),
+                }
+                continue;
+            }
         };
         links += 1;
         if links > MAX_LINKS {
@@ -40,6 +51,8 @@ pub(super) fn follow(
         }
         match lens.judge(&found.path) {
             Verdict::Allow => {}
+            // Who may read what lies behind a link may learn where the link leads.
+            Verdict::Ask if path.starts_with(&found.path) && lens.shows(path) => {}
             Verdict::Ask => return Err(Halt::Needs(vec![Scope::file(Verb::Read, found.path)])),
             Verdict::Deny => return Err(lost()),
         }
@@ -145,6 +158,14 @@ impl<'r> Walk<'r> {
     fn push(&mut self, names: &str) {
         let names = names.rsplit('/').filter(|name| !matches!(*name, "" | "."));
         self.pending.extend(names.map(str::to_owned));
+    }
+
+    /// The names still to go, from a `..` at the top of the root on.
+    fn take_up(&mut self) -> String {
+        let names = std::iter::once("..").chain(self.pending.iter().rev().map(String::as_str));
+        let target = names.collect::<Vec<_>>().join("/");
+        self.pending.clear();
+        target
     }
 
     fn at(&self) -> VirtualPath {

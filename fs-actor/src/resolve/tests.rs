@@ -116,9 +116,22 @@ fn a_link_that_leaves_every_root_leads_nowhere() {
 }
 
 #[test]
-fn a_link_back_in_by_the_way_of_outside_leads_nowhere() {
-    let lines = ["file root/f in", "link root/l ../root/f"];
+fn a_relative_link_out_of_a_root_leads_where_the_absolute_one_does() {
+    for target in ["@/root/f", "../root/f", "d/../../root/f"] {
+        let link = format!("link root/l {target}");
+        check(&["file root/f in", "dir root/d", &link], "/r/l", Ok("in"));
+    }
+    for target in ["@/second", "../second", "./../second"] {
+        let link = format!("link root/l {target}");
+        check(&["file second/f other", &link], "/r/l/f", Ok("other"));
+    }
+    // What lies between is not resolved.
+    let lines = ["file root/f in", "link root/l ../outside/../root/f"];
     check(&lines, "/r/l", Err(Code::NotFound));
+    let loops = ["link root/l ../root/l"];
+    check(&loops, "/r/l", Err(Code::NotFound));
+    let denied = ["file root/secrets/k out", "link root/l ../root/secrets/k"];
+    check(&denied, "/r/l", Err(Code::NotFound));
 }
 
 #[test]

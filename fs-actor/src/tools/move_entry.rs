@@ -126,6 +126,15 @@ impl WriteTool for Move {
         })
     }
 
+    /// What becomes readable at its new place must be readable at its old one.
+    fn also_needs(&self, job: &Job, permit: &ReadPermit) -> Vec<Scope> {
+        if permit.shows(&job.to) && !permit.shows(&job.from) {
+            vec![Scope::file(Verb::Read, job.from.clone())]
+        } else {
+            Vec::new()
+        }
+    }
+
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
         let Judged {
             from,

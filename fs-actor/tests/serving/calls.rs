@@ -314,13 +314,38 @@ async fn a_cancelled_call_gets_no_answer_and_the_next_one_does() {
 async fn what_cannot_be_opened_is_refused_and_not_asked_for_again() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
-    std::os::unix::fs::symlink(world.host("outside"), world.host("link")).unwrap();
-    let path = world.host("link/f");
-    let read = json!({"path": path.to_str().unwrap()});
     let meta = json!({"granted_scopes": ["read:file"]});
-    let refused = client.call("read_file", read, meta).await;
+    // The root has this file by another name, under which its rules would not hold.
+    let path = world.host("r/a.txt").canonicalize().unwrap();
+    let read = json!({"path": path.to_str().unwrap()});
+    let refused = client.call("read_file", read, meta.clone()).await;
     assert_eq!(code(&refused), "PERMISSION_DENIED", "{refused}");
     assert!(refused["result"]["_meta"].get("requested_scopes").is_none());
+    let path = world.host("outside/f");
+    let read = json!({"path": path.to_str().unwrap()});
+    let read = client.call("read_file", read, meta).await;
+    assert_eq!(read["result"]["isError"], false, "{read}");
+}
+
+#[tokio::test]
+async fn a_granted_link_outside_the_roots_is_followed_to_what_is_granted() {
+    let world = World::new();
+    let mut client = greeted(&world, Trust::Host).await;
+    let link = world.host("link");
+    std::os::unix::fs::symlink(world.host("outside"), &link).unwrap();
+    let path = link.join("f");
+    let read = json!({"path": path.to_str().unwrap()});
+    let meta = |granted: &[&str]| json!({ "granted_scopes": granted });
+    let whole = client
+        .call("read_file", read.clone(), meta(&["read:file"]))
+        .await;
+    assert_eq!(whole["result"]["isError"], false, "{whole}");
+    let named = format!("read:file:{}", path.display());
+    let refused = client.call("read_file", read, meta(&[&named])).await;
+    assert_eq!(code(&refused), "SCOPE_REQUIRED", "{refused}");
+    let target = world.host("outside/f").canonicalize().unwrap();
+    let expected = json!([named, format!("read:file:{}", target.display())]);
+    assert_eq!(refused["result"]["_meta"]["requested_scopes"], expected);
 }
 
 #[tokio::test]

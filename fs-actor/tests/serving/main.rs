@@ -25,6 +25,7 @@ mod lists;
 mod node;
 mod python;
 mod replay;
+mod roots;
 mod slow;
 mod support;
 mod views;

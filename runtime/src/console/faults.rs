@@ -76,6 +76,7 @@ impl From<AuthorityError> for Fault {
             AuthorityError::NoQuestion => (StatusCode::NOT_FOUND, "NO_QUESTION"),
             AuthorityError::Ended(_) => (StatusCode::CONFLICT, "ENDED"),
             AuthorityError::DoesNotFit => (StatusCode::UNPROCESSABLE_ENTITY, "DOES_NOT_FIT"),
+            AuthorityError::NotGrantable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_GRANTABLE"),
             AuthorityError::NotThere(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_THERE"),
             AuthorityError::Wider => (StatusCode::UNPROCESSABLE_ENTITY, "WIDER"),
             AuthorityError::Template(_) => (StatusCode::UNPROCESSABLE_ENTITY, "TEMPLATE"),

@@ -351,7 +351,7 @@ impl RuntimeBuilder {
         let (mut config, roots) = opened(self.config, self.places, &kept_out)
             .map_err(|error| pointed(error, &self.configured))?;
         config.grantable.extend(self.grantable);
-        let mut authority = Authority::configured(&config)?;
+        let mut authority = Authority::keeping(&config, Root::kept_from_grants(&kept_out))?;
         for policy in &self.policies {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
         }

@@ -28,6 +28,9 @@ pub enum AuthorityError {
     /// The grant names a server, or a tool of one, that is not there now. A grant counts for what it is when it is given.
     #[error("`{}` is no server, or no tool of one, that is there now", crate::escape(.0))]
     NotThere(String),
+    /// Nothing that the grant covers may be granted here, so it would have no effect.
+    #[error("`{}` cannot be granted here: it lies outside the roots and all that is `grantable`", crate::escape(.0))]
+    NotGrantable(String),
     /// The answer leaves a need uncovered or reaches above what may be granted here.
     #[error("the answer does not cover what is asked, or covers more than may be granted")]
     DoesNotFit,
@@ -190,9 +193,13 @@ impl GrantAuthority {
     ///
     /// # Errors
     /// [`AuthorityError::NotThere`] if it names a server that there is none of, or a tool that is withheld;
+    /// [`AuthorityError::NotGrantable`] if the configuration leaves nothing of it to be granted;
     /// [`AuthorityError`] if there are too many grants or it cannot be recorded or stored.
     pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
         let pattern = self.marked(&grant.pattern)?;
+        if !self.authority.is_grantable(&pattern) {
+            return Err(AuthorityError::NotGrantable(pattern.to_string()));
+        }
         self.broker.grant(NewGrant { pattern, ..grant }).await
     }
 

@@ -57,11 +57,16 @@ impl Step<Waiting> {
         )
     }
 
-    /// The refusal for when nobody can be asked.
+    /// The refusal for when nobody can be asked. It also names what was granted with this call alone: the next one needs
+    /// all of it again.
     pub(crate) fn unasked(&self) -> CallError {
-        let needs: Vec<String> = self.state.asks.iter().map(ToString::to_string).collect();
-        let message = format!("a person must allow {}", needs.join(", "));
-        CallError::new(Code::ScopeRequired, message).requesting(self.state.asks.clone())
+        let mut needs = self.state.asks.clone();
+        needs.extend(self.way.replayed.iter().cloned());
+        needs.sort();
+        needs.dedup();
+        let texts: Vec<String> = needs.iter().map(ToString::to_string).collect();
+        let message = format!("a person must allow {}", texts.join(", "));
+        CallError::new(Code::ScopeRequired, message).requesting(needs)
     }
 
     /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
@@ -92,6 +97,9 @@ impl Step<Waiting> {
     /// Takes up what a person granted, or granted before; the call is judged anew.
     pub(crate) fn granted(mut self, granted: Granted) -> Step<Parsed> {
         let Granted { redeemed, outside } = granted;
+        let replayed = |need: &&Scope| redeemed.brought.iter().any(|grant| grant.binds(need));
+        let asks = self.state.asks.iter();
+        self.way.replayed.extend(asks.filter(replayed).cloned());
         self.way.granted.extend(redeemed.patterns);
         self.way.grant_gates.extend(redeemed.gates);
         self.way.outside.extend(outside);

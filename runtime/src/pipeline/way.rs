@@ -29,6 +29,8 @@ pub(super) struct Way {
     pub(super) outside: Vec<Arc<Root>>,
     /// What a person granted to this call alone, before it was made.
     pub(super) offered: Vec<ScopePattern>,
+    /// What the call asked for and was granted by what came with it.
+    pub(super) replayed: Vec<Scope>,
     /// What live grants were looked through for.
     pub(super) tried: Vec<Scope>,
     pub(super) rounds: u8,

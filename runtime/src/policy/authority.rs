@@ -84,12 +84,17 @@ impl Authority {
     /// # Errors
     /// [`PolicyError`] if a glob or a builder's text cannot be read.
     pub fn configured(config: &Config) -> Result<Self, PolicyError> {
+        Self::keeping(config, Vec::new())
+    }
+
+    /// What a configuration gives on a host where no grant opens the paths `kept`, or what holds one of them.
+    pub(crate) fn keeping(config: &Config, kept: Vec<VirtualPath>) -> Result<Self, PolicyError> {
         let mut budget = PatternBudget::configuration();
         let policy = config.policy.configured();
         let layer = policy.compile(Limits::default(), &mut budget)?;
         let total = Total::of(&layer);
         Ok(Self {
-            base: Arc::new(Base::compile(config, &mut budget)?),
+            base: Arc::new(Base::compile(config, &mut budget)?.keeping(kept)),
             layers: Arc::new([Held {
                 name: LayerName::Configuration,
                 layer,
@@ -332,6 +337,11 @@ impl Authority {
     /// Why `need` is protected by its name; none if it is not.
     pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
         self.base.protection_reason(need)
+    }
+
+    /// Whether a grant of `pattern` could have any effect under this configuration.
+    pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
+        self.base.is_grantable(pattern)
     }
 
     /// The widest that a person may grant: the roots, and what is configured as grantable beyond them.

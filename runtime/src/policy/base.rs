@@ -24,7 +24,12 @@ pub(crate) struct Base {
     grantable: Box<[ScopePattern]>,
     protected: Option<Arc<Globs>>,
     strict: bool,
+    /// Host paths that no grant opens, nor anything that holds one of them.
+    kept: Box<[VirtualPath]>,
 }
+
+/// Where the kernel shows its own files and devices.
+const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 
 #[derive(Debug)]
 struct Held {
@@ -65,7 +70,16 @@ impl Base {
             grantable: grantable.as_slice().into(),
             protected: Globs::intern(Reading::Deny, &protected, "/protect", budget)?,
             strict: *strict,
+            kept: Box::default(),
         })
+    }
+
+    /// The same, where no grant opens the host paths `kept` or what holds one of them.
+    pub(crate) fn keeping(self, kept: Vec<VirtualPath>) -> Self {
+        Self {
+            kept: kept.into(),
+            ..self
+        }
     }
 
     pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
@@ -87,7 +101,10 @@ impl Base {
     /// The ruling of the innermost root that holds the file; without one, whether a grant could open it.
     fn held(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
         let depth = depth_of(self.subtrees(), path);
-        let outside = || self.by_grant(need, Rule::Outside);
+        let outside = || match depth {
+            None if self.is_kept(need.verb(), path) => Ruling::deny(Rule::Kept),
+            None | Some(_) => self.by_grant(need, Rule::Outside),
+        };
         let rulings = self.roots.iter().filter_map(|root| {
             let spelling = root.subtree.decides(need, path, depth)?;
             Some(match root.subtree.leaves(spelling) {
@@ -99,6 +116,16 @@ impl Base {
         let unheld = depth.is_none().then(outside);
         let rulings = unheld.into_iter().chain(rulings);
         rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
+    }
+
+    /// Whether a host path outside every root can be opened by no grant: the top of the file system, what holds a kept
+    /// path, the files of the kernel, and for writing what stands at the top.
+    fn is_kept(&self, verb: Verb, path: &VirtualPath) -> bool {
+        let first = path.names().next();
+        path.is_top()
+            || path.depth() == 1 && verb == Verb::Write
+            || first.is_some_and(|name| KERNEL.contains(&name))
+            || self.kept.iter().any(|kept| kept.starts_with(path))
     }
 
     fn resource(&self, need: &Need<'_>) -> Ruling {
@@ -158,6 +185,13 @@ impl Base {
                 })
             });
         held.chain(self.grantable.iter().cloned()).collect()
+    }
+
+    /// Whether a grant of `pattern` could have any effect: a person may grant some of it, or a policy may ask for some.
+    pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
+        let ceiling = self.ceiling();
+        let mut reached = ceiling.iter().chain(&self.allow);
+        reached.any(|reached| reached.overlaps(pattern))
     }
 
     /// Whether a file lies in no root at all, blocked ones included.

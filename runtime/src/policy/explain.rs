@@ -170,6 +170,10 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
         Rule::Open => ("", "no rule speaks against it"),
         Rule::Base => ("roots", "the configuration gives it"),
         Rule::Outside => ("roots", "no configured root holds it with that access"),
+        Rule::Kept => (
+            "grantable",
+            "no grant opens the top of the file system, the home directory, files of the kernel or of this host",
+        ),
         Rule::Unnamed => ("allow", "the configuration does not name the resource"),
         Rule::NoPath => ("roots", "it is about files and names none"),
         Rule::Protected => (

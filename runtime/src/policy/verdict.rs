@@ -52,6 +52,8 @@ pub(crate) enum Rule {
     Base,
     /// It lies in no configured root with that access.
     Outside,
+    /// It lies outside every root, and no grant opens it.
+    Kept,
     /// The resource is not on the base list.
     Unnamed,
     /// A need about files that names none cannot be judged.

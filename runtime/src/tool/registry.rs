@@ -39,6 +39,7 @@ pub(crate) trait ReadJob: Send + Sync + fmt::Debug {
 
 /// A prepared call to a mutating tool.
 pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
+    fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope>;
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt>;
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
     fn divisible(&self) -> bool;
@@ -351,6 +352,10 @@ impl<T: WriteTool> fmt::Debug for Writing<T> {
 }
 
 impl<T: WriteTool> WriteJob for Writing<T> {
+    fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope> {
+        self.tool.also_needs(&self.job, permit)
+    }
+
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt> {
         self.tool.plan(&self.job, permit).map(any)
     }

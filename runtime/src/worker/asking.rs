@@ -144,7 +144,7 @@ impl Shared {
         let open = move || {
             outside
                 .iter()
-                .map(|path| Root::open_granted(path, &core.kept_out).map(Arc::new))
+                .map(|path| Root::open_granted(path, &core.kept_out, &core.roots).map(Arc::new))
                 .collect()
         };
         let opened: Result<Vec<_>, _> = tokio::task::spawn_blocking(open)

@@ -71,14 +71,9 @@ impl Request {
             let message = "this call names no change that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));
         }
-        Ok(Step::new(
-            facts,
-            job,
-            needs,
-            authority,
-            Arc::clone(&shared.holder),
-            offered,
-        ))
+        let holder = Arc::clone(&shared.holder);
+        let step = || Ok(Step::new(facts, job, needs, authority, holder, offered));
+        guarded(step).map_err(CallError::from)
     }
 }
 

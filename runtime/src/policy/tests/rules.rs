@@ -247,7 +247,7 @@ fn who_is_spawned_without_a_policy_asks_for_everything() {
     let worker = under(&host(), &Policy::ask_for_everything());
     check(&worker, "read:file:/r/a", &[], Ask);
     check(&worker, "read:file:/r/a", &["read:file:/r"], Allow);
-    check(&worker, "write:file:/x", &[], Ask);
+    check(&worker, "write:file:/x/y", &[], Ask);
     check(&worker, "execute:cli:ls", &["*"], Deny);
 }
 
@@ -508,4 +508,71 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
     check(&inside, "read:file:/etc/hosts", &["read:file:/etc"], Deny);
     let why = inside.explain(&"read:file:/etc/hosts".parse().unwrap(), &[]);
     assert_eq!((why.key, why.grant), ("allow_escape", None));
+}
+
+#[test]
+fn what_no_grant_opens_is_denied() {
+    let config = Config::parse(&json!({ "roots": [{ "path": "/r" }], "grantable": ["*:file"] }));
+    let kept = vec![path("/home/me"), path("/var/log/audit")];
+    let host = Authority::keeping(&config.unwrap(), kept).unwrap();
+    for need in [
+        "read:file:/",
+        "read:file:/home",
+        "write:file:/home/me",
+        "read:file:/var/log",
+        "read:file:/var/log/audit",
+        "read:file:/proc/self/environ",
+        "read:file:/sys",
+        "write:file:/dev/sda",
+        "write:file:/opt",
+    ] {
+        check(&host, need, &["*"], Deny);
+    }
+    for need in [
+        "read:file:/opt",
+        "write:file:/opt/x",
+        "write:file:/home/me/x",
+        "read:file:/home/mean",
+        "read:file:/var/log/other",
+        "read:file:/process",
+    ] {
+        check(&host, need, &[], Ask);
+        check(&host, need, &["*"], Allow);
+    }
+    check(&host, "write:file:/r", &[], Allow);
+    let root = configured(&json!({ "roots": [{ "path": "/dev" }] }));
+    check(&root, "read:file:/dev/x", &[], Allow);
+}
+
+#[test]
+fn a_grant_is_refused_if_nothing_of_it_can_be_granted() {
+    let host = configured(&json!({
+        "roots": [{ "path": "/r", "access": "read" }, { "path": "/r/out" }],
+        "grantable": ["write:file:/tmp/x", "read:mcp:hub"],
+        "allow": ["execute:cli:ls"],
+    }));
+    let may = |pattern: &str| host.is_grantable(&pattern.parse().unwrap());
+    for pattern in [
+        "*",
+        "write",
+        "read:file:/r/a",
+        "write:file:/r/out/a",
+        "write:file:/r",
+        "write:file:/tmp",
+    ] {
+        assert!(may(pattern), "{pattern}");
+    }
+    for pattern in ["read:mcp:hub:list", "execute:cli", "execute:cli:ls"] {
+        assert!(may(pattern), "{pattern}");
+    }
+    for pattern in [
+        "write:file:/r/a",
+        "read:file:/tmp/x",
+        "write:file:/tmp/y",
+        "write:mcp:hub",
+        "execute:file",
+        "execute:cli:rm",
+    ] {
+        assert!(!may(pattern), "{pattern}");
+    }
 }

@@ -427,9 +427,9 @@ fn c11_each_need_of_a_batch_is_judged_alone() {
     };
     let host = Authority::configured(&config).unwrap();
     check(&host, "write:file:/r/a", Allow);
-    check(&host, "write:file:/x", Ask);
-    check(&host, "write:file:/y", Ask);
-    check(&host, "read:file:/y", Deny);
+    check(&host, "write:file:/x/a", Ask);
+    check(&host, "write:file:/y/a", Ask);
+    check(&host, "read:file:/y/a", Deny);
 }
 
 #[track_caller]

@@ -1,0 +1,217 @@
+//! Nested roots that the command line, a file or the client configures, served by the program.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// The program with a client at its ends.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    next: u64,
+}
+
+impl Program {
+    /// Starts the program and greets it, with `configuration` if the client sends one.
+    fn new(arguments: &[String], configuration: Option<Value>) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
+            .args(arguments)
+            .env_remove("BAILIWICK_CASES")
+            .env_remove("BAILIWICK_BLESS")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut program = Self {
+            input: child.stdin.take(),
+            child,
+            output,
+            next: 0,
+        };
+        let mut capabilities = json!({});
+        if let Some(configuration) = configuration {
+            capabilities["experimental"] = json!({"configuration": configuration});
+        }
+        let greeting = json!({
+            "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "raw", "version": "1"},
+        });
+        let answer = program.ask("initialize", &greeting);
+        assert!(answer["result"].is_object(), "{answer}");
+        program.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        program
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.next += 1;
+        let id = self.next;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        loop {
+            let line = self.output.next().unwrap().unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    /// Calls a tool; the code of its refusal if it is refused.
+    fn call(&mut self, tool: &str, arguments: &Value, granted: &Value) -> Result<Value, String> {
+        let params =
+            json!({"name": tool, "arguments": arguments, "_meta": {"granted_scopes": granted}});
+        let answer = self.ask("tools/call", &params);
+        let result = &answer["result"];
+        if result["isError"] == true {
+            let code = result["structuredContent"]["code"].as_str();
+            return Err(code.unwrap_or_else(|| panic!("{answer}")).to_owned());
+        }
+        assert!(result.is_object(), "{answer}");
+        Ok(result.clone())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        self.child.wait().unwrap();
+    }
+}
+
+/// A directory with `repo`, `repo/vendor` in it and `repo/vendor/out` in that.
+fn repository() -> (tempfile::TempDir, String) {
+    let temp = tempfile::tempdir().unwrap();
+    let repo = temp.path().canonicalize().unwrap().join("repo");
+    for folder in ["src", "vendor/lib", "vendor/out"] {
+        fs::create_dir_all(repo.join(folder)).unwrap();
+    }
+    for file in ["src/a", "vendor/v", "vendor/lib/w", "vendor/out/.env"] {
+        fs::write(repo.join(file), "old\n").unwrap();
+    }
+    (temp, repo.to_str().unwrap().to_owned())
+}
+
+/// Checks that each of the nested roots decides on what it holds.
+fn decide(mut program: Program, repo: &str) {
+    let none = json!([]);
+    let write = |path: &str| json!({"path": format!("{repo}/{path}"), "content": "x"});
+    let mut allowed = |tool: &str, arguments: Value| {
+        let called = program.call(tool, &arguments, &none);
+        called.unwrap_or_else(|code| panic!("{tool} {arguments}: {code}"));
+    };
+    allowed("write_file", write("src/new"));
+    allowed("write_file", write("vendor/out/new"));
+    allowed("read_file", json!({"path": format!("{repo}/vendor/v")}));
+    let copy = json!({"from": format!("{repo}/vendor/lib"), "to": format!("{repo}/src/lib")});
+    allowed("copy", copy);
+    let vendor = format!("{repo}/vendor");
+    let refused = [
+        ("write_file", write("vendor/new")),
+        ("make_directory", json!({"path": format!("{vendor}/made")})),
+        (
+            "delete",
+            json!({"path": format!("{vendor}/lib"), "recursive": true}),
+        ),
+        ("delete", json!({"path": repo, "recursive": true})),
+        (
+            "move",
+            json!({"from": format!("{vendor}/lib"), "to": format!("{repo}/src/moved")}),
+        ),
+        (
+            "move",
+            json!({"from": format!("{repo}/src/a"), "to": format!("{vendor}/a")}),
+        ),
+        (
+            "copy",
+            json!({"from": format!("{repo}/src/a"), "to": format!("{vendor}/a")}),
+        ),
+        // What the outermost root denies is denied in every root within it.
+        ("read_file", json!({"path": format!("{vendor}/out/.env")})),
+    ];
+    for (tool, arguments) in refused {
+        for granted in [json!([]), json!(["read:file", "write:file"])] {
+            let code = program.call(tool, &arguments, &granted).unwrap_err();
+            let expected = ["PERMISSION_DENIED", "INVALID_ARGUMENTS"];
+            assert!(
+                expected.contains(&code.as_str()),
+                "{tool} {arguments}: {code}"
+            );
+        }
+    }
+    let vendor = std::path::Path::new(&vendor);
+    assert!(vendor.join("lib/w").exists() && !vendor.join("new").exists());
+    assert!(!vendor.join("a").exists() && !vendor.join("made").exists());
+}
+
+fn roots(repo: &str) -> Value {
+    json!([
+        {"path": repo, "deny": ["**/.env"]},
+        {"path": format!("{repo}/vendor"), "access": "read"},
+        {"path": format!("{repo}/vendor/out")},
+    ])
+}
+
+/// Nothing can be granted in these roots.
+const GRANTABLE: &str = "--grantable=read:file:/nowhere";
+
+#[test]
+fn nested_roots_on_the_command_line_decide_each_on_its_own() {
+    let (_temp, repo) = repository();
+    let mut arguments: Vec<String> = roots(&repo)
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    arguments.push(GRANTABLE.to_owned());
+    decide(Program::new(&arguments, None), &repo);
+}
+
+#[test]
+fn nested_roots_of_a_configuration_file_decide_each_on_its_own() {
+    let (temp, repo) = repository();
+    let file = temp.path().join("config.json");
+    let configuration = json!({"roots": roots(&repo), "grantable": ["read:file:/nowhere"]});
+    fs::write(&file, configuration.to_string()).unwrap();
+    let arguments = ["--config".to_owned(), file.to_str().unwrap().to_owned()];
+    decide(Program::new(&arguments, None), &repo);
+}
+
+#[test]
+fn nested_roots_that_the_client_configures_decide_each_on_its_own() {
+    let (_temp, repo) = repository();
+    let arguments = [
+        "--trust".to_owned(),
+        "host".to_owned(),
+        GRANTABLE.to_owned(),
+    ];
+    let configuration = json!({"roots": roots(&repo)});
+    decide(Program::new(&arguments, Some(configuration)), &repo);
+}
+
+#[test]
+fn one_replay_is_enough_for_a_move_into_a_root() {
+    let (temp, repo) = repository();
+    let outside = temp.path().canonicalize().unwrap().join("outside");
+    fs::write(&outside, "theirs").unwrap();
+    let arguments = ["--trust".to_owned(), "host".to_owned(), repo.clone()];
+    let mut program = Program::new(&arguments, None);
+    let arguments = json!({"from": outside, "to": "moved"});
+    let params = json!({"name": "move", "arguments": arguments});
+    let refused = program.ask("tools/call", &params);
+    let asked = &refused["result"]["_meta"]["requested_scopes"];
+    let expected = ["read", "write"].map(|verb| format!("{verb}:file:{}", outside.display()));
+    assert_eq!(*asked, json!(expected), "{refused}");
+    program.call("move", &arguments, asked).unwrap();
+    assert_eq!(
+        fs::read_to_string(format!("{repo}/moved")).unwrap(),
+        "theirs"
+    );
+}

@@ -1,0 +1,166 @@
+//! Opens what a person granted outside every root.
+
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use super::{Root, RootError, RootTable, holds_kept_out, homes, unsafe_reason};
+use crate::path::VirtualPath;
+
+impl Root {
+    /// Opens the directory that holds `path`, a host path outside every root that a person granted, or the nearest one
+    /// above it that is reached without a link. Links beneath it are judged like all others. A top-level directory, and
+    /// one where another file system is mounted, is opened itself.
+    ///
+    /// It is refused if `path` is or holds what [`Root::kept_from_grants`] names, or if one of `roots` has the same files
+    /// by other names.
+    pub(crate) fn open_granted(
+        path: &VirtualPath,
+        kept_out: &[PathBuf],
+        roots: &RootTable,
+    ) -> Result<Self, RootError> {
+        if kept_out.iter().any(|file| file.starts_with(path.as_str())) {
+            return Err(holds_kept_out(path));
+        }
+        let host = Path::new(path.as_str());
+        let home = homes();
+        let reason = home
+            .iter()
+            .find_map(|home| unsafe_reason(host, Some(home)))
+            .or_else(|| unsafe_reason(host, None));
+        let reason = reason.or_else(|| {
+            let elsewhere = roots.iter().any(|root| root.has_elsewhere(path));
+            elsewhere.then_some("a root holds the same files by other names; use those")
+        });
+        if let Some(reason) = reason {
+            let mount = path.clone();
+            return Err(RootError::Unsafe { mount, reason });
+        }
+        let (mount, dir) = holder(path)?;
+        let host = PathBuf::from(mount.as_str());
+        let opened = Self::over(mount, host, dir, false)?;
+        Ok(Self {
+            for_one_call: true,
+            ..opened
+        })
+    }
+
+    /// The host paths that no grant opens, nor anything that holds one of them: the home directory and the files
+    /// `kept_out`.
+    pub(crate) fn kept_from_grants(kept_out: &[PathBuf]) -> Vec<VirtualPath> {
+        let kept = homes().into_iter().chain(kept_out.iter().cloned());
+        kept.filter_map(|path| VirtualPath::parse(path.to_str()?, None).ok())
+            .collect()
+    }
+
+    /// Whether the host path `path` lies in this root or holds it, and goes by another name here.
+    fn has_elsewhere(&self, path: &VirtualPath) -> bool {
+        let host = Path::new(path.as_str());
+        let inside = self.virtual_path(host);
+        inside.is_some_and(|inside| inside != *path)
+            || self.host.starts_with(host) && self.host != Path::new(self.mount.as_str())
+    }
+}
+
+/// Opens the directory that holds the host path `path`, as [`Root::open_granted`] says.
+fn holder(path: &VirtualPath) -> Result<(VirtualPath, Dir), RootError> {
+    let above = |path: &VirtualPath| path.parent().filter(|above| !above.is_top());
+    let mut mount = above(path).unwrap_or_else(|| path.clone());
+    loop {
+        match (open_directory(&mount), above(&mount)) {
+            (Ok(dir), _) => {
+                let name = path.name().unwrap_or_default();
+                let mounted = above(path).as_ref() == Some(&mount) && is_mounted(&dir, name);
+                return Ok(match open_directory(path) {
+                    Ok(itself) if mounted => (path.clone(), itself),
+                    Ok(_) | Err(_) => (mount, dir),
+                });
+            }
+            (Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP), Some(above)) => mount = above,
+            (Err(Errno::LOOP), None) => {
+                let reason = "a link stands in the way; grant the path it leads to";
+                return Err(RootError::Unsafe { mount, reason });
+            }
+            (Err(errno), _) => {
+                let source = errno.into();
+                return Err(RootError::Open { mount, source });
+            }
+        }
+    }
+}
+
+/// Opens a directory at a host path, following no link.
+fn open_directory(path: &VirtualPath) -> Result<Dir, Errno> {
+    let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat2(CWD, path.as_str(), flags, Mode::empty(), how)?;
+    Ok(Dir::from_std_file(dir.into()))
+}
+
+/// Whether another file system is mounted at `name` in `dir`.
+fn is_mounted(dir: &Dir, name: &str) -> bool {
+    let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat2(dir, name, flags, Mode::empty(), how).err() == Some(Errno::XDEV)
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the directories to be opened are made here"
+)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text, None).unwrap()
+    }
+
+    #[test]
+    fn a_grant_opens_the_folder_that_holds_what_was_granted() {
+        let temp = tempfile::tempdir().unwrap();
+        let host = temp.path().canonicalize().unwrap();
+        let open = host.join("open");
+        std::fs::create_dir_all(open.join("sub")).unwrap();
+        std::fs::write(open.join("file"), "").unwrap();
+        std::os::unix::fs::symlink(&host, open.join("link")).unwrap();
+        let mount = |name: &str| {
+            let path = path(open.join(name).to_str().unwrap());
+            let root = Root::open_granted(&path, &[], &RootTable::default()).unwrap();
+            assert!(root.is_for_one_call());
+            root.mount().to_string()
+        };
+        let expected = open.to_str().unwrap();
+        for name in ["sub", "file", "absent", "absent/deep", "link", "link/open"] {
+            assert_eq!(mount(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_grant_opens_neither_home_nor_kernel_files_nor_a_root_by_another_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let host = temp.path().canonicalize().unwrap();
+        std::fs::create_dir(host.join("r")).unwrap();
+        let root = Root::open(path("/r"), &host.join("r"), false).unwrap();
+        let roots = RootTable::new(vec![Arc::new(root)]);
+        let kept = host.join("audit");
+        let refused = |text: &str| {
+            let opened = Root::open_granted(&path(text), std::slice::from_ref(&kept), &roots);
+            matches!(opened, Err(RootError::Unsafe { .. }))
+        };
+        for text in ["/", "/dev", "/proc/self/environ", "/proc/1", "/sys/kernel"] {
+            assert!(refused(text), "{text}");
+        }
+        let named = |name: &str| refused(host.join(name).to_str().unwrap());
+        assert!(named("audit"));
+        assert!(named("r/x"));
+        assert!(named("r"));
+        assert!(named(""));
+        assert!(!named("other"));
+        assert!(!named("rr/x"));
+    }
+}
