@@ -13,11 +13,11 @@ use std::sync::OnceLock;
 
 use bailiwick::{CallError, Code, ContentHash, Entry, VirtualPath};
 use bytes::Bytes;
-use rustix::fs::{AtFlags, unlinkat};
 
 use crate::lens::Lens;
 use crate::replace::{Durability, Reached, Sweeper};
 use crate::resolve::{self, Meta};
+use crate::sys::{AtFlags, unlinkat};
 
 pub(crate) use state::{State, see};
 pub(crate) use tree::Temporaries;

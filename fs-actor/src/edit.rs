@@ -100,8 +100,8 @@ pub(crate) enum EditError {
         lines: Vec<usize>,
         total: usize,
     },
-    /// The old text is in more places than can be held, or all edits together would change more.
-    #[error("the old_text of edit {0} stands in too many places; at most {max} can be changed at once, so take more of the text around them, or write the file anew", max = locate::MAX_PLACES)]
+    /// The old text is in more places than can be held, or all edits together would change or search more.
+    #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_PLACES)]
     TooMany(usize),
     /// Two edits want to change the same text.
     #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
@@ -311,6 +311,29 @@ mod tests {
     #[track_caller]
     fn check_refused(text: &str, edits: &[Edit], expected: &EditError) {
         assert_eq!(made(text, edits).as_ref(), Err(expected));
+    }
+
+    #[test]
+    fn edits_found_but_for_indentation_share_one_budget_of_comparisons() {
+        let lines = 100_000;
+        let text: String = (0..lines).map(|line| format!("  l{line}\n")).collect();
+        let text = Text::of(&text);
+        let source = locate::Source::of(&text);
+        for line in 0..1_000 {
+            let old = format!("l{line}\nl{}\n", line + 1);
+            assert_eq!(source.locate(&old, "x\n").unwrap().len(), 1);
+            assert_eq!(source.locate("l0\nno such line\n", "x\n").unwrap(), []);
+        }
+        assert!(source.compared() < 20_000, "{}", source.compared());
+
+        let text = Text::of("  a\n").as_str().repeat(lines);
+        let text = Text::of(&text);
+        let source = locate::Source::of(&text);
+        let old = "a\n".repeat(1_000) + "b\n";
+        assert_eq!(source.locate(&old, "x\n").unwrap(), []);
+        let old = "a\n".repeat(1_000);
+        assert!(source.locate(&old, "x\n").is_err());
+        assert!(source.locate("\ta\n", "x\n").is_err());
     }
 
     #[test]

@@ -1,5 +1,10 @@
 //! Judged calls in, files read, searched and changed out: the tools that a worker offers.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "bailiwick-fs works on Linux only: it opens files by system calls that other systems do not have"
+);
+
 mod change;
 mod diff;
 mod edit;
@@ -10,6 +15,7 @@ mod page;
 mod replace;
 mod resolve;
 mod search;
+mod sys;
 #[cfg(test)]
 mod testing;
 mod text;

@@ -18,13 +18,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use bailiwick::{CallError, Code, VirtualPath};
-use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::resolve::{self, Meta};
+use crate::sys::{self, AtFlags, Errno, Mode, OFlags, RenameFlags, Resource, getrlimit};
 
 pub(crate) use lock::{Lock, mark_as_live};
 #[cfg(test)]
@@ -226,7 +224,7 @@ impl<'d> Staged<'d> {
         let mut at = 0;
         loop {
             pause()?;
-            let read = match rustix::io::pread(from, &mut buffer, at) {
+            let read = match sys::pread(from, &mut buffer, at) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
@@ -251,7 +249,7 @@ impl<'d> Staged<'d> {
         }
         for mut piece in bytes.chunks(CHUNK) {
             while !piece.is_empty() {
-                match rustix::io::pwrite(&self.file, piece, at) {
+                match sys::pwrite(&self.file, piece, at) {
                     Ok(0) => return Err(Errno::IO.into()),
                     Ok(written) => {
                         piece = piece.get(written..).unwrap_or_default();

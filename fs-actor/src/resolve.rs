@@ -4,7 +4,6 @@
 //! is walked. Where a link stands in the way, [`Halt::Moved`] names the path without links; the pipeline
 //! judges that one and comes back, and the last open follows no link again. So a swap in between is caught.
 
-mod beneath;
 mod descent;
 mod follow;
 mod held;
@@ -12,17 +11,17 @@ mod meta;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bailiwick::{CallError, Code, Halt, Root, VirtualPath, escape, not_yours};
 use cap_std::fs::Dir;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 use crate::lens::{Lens, Place};
 use crate::replace::is_temporary;
+use crate::sys::{Errno, OFlags, beneath};
 
 pub(crate) use descent::Descent;
 pub(crate) use held::Held;
@@ -136,6 +135,32 @@ pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>,
             Err(errno) => Err(errno),
         }
     })
+}
+
+/// Finds out where all of `paths` really lead, so that what links there are is judged at once. What fails otherwise is
+/// left to whoever opens the path.
+///
+/// # Errors
+/// [`Halt::All`]
+pub(crate) fn settle_links(lens: &dyn Lens, paths: &[VirtualPath]) -> Result<(), Halt> {
+    let (mut found, mut needs) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
+    for path in paths.iter().filter(|path| seen.insert(*path)) {
+        lens.checkpoint()?;
+        match entry(lens, path) {
+            Err(moved @ Halt::Moved { .. }) => found.push(moved),
+            Err(Halt::Needs(more)) => needs.extend(more),
+            Err(_) | Ok(_) => {}
+        }
+    }
+    if !needs.is_empty() {
+        found.push(Halt::Needs(needs));
+    }
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(Halt::All(found))
+    }
 }
 
 /// Opens the regular file at `path`, of at most `most` bytes, without waiting for a disk; none if that is not certain.

@@ -111,13 +111,7 @@ impl World {
         let mut view = self.lens();
         for _ in 0..50 {
             match work(&view) {
-                Err(Halt::Moved { from, to }) if view.judge(&to) == Verdict::Allow => {
-                    view.moved.retain(|(old, _)| *old != from);
-                    view.moved.push((from, to));
-                }
-                Err(Halt::Moved { from, .. }) => return Err(not_yours(&from).code()),
-                Err(Halt::Failed(error)) => return Err(error.code()),
-                Err(Halt::Needs(_) | Halt::Protected(_)) => return Err(Code::ScopeRequired),
+                Err(halt) => view.take_up(halt)?,
                 Ok(done) => return Ok(done),
             }
         }
@@ -143,6 +137,20 @@ pub(crate) struct View<'w> {
 }
 
 impl View<'_> {
+    fn take_up(&mut self, halt: Halt) -> Result<(), Code> {
+        match halt {
+            Halt::Moved { from, to } if self.judge(&to) == Verdict::Allow => {
+                self.moved.retain(|(old, _)| *old != from);
+                self.moved.push((from, to));
+                Ok(())
+            }
+            Halt::Moved { from, .. } => Err(not_yours(&from).code()),
+            Halt::Failed(error) => Err(error.code()),
+            Halt::Needs(_) | Halt::Protected(_) => Err(Code::ScopeRequired),
+            Halt::All(halts) => halts.into_iter().try_for_each(|halt| self.take_up(halt)),
+        }
+    }
+
     fn place<'l>(&'l self, (mount, _, dir): &'l (VirtualPath, PathBuf, Dir)) -> Place<'l> {
         Place {
             mount,

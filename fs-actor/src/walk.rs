@@ -11,12 +11,11 @@ mod tests;
 use std::mem::MaybeUninit;
 
 use bailiwick::{Halt, VirtualPath};
-use rustix::fs::{AtFlags, FileType, RawDir, statat};
-use rustix::io::Errno;
 
 use crate::lens::Lens;
 use crate::replace::is_temporary;
 use crate::resolve::{Descent, Kind, Meta, OpenDir};
+use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
 pub(crate) use ignored::Ignoring;
 

@@ -152,6 +152,8 @@ pub enum Halt {
         /// The path without links.
         to: VirtualPath,
     },
+    /// Several of these at once: the pipeline takes up all of them, then begins anew.
+    All(Vec<Halt>),
 }
 
 impl From<CallError> for Halt {
@@ -165,7 +167,7 @@ impl From<Halt> for CallError {
     fn from(halt: Halt) -> Self {
         match halt {
             Halt::Failed(error) => error,
-            Halt::Needs(_) | Halt::Protected(_) | Halt::Moved { .. } => {
+            Halt::Needs(_) | Halt::Protected(_) | Halt::Moved { .. } | Halt::All(_) => {
                 Self::new(Code::Internal, format!("the tool asked too late: {halt}"))
             }
         }
@@ -178,6 +180,7 @@ impl fmt::Display for Halt {
             Self::Failed(error) => error.fmt(f),
             Self::Needs(needs) => write!(f, "needs {needs:?}"),
             Self::Protected(paths) => write!(f, "protected {paths:?}"),
+            Self::All(halts) => write!(f, "{halts:?}"),
             Self::Moved { from, to } => write!(f, "{from} is {to}"),
         }
     }

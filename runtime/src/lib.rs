@@ -53,6 +53,11 @@
 //! ```
 
 // In reading order: what a call is, what may be done, how it is done, who moves it.
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "bailiwick works on Linux only: it opens and watches files by system calls that other systems do not have"
+);
+
 mod call;
 mod effect;
 mod error;

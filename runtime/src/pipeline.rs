@@ -178,12 +178,7 @@ impl<S> Step<S> {
                 "the paths of this call keep changing; try again",
             ));
         }
-        match halt {
-            Halt::Failed(error) => return Err(error),
-            Halt::Needs(needs) => self.way.add_needs(needs)?,
-            Halt::Protected(paths) => self.way.protect(paths)?,
-            Halt::Moved { from, to } => self.way.follow(&from, &to)?,
-        }
+        self.way.take_up(halt)?;
         Ok(Step {
             facts: self.facts,
             way: self.way,

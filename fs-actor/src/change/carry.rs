@@ -3,8 +3,6 @@
 mod remove;
 
 use bailiwick::{CallError, Code, Halt, VirtualPath};
-use rustix::fs::{self as sys, Mode, RenameFlags};
-use rustix::io::Errno;
 
 use super::state::{State, see_in};
 use super::tree::{self, Pause, Stopped, Temporaries};
@@ -15,6 +13,7 @@ use crate::replace::{
     temporary_name,
 };
 use crate::resolve::{self, OpenDir, OpenFile};
+use crate::sys::{self, Errno, Mode, RenameFlags};
 use remove::{remove_directory, remove_file};
 
 impl Changer {
@@ -93,7 +92,13 @@ impl Changer {
             Ok(found) => found,
             Err(Halt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
             // A link, or nothing, stands where the plan found a directory.
-            Err(Halt::Failed(_) | Halt::Moved { .. } | Halt::Needs(_) | Halt::Protected(_)) => {
+            Err(
+                Halt::Failed(_)
+                | Halt::Moved { .. }
+                | Halt::Needs(_)
+                | Halt::Protected(_)
+                | Halt::All(_),
+            ) => {
                 return Err(stale(path));
             }
         };

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use bailiwick::{CallError, Code, Halt, ReadPermit, VirtualPath, fold};
-use rustix::io::Errno;
 
 use super::tree::{self, Item};
 use super::{Step, target};
 use crate::lens::Lens;
 use crate::resolve::{self, OpenDir};
+use crate::sys::Errno;
 
 /// The most protected files that one call may ask for.
 const MAX_ASKED: usize = 1_000;

@@ -1,11 +1,11 @@
 //! A path in, what stands there out, precise enough to notice any change.
 
 use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
-use rustix::io::Errno;
 
 use super::tree::{self, Item, Pause, Temporaries};
 use crate::lens::Lens;
 use crate::resolve::{self, Kind, Meta, OpenDir};
+use crate::sys::Errno;
 
 /// Files larger than this are told apart by identity and time, not by content.
 const MAX_HASHED: u64 = 64 << 20;

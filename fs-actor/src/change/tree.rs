@@ -8,12 +8,11 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 
 use bailiwick::{CallError, Code, ContentHash, PathError, VirtualPath};
-use rustix::fs::{self as sys, AtFlags, Dir, Mode};
-use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::replace::{ReplaceError, Staged, is_temporary};
 use crate::resolve::{self, Descent, Kind, Meta, OpenDir};
+use crate::sys::{self, AtFlags, Dir, Errno, Mode};
 
 pub(crate) use remove::{remove, unlink};
 
@@ -224,7 +223,7 @@ fn read(
     let mut at = 0;
     loop {
         pause()?;
-        match rustix::io::pread(file, &mut buffer, at) {
+        match sys::pread(file, &mut buffer, at) {
             Ok(0) => return Ok(at),
             Ok(read) => {
                 take(buffer.get(..read).unwrap_or_default());

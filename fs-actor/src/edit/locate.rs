@@ -1,17 +1,19 @@
 //! A text and old text in, the places where it stands out: exactly, but for line endings, or but for indentation.
 
 use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
 
 use super::indent::{BLANKS, Indent, indent, trimmed};
-use super::sequence::positions;
+use super::sequence::LineIndex;
 use super::{Edit, Replacement, Strategy};
-use crate::text::{Ending, Text};
+use crate::text::{Ending, Line, Text};
 
-/// Lines compared at most in the search for re-indented text, so that no input makes it slow.
+/// Lines that all edits of a call together may compare and fit in the search for re-indented text, so that no input makes
+/// it slow.
 const MAX_COMPARED: usize = 4_000_000;
 /// Places that one text may stand in, and all edits of a call may change.
 pub(super) const MAX_PLACES: usize = 100_000;
-/// Bytes of new text fitted at most to places that differ in indentation.
+/// Bytes of new text that all edits together may fit to places that differ in indentation.
 const MAX_FITTED: usize = 64 << 20;
 
 /// Old text stands in so many places that to hold them would fill the memory.
@@ -26,6 +28,11 @@ pub(super) struct Source<'t> {
     plain: Cow<'t, str>,
     /// Where, in `plain`, a `\r` was left out before the `\n`.
     left_out: Vec<usize>,
+    /// Its lines but for blanks, once an edit is looked for that way.
+    index: OnceCell<LineIndex<'t>>,
+    /// What is left of [`MAX_COMPARED`] and [`MAX_FITTED`].
+    comparisons: Cell<usize>,
+    fitting: Cell<usize>,
 }
 
 /// A place where old text stands.
@@ -76,7 +83,16 @@ impl<'t> Source<'t> {
             text,
             plain,
             left_out,
+            index: OnceCell::new(),
+            comparisons: Cell::new(MAX_COMPARED),
+            fitting: Cell::new(MAX_FITTED),
         }
+    }
+
+    /// How many lines were compared and fitted so far.
+    #[cfg(test)]
+    pub(super) fn compared(&self) -> usize {
+        MAX_COMPARED - self.comparisons.get()
     }
 
     /// Every place where `old` stands, in order; places may overlap. The first way that finds one counts.
@@ -172,19 +188,20 @@ impl<'t> Source<'t> {
             return Ok(Vec::new());
         }
         let lines = self.text.lines();
-        let contents: Vec<&str> = lines.iter().map(|line| self.text.content(*line)).collect();
-        let mut compared = 0;
+        let content = |line: &Line| self.text.content(*line);
+        let index = self
+            .index
+            .get_or_init(|| LineIndex::of(lines.iter().map(content)));
         let mut found = Vec::new();
-        for first in positions(&contents, &old) {
-            compared += old.len();
-            if compared > MAX_COMPARED
-                || found.len() >= MAX_PLACES
-                || found.len().saturating_mul(size) > MAX_FITTED
-            {
+        for first in index.positions(&old, |lines| spend(&self.comparisons, lines))? {
+            spend(&self.comparisons, old.len() + new.len())?;
+            spend(&self.fitting, size)?;
+            if found.len() >= MAX_PLACES {
                 return Err(TooMany);
             }
-            let here = contents.get(first..first + old.len()).unwrap_or_default();
-            let rule = Indent::between(&old, here);
+            let here = lines.get(first..first + old.len()).unwrap_or_default();
+            let here: Vec<&str> = here.iter().map(content).collect();
+            let rule = Indent::between(&old, &here);
             let Some(fitted) = rule.and_then(|rule| fit(&old, &new, first, &rule)) else {
                 continue;
             };
@@ -207,6 +224,12 @@ impl<'t> Source<'t> {
         }
         Ok(found)
     }
+}
+
+/// Takes `wanted` from a budget.
+fn spend(budget: &Cell<usize>, wanted: usize) -> Result<(), TooMany> {
+    budget.set(budget.get().checked_sub(wanted).ok_or(TooMany)?);
+    Ok(())
 }
 
 impl Found {

@@ -1,40 +1,92 @@
-//! Lines and a sequence of lines in, where the sequence stands, indentation and trailing blanks left out, out.
+//! An index of trimmed lines, for searches that ignore indentation and trailing blanks.
 
 use std::collections::HashMap;
 
 use super::indent::trimmed;
 
-/// Where the lines of `old`, trimmed, stand one after the other in `lines`, trimmed (Knuth, Morris and Pratt).
-pub(super) fn positions(lines: &[&str], old: &[&str]) -> Vec<usize> {
-    let mut numbers: HashMap<&str, usize> = HashMap::new();
-    let mut wanted = Vec::with_capacity(old.len());
-    for line in old {
-        let next = numbers.len();
-        wanted.push(*numbers.entry(trimmed(line)).or_insert(next));
-    }
-    let mut fall_back: Vec<usize> = vec![0];
-    let step = |mut matched: usize, number: Option<usize>, fall_back: &[usize]| loop {
-        if number.is_some() && wanted.get(matched).copied() == number {
-            return matched + 1;
+/// Which lines of a text are equal but for blanks at their ends; made once for all searches in the text.
+#[derive(Debug)]
+pub(super) struct LineIndex<'t> {
+    /// A number for each trimmed line.
+    numbers: HashMap<&'t str, usize>,
+    /// The number of each line of the text.
+    lines: Vec<usize>,
+    /// The lines with the first number, then those with the second and so on.
+    by_number: Vec<usize>,
+    /// Where in that the lines of each number begin, and the end.
+    begins: Vec<usize>,
+}
+
+impl<'t> LineIndex<'t> {
+    pub(super) fn of(lines: impl Iterator<Item = &'t str>) -> Self {
+        let mut numbers = HashMap::new();
+        let lines: Vec<usize> = lines
+            .map(|line| {
+                let next = numbers.len();
+                *numbers.entry(trimmed(line)).or_insert(next)
+            })
+            .collect();
+        let mut by_number: Vec<usize> = (0..lines.len()).collect();
+        by_number.sort_by_key(|line| lines.get(*line).copied());
+        let number_at = |at: &usize| lines.get(*at).copied().unwrap_or_default();
+        let begins = (0..=numbers.len())
+            .map(|number| by_number.partition_point(|line| number_at(line) < number))
+            .collect();
+        Self {
+            numbers,
+            lines,
+            by_number,
+            begins,
         }
-        if matched == 0 {
-            return 0;
-        }
-        matched = fall_back.get(matched - 1).copied().unwrap_or(0);
-    };
-    let mut matched = 0;
-    for number in wanted.iter().skip(1) {
-        matched = step(matched, Some(*number), &fall_back);
-        fall_back.push(matched);
     }
-    let mut matched = 0;
-    let mut found = Vec::new();
-    for (index, line) in lines.iter().enumerate() {
-        matched = step(matched, numbers.get(trimmed(line)).copied(), &fall_back);
-        if matched == wanted.len() {
-            found.push(index + 1 - matched);
-            matched = fall_back.get(matched - 1).copied().unwrap_or(0);
+
+    /// Where the lines of `old`, trimmed, stand one after the other, in order. `spend` is told how many lines are
+    /// compared.
+    ///
+    /// # Errors
+    /// What `spend` returns.
+    pub(super) fn positions<E>(
+        &self,
+        old: &[&str],
+        mut spend: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Vec<usize>, E> {
+        spend(old.len())?;
+        let wanted: Option<Vec<usize>> = old
+            .iter()
+            .map(|line| self.numbers.get(trimmed(line)).copied())
+            .collect();
+        let Some(wanted) = wanted else {
+            return Ok(Vec::new());
+        };
+        // Only where the rarest of the lines stands can all of them.
+        let rarest = wanted
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, number)| self.with_number(**number).len());
+        let Some((offset, rarest)) = rarest else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for line in self.with_number(*rarest) {
+            let here = line
+                .checked_sub(offset)
+                .and_then(|first| Some((first, self.lines.get(first..first + wanted.len())?)));
+            let Some((first, here)) = here else {
+                spend(1)?;
+                continue;
+            };
+            let same = here.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+            spend(same + 1)?;
+            if same == wanted.len() {
+                found.push(first);
+            }
         }
+        Ok(found)
     }
-    found
+
+    fn with_number(&self, number: usize) -> &[usize] {
+        let begin = self.begins.get(number).copied().unwrap_or_default();
+        let end = self.begins.get(number + 1).copied().unwrap_or_default();
+        self.by_number.get(begin..end).unwrap_or_default()
+    }
 }

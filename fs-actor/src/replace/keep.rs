@@ -4,9 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use rustix::buffer::spare_capacity;
-use rustix::fs::{self as sys, Gid, Mode, Uid, XattrFlags};
-use rustix::io::Errno;
+use crate::sys::{self, Errno, Gid, Mode, Uid, XattrFlags, spare_capacity};
 
 /// The access control list.
 const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -3,8 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use crate::sys::{Errno, FlockOperation, flock};
 
 /// Tries for a lock that somebody else holds, and the pause between them.
 const TRIES: u32 = 2_000;

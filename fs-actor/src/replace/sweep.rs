@@ -4,11 +4,9 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{self as sys, AtFlags, Dir, FileType, Mode, OFlags};
-use rustix::io::Errno;
-
 use super::lock;
 use crate::resolve::{Descent, OpenDir};
+use crate::sys::{self, AtFlags, Dir, Errno, FileType, Mode, OFlags};
 
 const PREFIX: &str = ".bailiwick-";
 const SUFFIX: &str = ".tmp";

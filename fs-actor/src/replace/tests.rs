@@ -115,7 +115,7 @@ fn mode_owner_and_attributes_stay_and_set_id_bits_go() {
     let file = temp.path().join("f");
     fs::write(&file, "old").unwrap();
     std::os::unix::fs::chown(&file, Some(1234), Some(2345)).expect("these tests run as root");
-    sys::setxattr(&file, "user.note", b"kept", XattrFlags::empty()).unwrap();
+    rustix::fs::setxattr(&file, "user.note", b"kept", XattrFlags::empty()).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o4751)).unwrap();
     for level in LEVELS {
         replace(temp.path(), "f", b"new", level).unwrap();
@@ -125,7 +125,7 @@ fn mode_owner_and_attributes_stay_and_set_id_bits_go() {
             (0o751, 1234, 2345)
         );
         let mut note = Vec::with_capacity(64);
-        sys::getxattr(
+        rustix::fs::getxattr(
             &file,
             "user.note",
             rustix::buffer::spare_capacity(&mut note),
@@ -281,7 +281,7 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
     fs::create_dir(temp.path().join(&copied)).unwrap();
     let copier = open(&temp.path().join(&copied));
     lock::mark_as_live(copier.as_fd());
-    sys::mkfifoat(&dir, fifo.as_str(), Mode::RWXU).unwrap();
+    rustix::fs::mkfifoat(&dir, fifo.as_str(), Mode::RWXU).unwrap();
     fs::write(temp.path().join(".bailiwick-1.tmp"), "x").unwrap();
     let writer = open(&temp.path().join(&live));
     lock::mark_as_live(writer.as_fd());

@@ -1,9 +1,8 @@
 //! An open directory in, the way down from it and up again out, with few descriptors however deep it goes.
 
-use rustix::fs::{SeekFrom, fstat, seek};
-use rustix::io::Errno;
-
 use super::OpenDir;
+
+use crate::sys::{Errno, SeekFrom, fstat, seek};
 
 /// How many directories beneath the top are open at once. One that was closed is opened anew when the way comes
 /// back to it: by its names beneath the top, no link followed, and only if it is the same directory still.

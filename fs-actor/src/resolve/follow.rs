@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use bailiwick::{CallError, Code, Halt, Scope, Verb, Verdict, VirtualPath, not_yours};
-use rustix::fs::{FileType, OFlags, readlinkat};
 
-use super::beneath::{self, Mount};
 use crate::lens::{Lens, Place};
+use crate::sys::beneath::{self, Mount};
+use crate::sys::{Errno, FileType, OFlags, readlinkat};
 
 /// The most links on one path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -225,7 +225,7 @@ impl<'r> Walk<'r> {
         })
     }
 
-    fn look(&self, name: &str) -> Result<(OwnedFd, FileType), rustix::io::Errno> {
+    fn look(&self, name: &str) -> Result<(OwnedFd, FileType), Errno> {
         let handle = beneath::handle(self.dir(), name)?;
         if let Some(home) = &self.home {
             home.require_same(handle.as_fd())?;

@@ -2,10 +2,10 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{FileType, Stat, fstat};
-use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::sys::{self, Errno, FileType, Stat, fstat};
 
 /// What kind of object stands at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -78,7 +78,7 @@ impl Meta {
             mode: stat.st_mode & 0o7777,
             dev: stat.st_dev,
             ino: stat.st_ino,
-            links: wide(stat.st_nlink),
+            links: sys::wide(stat.st_nlink),
             uid: stat.st_uid,
             gid: stat.st_gid,
         }
@@ -88,11 +88,6 @@ impl Meta {
     pub(crate) fn modified_text(&self) -> String {
         timestamp(self.modified)
     }
-}
-
-/// A number that has 32 bits on some machines and 64 on others.
-fn wide(number: impl Into<u64>) -> u64 {
-    number.into()
 }
 
 /// Seconds since 1970 as a date and time in UTC.

@@ -11,13 +11,13 @@ use bailiwick::{
     ReadTool, Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
 };
 use bytes::Bytes;
-use rustix::io::{ReadWriteFlags, preadv2};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::suggest;
 use crate::lens::Lens;
 use crate::resolve::{self, Held, OpenFile};
+use crate::sys::{ReadWriteFlags, preadv2};
 use piece::Want;
 use render::{Source, open_and_render, render};
 
@@ -255,6 +255,10 @@ fn bytes_at_hand(opened: &OpenFile) -> Option<Bytes> {
 }
 
 fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+    if job.paths.len() > 1 {
+        // Else the files before each link would be read again for it.
+        resolve::settle_links(lens, &job.paths)?;
+    }
     let mut content = Vec::new();
     let mut files = Vec::with_capacity(job.paths.len());
     let mut left = lens.max_bytes();

@@ -1,4 +1,4 @@
-//! `.gitignore` and `.ignore` files on the way in, whether an entry is to be passed over out.
+//! Patterns of `.gitignore` and `.ignore` files, and whether an entry is to be ignored.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -19,18 +19,27 @@ const MAX_BYTES: u64 = 64 * 1024;
 const MAX_LINES: usize = 1000;
 const MAX_LINE: usize = 512;
 const MAX_BRACES: usize = 4;
+/// What the patterns of all directories of one walk may cost together, since each is compiled anew: their bytes, and
+/// this much for each. Once it is spent, further files of this kind are passed over and nothing is ignored for them.
+const MAX_COST: usize = 512 * 1024;
+const COST_OF_ONE: usize = 32;
 
 /// The patterns that hold where the walk stands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ignoring {
     /// One for each directory from the root down, where there is any.
     levels: Vec<Option<Gitignore>>,
+    /// What is left of [`MAX_COST`].
+    room: usize,
 }
 
 impl Ignoring {
     /// The patterns that directories above `at` set for it.
     pub(crate) fn above(lens: &dyn Lens, at: &VirtualPath) -> Self {
-        let mut levels = Vec::new();
+        let mut above = Self {
+            levels: Vec::new(),
+            room: MAX_COST,
+        };
         let mut next = at.parent();
         while let Some(dir) = next.filter(|dir| lens.place_of(dir).is_some()) {
             let read = |name: &str| {
@@ -38,11 +47,11 @@ impl Ignoring {
                 // A link is not followed here, so where it leads need not be judged.
                 resolve::file(lens, &path).ok()
             };
-            levels.push(patterns(&dir, read));
+            above.add(&dir, read);
             next = dir.parent();
         }
-        levels.reverse();
-        Self { levels }
+        above.levels.reverse();
+        above
     }
 
     pub(super) fn enter(&mut self, lens: &dyn Lens, dir: &OpenDir, path: &VirtualPath) {
@@ -50,7 +59,22 @@ impl Ignoring {
             path.join(name).ok().filter(|path| lens.shows(path))?;
             dir.read(name).ok()
         };
-        self.levels.push(patterns(path, read));
+        self.add(path, read);
+    }
+
+    fn add(&mut self, dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) {
+        let patterns = if self.room == 0 {
+            None
+        } else {
+            patterns(dir, read, &mut self.room)
+        };
+        self.levels.push(patterns);
+    }
+
+    /// What the patterns so far cost.
+    #[cfg(test)]
+    pub(super) fn spent(&self) -> usize {
+        MAX_COST - self.room
     }
 
     pub(super) fn leave(&mut self) {
@@ -75,7 +99,11 @@ impl Ignoring {
     }
 }
 
-fn patterns(dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) -> Option<Gitignore> {
+fn patterns(
+    dir: &VirtualPath,
+    read: impl Fn(&str) -> Option<OpenFile>,
+    room: &mut usize,
+) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir.as_str());
     let mut any = false;
     for opened in NAMES.into_iter().filter_map(read) {
@@ -84,8 +112,16 @@ fn patterns(dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) -> Optio
             continue;
         }
         for line in String::from_utf8_lossy(&bytes).lines().take(MAX_LINES) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
             let braces = line.bytes().filter(|byte| *byte == b'{').count();
             if line.len() <= MAX_LINE && braces <= MAX_BRACES {
+                let Some(left) = room.checked_sub(line.len() + COST_OF_ONE) else {
+                    *room = 0;
+                    break;
+                };
+                *room = left;
                 // A pattern that is none ignores nothing, as in git.
                 any |= builder.add_line(None, line).is_ok();
             }

@@ -165,3 +165,40 @@ fn a_walk_and_a_search_end_soon_after_the_call_must_stop() {
         visited.get()
     );
 }
+
+#[test]
+fn ignore_files_cost_a_search_no_more_than_a_bound_however_many_there_are() {
+    let patterns: String = (0..1_000).map(|index| format!("x{index}*\n")).collect();
+    let world = World::new(&["file root/.gitignore *.o"]);
+    let mut dir = "root".to_owned();
+    let mut levels = Vec::new();
+    for _ in 0..60 {
+        dir.push_str("/d");
+        world.make(&format!("dir {dir}"));
+        world.write(format!("{dir}/.gitignore"), &patterns);
+        world.write(format!("{dir}/f"), "in");
+        world.write(format!("{dir}/x1.o"), "in");
+        levels.push(path(&dir.replacen("root", "/r", 1)));
+    }
+    let lens = world.lens();
+    let mut ignoring = Ignoring::above(&lens, &path("/r/d"));
+    for level in &levels {
+        let opened = crate::resolve::directory(&lens, level).unwrap();
+        ignoring.enter(&lens, &opened, level);
+    }
+    assert!(ignoring.spent() <= 512 * 1024);
+
+    let found = world.run(|view| {
+        let (top, at) = start(view, &path("/r"))?;
+        let ignoring = Ignoring::above(view, &at);
+        let mut found = 0;
+        walk(view, top, &at, Some(ignoring), &mut |entry| {
+            let name = entry.path.name();
+            assert_ne!(name, Some("x1.o"), "what was heeded stays heeded");
+            found += usize::from(name == Some("f"));
+            Ok(Onward::Enter)
+        })?;
+        Ok(found)
+    });
+    assert_eq!(found, Ok(60));
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Holder, canonical};
-use crate::capability::{Gate, not_yours};
+use crate::capability::{Gate, Halt, not_yours};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Explanation, REPOSITORY_REASON, Verdict};
@@ -46,7 +46,18 @@ impl Way {
         }
     }
 
-    pub(super) fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
+    /// Takes up what a tool found.
+    pub(super) fn take_up(&mut self, halt: Halt) -> Result<(), CallError> {
+        match halt {
+            Halt::Failed(error) => Err(error),
+            Halt::Needs(needs) => self.add_needs(needs),
+            Halt::Protected(paths) => self.protect(paths),
+            Halt::Moved { from, to } => self.follow(&from, &to),
+            Halt::All(halts) => halts.into_iter().try_for_each(|halt| self.take_up(halt)),
+        }
+    }
+
+    fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
         let before = self.needs.len();
         for need in needs {
             if !self.needs.contains(&need) {
@@ -63,7 +74,7 @@ impl Way {
     }
 
     /// Takes `paths` as changes of protected files.
-    pub(super) fn protect(&mut self, paths: Vec<VirtualPath>) -> Result<(), CallError> {
+    fn protect(&mut self, paths: Vec<VirtualPath>) -> Result<(), CallError> {
         let before = self.protected.len();
         for path in paths {
             let need = Scope::file(Verb::Write, path);
@@ -111,7 +122,7 @@ impl Way {
     }
 
     /// Takes the path that a link leads to in place of the one that was asked for.
-    pub(super) fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
+    fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
         if !self.authority.follows_symlinks() {
             return Err(not_yours(from));
         }

@@ -1,12 +1,12 @@
 //! A name and what the plan saw at it in, that removed and nothing else out.
 
 use bailiwick::CallError;
-use rustix::fs::{self as sys, AtFlags};
 
 use super::Spot;
 use crate::change::stale;
 use crate::change::state::{State, see_in};
 use crate::change::tree::{self, Item, Pause, Temporaries};
+use crate::sys::{self, AtFlags};
 
 pub(super) fn remove_file<P>(
     spot: &Spot<'_>,

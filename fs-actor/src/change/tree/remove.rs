@@ -1,12 +1,11 @@
 //! What a look at a directory found in, all of that gone out, and nothing else.
 
 use bailiwick::{CallError, VirtualPath};
-use rustix::fs::{self as sys, AtFlags};
-use rustix::io::Errno;
 
 use super::{Item, here, stamp, stat};
 use crate::replace::Lock;
 use crate::resolve::{self, Descent, Kind, OpenDir};
+use crate::sys::{self, AtFlags, Errno};
 
 /// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
 /// Returns how many went, and why not all of them if so.

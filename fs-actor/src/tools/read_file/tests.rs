@@ -281,3 +281,23 @@ fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
         );
     }
 }
+
+#[test]
+fn links_among_many_files_are_followed_before_anything_is_read() {
+    let mut lines = vec!["file root/f text".to_owned()];
+    lines.extend((0..60).map(|index| format!("link root/l{index} f")));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let world = World::new(&lines);
+    let paths = (0..60).map(|index| path(&format!("/r/l{index}"))).collect();
+    let job = Job {
+        paths,
+        ..job("/r/f")
+    };
+    let rounds = std::cell::Cell::new(0);
+    let reply = world.run(|view| {
+        rounds.set(rounds.get() + 1);
+        read_files(view, &job)
+    });
+    assert_eq!(texts(&reply.unwrap()).len(), 120);
+    assert_eq!(rounds.get(), 2);
+}

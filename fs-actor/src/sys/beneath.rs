@@ -1,11 +1,11 @@
-//! A directory handle and plain names in, a handle on exactly what bears those names out; no link is ever followed.
+//! Opens names beneath a directory handle without ever following a link.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, openat, openat2, statx,
+use super::{
+    AtFlags, CWD, Errno, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, openat, openat2,
+    statx,
 };
-use rustix::io::Errno;
 
 /// How often an open is tried again that the kernel gave up because of a rename nearby.
 const TRIES: usize = 64;
