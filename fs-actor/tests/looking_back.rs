@@ -154,18 +154,25 @@ async fn the_history_tells_each_decision_of_each_run_once() {
     let place = lived().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
-        "question", "question", "question", "question", "question", "refused", "granted",
-        "revoked", "question", "granted", "revoked",
+        "question", "question", "question", "question", "question", "call", "granted", "call",
+        "revoked", "question", "granted", "call", "revoked",
     ];
     assert_eq!(field(&lines, "entry"), kinds);
-    assert_eq!(field(&lines, "run"), [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2]);
+    assert_eq!(
+        field(&lines, "run"),
+        [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2]
+    );
     assert_eq!(lines[2]["decision"], "denied");
     assert_eq!(
         (&lines[2]["by"], &lines[5]["by"]),
         (&json!("host"), &json!("rule"))
     );
     assert_eq!(
-        (&lines[7]["by"], &lines[7]["cause"]),
+        (&lines[7]["by"], &lines[7]["outcome"], &lines[7]["grants"]),
+        (&json!("person"), &json!("applied"), &json!([1]))
+    );
+    assert_eq!(
+        (&lines[8]["by"], &lines[8]["cause"]),
         (&json!("person"), &json!("person"))
     );
     assert_eq!(lines[3]["needs"], json!(["write:file:/repo/src/\u{202e}c"]));
@@ -186,7 +193,7 @@ async fn the_history_tells_each_decision_of_each_run_once() {
         "--until=0s",
     ];
     let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
-    assert_eq!(place.lines(&arguments).len(), 7);
+    assert_eq!(place.lines(&arguments).len(), 9);
     assert_eq!(denied[1]["denial"]["code"], "PERMISSION_DENIED");
     let hint = denied[1]["denial"]["hint"].as_str().unwrap();
     assert!(hint.starts_with("change the rule"), "{hint}");
@@ -226,7 +233,7 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     }
     let text = place.told(&["history", "audit.jsonl"]);
     let rows: Vec<&str> = text.lines().collect();
-    assert_eq!(rows.len(), 12, "{text}");
+    assert_eq!(rows.len(), 14, "{text}");
     let at = rows[0].find("ABOUT").unwrap();
     assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
@@ -403,10 +410,13 @@ async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
     assert!(!write(&worker, "/repo/src/c").await);
     runtime.shutdown().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);
-    let kinds = ["granted", "granted", "narrowed", "revoked", "revoked"];
+    let kinds = [
+        "call", "granted", "granted", "call", "narrowed", "call", "call", "revoked", "revoked",
+        "call",
+    ];
     assert_eq!(field(&lines, "entry"), kinds);
     assert_eq!(
-        lines[2]["change"],
+        lines[4]["change"],
         json!({ "pattern": "write:file:/repo/src" })
     );
     let text = place.told(&["history", "audit.jsonl"]);

@@ -25,7 +25,7 @@ use crate::scope::{Scope, ScopePattern};
 
 pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
-pub(crate) use past::{Past, PastEvent, PastStep, past};
+pub(crate) use past::{Past, PastEvent, PastFailure, PastStep, past};
 pub use recorder::AuditError;
 #[cfg(feature = "oauth")]
 pub(crate) use recorder::WeakAudit;
@@ -92,8 +92,12 @@ pub enum Step {
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         brought: Arc<[ScopePattern]>,
     },
-    /// A client that may not bring grants brought some; they count for nothing.
-    IgnoredGrants,
+    /// A client that may not bring grants brought some; they are ignored.
+    IgnoredGrants {
+        /// The first of them.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        brought: Arc<[ScopePattern]>,
+    },
     /// A person is asked.
     Asked {
         /// The question; calls that ask the same share it.

@@ -378,8 +378,7 @@ pub struct Outcome {
     pub changes: Vec<Change>,
     /// Where people find it.
     pub artifacts: Vec<ArtifactRef>,
-    /// Whether the audit has the record that the change was made. If not, the change was made all the same, and further
-    /// calls are refused until the audit can be written.
+    /// Whether the audit recorded that the change was made. If not, it was made all the same.
     pub recorded: bool,
 }
 

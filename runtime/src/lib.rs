@@ -133,14 +133,14 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Apart, Approver, AskLimits, AuthorityError, Batch, BatchAnswer,
-    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, Changes, DecidedBy, Deciding,
-    Decision, Deferred, Denial, DenyAll, GrantAuthority, GrantDamage, GrantEditError, GrantFilter,
-    GrantHolder, GrantStore, GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked,
-    History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing,
-    NewGrant, OptionKind, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired,
-    PermissionType, Question, QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted,
-    ServerCard, StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches,
-    suggest,
+    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, CallOutcome, CallTally, Changes,
+    DecidedBy, Deciding, Decision, Deferred, Denial, DenyAll, GrantAuthority, GrantDamage,
+    GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse, GrantView,
+    GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind, PastCall, PastQuestion,
+    PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
+    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, StoredGrant,
+    Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

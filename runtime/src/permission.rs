@@ -47,8 +47,8 @@ pub use decided::{DecidedBy, RevokeCause};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub use history::{
-    Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter, HistoryReport,
-    PastQuestion, RepeatedQuestion, Tally,
+    CallOutcome, CallTally, Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
 };
 pub(crate) use ladder::ladder;
 #[cfg(all(feature = "ui", feature = "http"))]

@@ -318,8 +318,8 @@ impl Worker {
     }
 
     /// Audits that a call came with grants that count for nothing.
-    pub(crate) fn note_ignored_grants(&self, call: &Call) {
-        self.shared.ignored_grants(call);
+    pub(crate) fn note_ignored_grants(&self, call: &Call, brought: &[crate::scope::ScopePattern]) {
+        self.shared.ignored_grants(call, brought);
     }
 }
 

@@ -297,7 +297,7 @@ fn show(entry: &HistoryEntry) {
             let note = note.map_or_else(String::new, |note| format!(": \"{note}\""));
             format!("asked for {needs}: {how}{note}")
         }
-        HistoryEvent::Refused { .. } => format!("was refused {needs} by a rule"),
+        HistoryEvent::Call(call) => format!("{needs}: {}", call.outcome.as_str()),
         HistoryEvent::Revoked { grant, .. } => format!("{grant} was taken back"),
         other => format!("{other:?}"),
     };

@@ -1,8 +1,9 @@
 //! What a history tells in, plain columns for people out; whatever agents and files are called, a line stays a line.
 
 use bailiwick::{
-    DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry, HistoryEvent,
-    HistoryReport, Lifetime, RevokeCause, ScopePattern, SignedInStep, Suggestion, Tally,
+    CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
+    HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, ScopePattern, SignedInStep,
+    Suggestion, Tally,
 };
 
 use crate::cli::time_of;
@@ -40,6 +41,7 @@ fn decided(entry: &HistoryEntry) -> String {
     let decision = match (&entry.event, entry.decision) {
         (HistoryEvent::Narrowed { .. }, _) => "narrowed",
         (HistoryEvent::Revoked { .. }, _) => "revoked",
+        (HistoryEvent::Call(call), None) => call.outcome.as_str(),
         (_, decision) => decision.map_or("open", word),
     };
     match entry.by {
@@ -74,10 +76,7 @@ fn what(event: &HistoryEvent) -> String {
             }
             text
         }
-        HistoryEvent::Refused { needs, rule } => match rule {
-            Some(rule) => format!("{}; {rule}", list(needs)),
-            None => list(needs),
-        },
+        HistoryEvent::Call(call) => one_call(call),
         HistoryEvent::Granted(step) => granted(step),
         HistoryEvent::Unrecorded(step) => format!("{}; granted without a record", granted(step)),
         HistoryEvent::Narrowed { step, .. } => {
@@ -104,6 +103,28 @@ fn what(event: &HistoryEvent) -> String {
         HistoryEvent::SignedIn(step) => signed_in(step),
         _ => String::new(),
     }
+}
+
+/// What a call needed, how it ended, what allowed it and what it changed.
+fn one_call(call: &PastCall) -> String {
+    let mut parts = vec![list(&call.needs)];
+    if call.outcome != CallOutcome::Denied {
+        parts.push(call.outcome.as_str().replace('_', " "));
+    }
+    parts.push(list(&call.grants));
+    if !call.brought.is_empty() {
+        parts.push(format!("granted_scopes {}", list(&call.brought)));
+    }
+    if let (Some(removed), _) | (None, Some(removed)) = (call.removed, call.done) {
+        parts.push(format!("after {removed} steps"));
+    } else if call.begun {
+        parts.push("after it began".to_owned());
+    }
+    parts.extend(call.code.map(|code| code.to_string()));
+    parts.extend(call.message.as_deref().map(str::to_owned));
+    parts.extend(call.rule.as_deref().map(str::to_owned));
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
 }
 
 fn signed_in(step: &SignedInStep) -> String {
@@ -212,7 +233,23 @@ pub(super) fn report(report: &HistoryReport) -> String {
             ]
         }),
     );
-    format!("Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}")
+    let calls = table(
+        ["CALLS", "OUTCOME", "BY", "CODE", "AGENT", "TOOL"],
+        report.calls.iter().map(|tally| {
+            let tool = tally.tool.as_ref().map_or("-", |tool| tool.as_str());
+            [
+                tally.calls.to_string(),
+                tally.outcome.as_str().replace('_', " "),
+                tally.by.as_str().to_owned(),
+                tally.code.map_or("-", Code::as_str).to_owned(),
+                or_dash(&tally.agent),
+                tool.to_owned(),
+            ]
+        }),
+    );
+    format!(
+        "Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}\nCalls without a question\n{calls}"
+    )
 }
 
 fn tally(agent: &str, of: Tally) -> [String; 8] {

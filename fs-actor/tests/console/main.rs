@@ -11,4 +11,5 @@ mod agents;
 mod api;
 mod browser;
 mod callers;
+mod complete;
 mod support;

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::value;
+use serde::{Deserialize, Deserializer, de::IntoDeserializer as _};
 
 use super::chain::FORMAT;
 use super::verify::BreakReason;
 use super::{AnsweredStep, GrantedStep, NarrowedStep, SignedInStep};
+use crate::call::Origin;
 use crate::effect::Op;
+use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
-use crate::permission::RevokeCause;
+use crate::permission::{DecidedBy, RevokeCause};
 use crate::policy::Verdict;
-use crate::scope::Scope;
+use crate::scope::{Scope, ScopePattern};
 
 /// A record, read back.
 #[derive(Debug, Deserialize)]
@@ -31,6 +34,7 @@ pub(crate) struct PastEvent {
     pub(crate) agent: Arc<str>,
     pub(crate) call: Option<CallId>,
     pub(crate) tool: Option<ToolName>,
+    pub(crate) origin: Option<Origin>,
     #[serde(flatten)]
     pub(crate) step: PastStep,
 }
@@ -51,6 +55,12 @@ pub(crate) enum PastStep {
     #[serde(alias = "redeemed")]
     GrantUsed {
         grants: Vec<GrantId>,
+        #[serde(default)]
+        brought: Vec<ScopePattern>,
+    },
+    IgnoredGrants {
+        #[serde(default)]
+        brought: Vec<ScopePattern>,
     },
     Asked {
         question: QuestionId,
@@ -70,8 +80,41 @@ pub(crate) enum PastStep {
         cause: Option<RevokeCause>,
     },
     SignedIn(SignedInStep),
+    RemoteCall {
+        #[serde(default)]
+        preview: bool,
+    },
+    Applied,
+    /// The first version has this for failures, too.
+    #[serde(alias = "refused")]
+    Denied(PastFailure),
+    Failed(PastFailure),
+    Finished {
+        #[serde(default, deserialize_with = "known_code")]
+        code: Option<Code>,
+    },
     #[serde(other)]
     Other,
+}
+
+/// Why a call has no result.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PastFailure {
+    #[serde(deserialize_with = "known_code")]
+    pub(crate) code: Option<Code>,
+    pub(crate) message: Option<Box<str>>,
+    pub(crate) by: Option<DecidedBy>,
+    #[serde(default)]
+    pub(crate) begun: bool,
+    pub(crate) done: Option<u64>,
+    pub(crate) removed: Option<u64>,
+}
+
+/// Reads a code; one of a later version is left out.
+fn known_code<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Code>, D::Error> {
+    let text = String::deserialize(from)?;
+    let code: Result<Code, value::Error> = Code::deserialize(text.into_deserializer());
+    Ok(code.ok())
 }
 
 /// What a plan does to one path.
@@ -115,7 +158,7 @@ mod tests {
     fn what_is_not_known_is_passed_over_and_what_is_known_must_be_whole() {
         for event in [
             r#""step":"sang","words":["la"]"#,
-            r#""step":"applied","token":7"#,
+            r#""step":"artifact","uri":7"#,
         ] {
             assert!(matches!(read(event), Ok(PastStep::Other)), "{event}");
         }
@@ -123,6 +166,18 @@ mod tests {
             read(r#""step":"asked","question":1,"needs":["read:file:/r/x"],"mood":"calm""#),
             Ok(PastStep::Asked { .. })
         ));
+        assert!(matches!(
+            read(r#""step":"applied","token":7"#),
+            Ok(PastStep::Applied)
+        ));
+        // A code of a later version is left out.
+        for (code, known) in [("BUDGET", true), ("SUNSPOTS", false)] {
+            let event = format!(r#""step":"denied","code":"{code}","message":"m","by":"rule""#);
+            let Ok(PastStep::Denied(failure)) = read(&event) else {
+                panic!("{event}");
+            };
+            assert_eq!(failure.code.is_some(), known, "{event}");
+        }
         // Lists that are empty are not written.
         assert!(matches!(
             read(r#""step":"answered","question":1,"decision":"granted""#),

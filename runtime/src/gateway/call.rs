@@ -50,9 +50,9 @@ impl Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if let Err(wait) = self.session.bucket.take() {
-            let error =
-                CallError::new(Code::RateLimited, "calls come too fast; wait and try again");
-            return convert::failure(&error.with("retry_after_ms", wait)).map(Into::into);
+            let served = self.served().await?;
+            let error = served.worker().refuse_pace(&request.name, wait);
+            return convert::failure(&error).map(Into::into);
         }
         let mut extras = Extras::read(&context.meta, self.desk.trust)?;
         let served = self.served().await?;
@@ -68,7 +68,8 @@ impl Gateway {
         }
         if served.worker().is_app_only(&request.name) {
             if !views {
-                return convert::failure(&CallError::unknown_tool(&request.name)).map(Into::into);
+                let error = served.worker().refuse_unknown(&request.name, extras.origin);
+                return convert::failure(&error).map(Into::into);
             }
             // Whether a view or its model wrote the call only the client can tell: it promised to keep models from it.
             extras.origin = Origin::View;
@@ -315,8 +316,8 @@ impl Errand {
 
     async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
         let (call, worker) = (self.call(asks), self.served.worker());
-        if self.extras.ignored_grants {
-            worker.note_ignored_grants(&call);
+        if !self.extras.ignored_grants.is_empty() {
+            worker.note_ignored_grants(&call, &self.extras.ignored_grants);
         }
         let granted = self.extras.granted.clone();
         let grants = self.served.grants().filter(|_| !granted.is_empty());

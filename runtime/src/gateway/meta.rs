@@ -32,8 +32,8 @@ pub(super) struct Extras {
     pub(super) origin: Origin,
     /// What a person granted to this call.
     pub(super) granted: Vec<ScopePattern>,
-    /// Grants came and were not heeded, since this client may not bring any.
-    pub(super) ignored_grants: bool,
+    /// Grants that came and are ignored, since this client may not bring any.
+    pub(super) ignored_grants: Vec<ScopePattern>,
     /// The preview that this call carries out.
     pub(super) token: Option<PreviewToken>,
     /// A view asks for the call, so a person must allow it. It is read from no message.
@@ -75,7 +75,7 @@ impl Extras {
             let granted = patterns(value)?;
             match trust {
                 Trust::Host => extras.granted = granted,
-                Trust::Agent => extras.ignored_grants = true,
+                Trust::Agent => extras.ignored_grants = granted,
             }
         }
         if let Some(value) = get(meta, "preview_token")? {
@@ -176,7 +176,7 @@ mod tests {
         let extras = read(meta, Trust::Agent).unwrap();
         assert!(extras.policy.is_some());
         assert_eq!(extras.origin, Origin::Model);
-        assert!(extras.granted.is_empty() && extras.ignored_grants);
+        assert!(extras.granted.is_empty() && !extras.ignored_grants.is_empty());
     }
 
     #[test]

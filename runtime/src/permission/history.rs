@@ -1,5 +1,6 @@
 //! The records of an audit in, what was asked, decided, granted and taken back out.
 
+mod call;
 mod denial;
 mod fold;
 mod report;
@@ -16,16 +17,18 @@ use crate::audit::{
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 use crate::audit::{End, walk};
+use crate::call::Origin;
 use crate::effect::{LeftOut, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Scope, ScopePattern};
 
+pub use call::{CallOutcome, PastCall};
 pub use denial::Denial;
 use denial::Exported;
 use fold::Fold;
-pub use report::{GrantUse, HistoryReport, RepeatedQuestion, Tally};
+pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 
-/// What an audit tells of permissions, in the order it was recorded.
+/// What an audit says of questions, grants and calls, in the order it was recorded.
 ///
 /// ```
 /// use bailiwick::{
@@ -80,7 +83,11 @@ pub struct HistoryEntry {
     /// The tool that was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
-    /// How it was decided; none for a question that is open, and for what leaves less of a grant.
+    /// Who caused it; none in the record of an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// How it was decided; none for a question that is open, for a call that failed without a grant, and for what leaves
+    /// less of a grant.
     pub decision: Option<Decision>,
     /// Who decided.
     pub by: DecidedBy,
@@ -96,14 +103,9 @@ pub struct HistoryEntry {
 pub enum HistoryEvent {
     /// A question, and how it was answered.
     Question(Box<PastQuestion>),
-    /// A call that a rule refused, without a question.
-    Refused {
-        /// What it needed.
-        needs: Vec<Scope>,
-        /// The rule, as the audit names it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        rule: Option<Arc<str>>,
-    },
+    /// A call that was denied or failed, that used grants or that changed something, as far as no question tells of it.
+    /// Calls that only read, and that the policy allows by itself, have no entry.
+    Call(Box<PastCall>),
     /// A grant that was given without a question.
     Granted(Box<GrantedStep>),
     /// A grant that a run took up from its store and that no record gives: a person added it to the store by hand, or the
@@ -139,7 +141,7 @@ impl HistoryEvent {
     pub fn needs(&self) -> &[Scope] {
         match self {
             Self::Question(question) => &question.needs,
-            Self::Refused { needs, .. } => needs,
+            Self::Call(call) => &call.needs,
             Self::Granted(_)
             | Self::Unrecorded(_)
             | Self::Narrowed { .. }
@@ -151,7 +153,7 @@ impl HistoryEvent {
     /// What the grant covers that it is about, or did until then.
     fn pattern(&self) -> Option<&ScopePattern> {
         match self {
-            Self::Question(_) | Self::Refused { .. } | Self::SignedIn(_) => None,
+            Self::Question(_) | Self::Call(_) | Self::SignedIn(_) => None,
             Self::Granted(step) | Self::Unrecorded(step) => Some(&step.pattern),
             Self::Narrowed { held, .. } | Self::Revoked { held, .. } => held.as_ref(),
         }
@@ -187,6 +189,13 @@ pub struct PastQuestion {
     /// What the plans of the calls that were allowed do, each once; none if they changed nothing or made no plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Op>,
+    /// How many calls that it allowed made their change.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub applied: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Which entries are meant: those for which everything that is set holds.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Decision, History, HistoryEntry, HistoryEvent, Lifetime, PastQuestion};
+use super::{Decision, History, HistoryEntry, HistoryEvent, Lifetime};
 use crate::effect::Op;
+use crate::error::Code;
 use crate::path::VirtualPath;
 use crate::policy::Authority;
 use crate::scope::{Scope, ScopePattern, Verb};
@@ -51,7 +52,7 @@ pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     let mut allowed: BTreeMap<(&Arc<str>, Verb), Vec<Allowed<'_>>> = BTreeMap::new();
     for entry in history.entries() {
         match entry.decision {
-            Some(Decision::Denied) => refused.extend(entry.event.needs()),
+            Some(Decision::Denied) if is_refusal(entry) => refused.extend(entry.event.needs()),
             Some(Decision::Granted) => {
                 if let Some((verb, paths)) = plain(entry, authority) {
                     let by = (entry.run, entry.worker);
@@ -59,7 +60,7 @@ pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
                     of.push(Allowed { by, paths });
                 }
             }
-            Some(Decision::Expired | Decision::Cancelled) | None => {}
+            Some(_) | None => {}
         }
     }
     let mut suggestions: Vec<Suggestion> = allowed
@@ -74,40 +75,49 @@ pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     suggestions
 }
 
+/// Whether it was denied for what it needs. What nobody was asked about was not, nor what came too often.
+fn is_refusal(entry: &HistoryEntry) -> bool {
+    match &entry.event {
+        HistoryEvent::Call(call) => call.code.is_none_or(|code| code == Code::PermissionDenied),
+        _ => true,
+    }
+}
+
 /// The verb and paths of a question that a rule might have answered; none if a person should go on being asked.
 fn plain<'h>(
     entry: &'h HistoryEntry,
     authority: &Authority,
 ) -> Option<(Verb, Vec<&'h VirtualPath>)> {
-    let HistoryEvent::Question(question) = &entry.event else {
-        return None;
+    let (needs, changes) = match &entry.event {
+        // A rule would allow all of it, which the person did not.
+        HistoryEvent::Question(question) if question.left_out.is_empty() => {
+            (&question.needs, &question.changes)
+        }
+        // The host asked a person, and its client brought what they granted.
+        HistoryEvent::Call(call) if !call.brought.is_empty() => (&call.needs, &call.changes),
+        _ => return None,
     };
-    // A rule would allow all of it, which the person did not.
-    if !question.left_out.is_empty() {
-        return None;
-    }
-    let verb = question.needs.first()?.verb();
+    let verb = needs.first()?.verb();
     let may = match verb {
         Verb::Read => true,
-        Verb::Write => is_mild(question),
+        Verb::Write => is_mild(changes),
         Verb::Execute => false,
     };
     // What must not be changed lightly is not to be read lightly either.
     let delicate = |need: &Scope| authority.protects(&need.with_verb(Verb::Write));
     let fits = |need: &&Scope| need.verb() == verb && !delicate(need);
-    let needs = question.needs.iter();
-    let paths = needs.map(|need| need.path().filter(|_| fits(&need)));
+    let paths = needs.iter().map(|need| need.path().filter(|_| fits(&need)));
     let paths: Vec<&VirtualPath> = paths.collect::<Option<_>>()?;
     (may && !entry.agent.is_empty()).then_some((verb, paths))
 }
 
 /// Whether it is known what the call did, and that nothing went or moved.
-fn is_mild(question: &PastQuestion) -> bool {
+fn is_mild(changes: &[Op]) -> bool {
     let mild = |op: &Op| match op {
         Op::Create | Op::Modify | Op::MakeDirectory | Op::Copy => true,
         Op::Delete | Op::Move => false,
     };
-    !question.changes.is_empty() && question.changes.iter().all(mild)
+    !changes.is_empty() && changes.iter().all(mild)
 }
 
 /// The rules for one agent and verb, the deepest first; a question is counted for one of them alone.

@@ -23,8 +23,14 @@ use crate::pipeline::{Facts, Holder, Judged, Parsed, Step};
 use crate::policy::Authority;
 use crate::root::Root;
 use crate::scope::Scope;
+#[cfg(feature = "mcp")]
+use crate::scope::ScopePattern;
 use crate::supervisor::Core;
 use crate::tool::Entry;
+
+/// How many ignored grants of one call are recorded.
+#[cfg(feature = "mcp")]
+const MOST_IGNORED: usize = 16;
 
 /// One worker as the rest of the runtime sees it; it outlives the actor's deaths.
 #[derive(Debug)]
@@ -243,11 +249,12 @@ impl Shared {
 
     /// Audits that a call of an untrusted client came with grants; the log counts what it missed.
     #[cfg(feature = "mcp")]
-    pub(super) fn ignored_grants(&self, call: &Call) {
+    pub(super) fn ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
+        let brought = brought.iter().take(MOST_IGNORED).cloned().collect();
         let event = AuditEvent {
             tool: Some(call.tool.clone()),
             origin: call.meta.origin,
-            ..self.event(None, AuditStep::IgnoredGrants)
+            ..self.event(None, AuditStep::IgnoredGrants { brought })
         };
         let _ = self.core.audit.record(event);
     }

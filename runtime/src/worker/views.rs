@@ -54,6 +54,28 @@ impl Worker {
         entry.filter(reached)
     }
 
+    /// Audits that a call names no tool of this worker.
+    pub(crate) fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
+        self.refuse(tool, origin, CallError::unknown_tool(tool))
+    }
+
+    /// Audits that calls of a connection come too fast.
+    pub(crate) fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
+        let message = "calls come too fast; wait and try again";
+        let error = CallError::new(Code::RateLimited, message);
+        let error = error.with("retry_after_ms", retry_after_ms);
+        self.refuse(tool, Origin::Model, error)
+    }
+
+    fn refuse(&self, tool: &str, origin: Origin, error: CallError) -> CallError {
+        let facts = Facts {
+            origin,
+            ..self.of_view(tool, Value::Null)
+        };
+        self.shared.refused(&facts, &error);
+        error
+    }
+
     /// Audits that a view's call is refused before it is one of any tool.
     pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
         self.shared.refused(&self.of_view(tool, arguments), &error);

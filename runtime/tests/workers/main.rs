@@ -16,6 +16,7 @@ mod chat;
 mod faults;
 #[cfg(feature = "mcp")]
 mod guest;
+mod history;
 mod kept;
 mod life;
 mod people;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::{HistoryEntry, HistoryEvent};
+use super::{CallOutcome, HistoryEntry, HistoryEvent, PastCall};
 use crate::error::Code;
 use crate::permission::{DecidedBy, Decision};
 
@@ -27,10 +27,7 @@ impl HistoryEntry {
     #[must_use]
     pub fn denial(&self) -> Option<Denial<'_>> {
         let (reason, hint) = match (&self.event, self.decision?) {
-            (HistoryEvent::Refused { rule, .. }, Decision::Denied) => (
-                said("a rule of the policy denies it", rule.as_deref()),
-                "change the rule, or give the task to an agent that may; no answer and no grant opens this",
-            ),
+            (HistoryEvent::Call(call), Decision::Denied) => return Some(of_call(call, self.by)),
             (HistoryEvent::Question(question), Decision::Denied) => {
                 let note = question.note.as_deref();
                 match self.by {
@@ -60,6 +57,58 @@ impl HistoryEntry {
             reason,
             hint,
         })
+    }
+}
+
+/// Why a call without a question was denied.
+fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
+    let code = call.code.unwrap_or(Code::PermissionDenied);
+    let (what, hint) = match (code, by) {
+        (_, _) if call.outcome == CallOutcome::GrantsIgnored => (
+            "a client of an agent cannot grant anything",
+            "grant it yourself if the agent is to have it",
+        ),
+        (Code::ScopeRequired, _) => (
+            "nobody was asked",
+            "grant it beforehand, or let the host ask a person",
+        ),
+        (Code::PolicyExpansion | Code::PolicyInvalid, _) => (
+            "its policy is not valid, or asks for more than its issuer holds",
+            "correct the policy that comes with it",
+        ),
+        (Code::Budget, _) => (
+            "a budget is spent",
+            "start another worker, or one with a larger budget",
+        ),
+        (Code::RateLimited, _) => (
+            "calls or questions came too fast",
+            "raise the limit if the agent is to go on faster",
+        ),
+        (Code::UnknownTool, _) => (
+            "there is no such tool for it",
+            "allow the tool in its policy, if there is one of that name",
+        ),
+        (_, DecidedBy::Rule) if call.rule.is_some() => (
+            "a rule of the policy denies it",
+            "change the rule, or give the task to an agent that may; no answer and no grant opens this",
+        ),
+        (_, DecidedBy::Host) => (
+            "the host refused it",
+            "let the host ask a person, or grant it beforehand",
+        ),
+        _ => (
+            "it is not allowed",
+            "grant it beforehand, or unblock the worker",
+        ),
+    };
+    let more = call
+        .rule
+        .as_deref()
+        .filter(|_| code == Code::PermissionDenied);
+    Denial {
+        code,
+        reason: said(what, more.or(call.message.as_deref())),
+        hint,
     }
 }
 

@@ -1,7 +1,11 @@
 //! Records of permissions one by one in, entries that tell each question and grant once out.
 
+mod calls;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use calls::CallProgress;
 
 use super::report::GrantUse;
 use super::{HistoryEntry, HistoryEvent, PastQuestion};
@@ -11,7 +15,6 @@ use crate::audit::{
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
-use crate::policy::Verdict;
 use crate::scope::Scope;
 
 /// What was told so far.
@@ -30,8 +33,8 @@ struct Run {
     workers: BTreeMap<WorkerId, Life>,
     questions: BTreeMap<QuestionId, usize>,
     open: BTreeSet<usize>,
-    /// The question that a call asked.
-    calls: BTreeMap<CallId, usize>,
+    /// The calls that have not ended.
+    calls: BTreeMap<CallId, CallProgress>,
     /// Grants since the last answer: those of an answer stand right before it.
     fresh: Vec<usize>,
     /// Grants that were given in it, or were live when it began.
@@ -91,16 +94,10 @@ impl Fold {
                 self.run.workers.extend(worker);
             }
             PastStep::Judged {
-                verdict: Verdict::Deny,
+                verdict,
                 ref needs,
                 ref rule,
-            } => {
-                let what = HistoryEvent::Refused {
-                    needs: needs.clone(),
-                    rule: rule.clone(),
-                };
-                self.push(at, &event, Some(Decision::Denied), DecidedBy::Rule, what);
-            }
+            } => self.judged(at, &event, verdict, needs, rule.as_ref()),
             PastStep::Asked {
                 question,
                 ref needs,
@@ -108,13 +105,19 @@ impl Fold {
             PastStep::Answered(ref step) => self.answered(at, &event, step),
             PastStep::Planned { ref changes } => {
                 let ops = changes.iter().map(|change| change.op);
-                self.planned(event.call, ops);
+                self.planned(event.call, ops.clone());
+                self.call_planned(event.call, ops);
             }
-            PastStep::GrantUsed { ref grants } => {
-                for grant in grants {
-                    self.grant(*grant).used(at);
-                }
-            }
+            PastStep::GrantUsed {
+                ref grants,
+                ref brought,
+            } => self.grant_used(at, &event, grants, brought),
+            PastStep::IgnoredGrants { ref brought } => self.grants_ignored(at, &event, brought),
+            PastStep::RemoteCall { preview: false } => self.remote_call(event.call),
+            PastStep::Applied => self.applied(at, &event),
+            PastStep::Denied(ref failure) => self.denied(at, &event, failure),
+            PastStep::Failed(ref failure) => self.failed(at, &event, failure),
+            PastStep::Finished { code } => self.finished(at, &event, code),
             PastStep::Granted(ref step) => self.granted(at, &event, step),
             PastStep::GrantRestored(ref step) => self.restored(at, &event, step),
             PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
@@ -130,7 +133,7 @@ impl Fold {
                 self.push(at, &event, None, by, what);
             }
             PastStep::SignedIn(ref step) => self.signed_in(at, &event, step),
-            PastStep::Judged { .. } | PastStep::Other => {}
+            PastStep::RemoteCall { preview: true } | PastStep::Other => {}
         }
     }
 
@@ -168,6 +171,12 @@ impl Fold {
             | PastStep::GrantNarrowed(_)
             | PastStep::GrantRevoked { .. }
             | PastStep::SignedIn(_)
+            | PastStep::IgnoredGrants { .. }
+            | PastStep::RemoteCall { .. }
+            | PastStep::Applied
+            | PastStep::Denied(_)
+            | PastStep::Failed(_)
+            | PastStep::Finished { .. }
             | PastStep::Other => false,
         }
     }
@@ -192,6 +201,7 @@ impl Fold {
             worker: event.worker,
             session: known.and_then(|life| life.session.clone()),
             tool: event.tool.clone(),
+            origin: event.origin,
             decision,
             by,
             event: what,
@@ -205,7 +215,7 @@ impl Fold {
             None => self.open(at, event, question, needs),
         };
         if let Some(call) = event.call {
-            self.run.calls.insert(call, place);
+            self.run.calls.entry(call).or_default().question = Some(place);
         }
     }
 
@@ -220,6 +230,7 @@ impl Fold {
             grants: Vec::new(),
             left_out: Vec::new(),
             changes: Vec::new(),
+            applied: 0,
         }));
         let place = self.push(at, event, None, DecidedBy::Nobody, what);
         self.run.questions.insert(question, place);
@@ -304,8 +315,9 @@ impl Fold {
 
     /// Notes what a call that a person allowed does. A plan that was made to be shown with the question is none yet.
     fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
-        let place = call.and_then(|call| self.run.calls.get(&call));
-        let entry = place.and_then(|place| self.entries.get_mut(*place)?.as_mut());
+        let known = call.and_then(|call| self.run.calls.get(&call));
+        let place = known.and_then(|known| known.question);
+        let entry = place.and_then(|place| self.entries.get_mut(place)?.as_mut());
         let Some(entry) = entry.filter(|entry| entry.decision == Some(Decision::Granted)) else {
             return;
         };

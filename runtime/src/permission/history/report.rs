@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{HistoryEntry, HistoryEvent, HistoryFilter};
+use super::{CallOutcome, HistoryEntry, HistoryEvent, HistoryFilter};
 use crate::audit::GrantedStep;
+use crate::error::Code;
 use crate::id::{GrantId, ToolName};
-use crate::permission::{Decision, GrantHolder};
+use crate::permission::{DecidedBy, Decision, GrantHolder};
 use crate::scope::{Scope, ScopePattern};
 
 /// What the record says of how people are asked.
@@ -23,6 +24,8 @@ pub struct HistoryReport {
     pub grants: Vec<GrantUse>,
     /// What was asked more than once, most often first.
     pub repeated: Vec<RepeatedQuestion>,
+    /// The calls that have entries of their own, counted by how they ended, most often first.
+    pub calls: Vec<CallTally>,
 }
 
 impl HistoryReport {
@@ -147,14 +150,60 @@ pub struct RepeatedQuestion {
     pub tally: Tally,
 }
 
+/// Equal ends of calls, however often there were some.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CallTally {
+    /// Of which agent.
+    pub agent: Arc<str>,
+    /// Of which tool.
+    pub tool: Option<ToolName>,
+    /// How they ended.
+    pub outcome: CallOutcome,
+    /// Who or what allowed or denied them.
+    pub by: DecidedBy,
+    /// The code, if they were denied or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// How many.
+    pub calls: u64,
+}
+
+fn calls<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> Vec<CallTally> {
+    let mut same: BTreeMap<_, CallTally> = BTreeMap::new();
+    for entry in entries {
+        let HistoryEvent::Call(call) = &entry.event else {
+            continue;
+        };
+        let tally = CallTally {
+            agent: Arc::clone(&entry.agent),
+            tool: entry.tool.clone(),
+            outcome: call.outcome,
+            by: entry.by,
+            code: call.code,
+            calls: 0,
+        };
+        let (agent, tool) = (Arc::clone(&tally.agent), tally.tool.clone());
+        let key = (agent, tool, tally.outcome, tally.by.as_str(), tally.code);
+        same.entry(key).or_insert(tally).calls += 1;
+    }
+    let mut calls: Vec<CallTally> = same.into_values().collect();
+    calls.sort_by_key(|tally| std::cmp::Reverse(tally.calls));
+    calls
+}
+
 pub(super) fn report<'e>(
     entries: impl Iterator<Item = &'e HistoryEntry>,
     grants: impl Iterator<Item = &'e GrantUse>,
     filter: &HistoryFilter,
 ) -> HistoryReport {
-    let mut report = HistoryReport::default();
+    let entries: Vec<_> = entries.filter(|entry| filter.admits(entry)).collect();
+    let mut report = HistoryReport {
+        calls: calls(entries.iter().copied()),
+        ..HistoryReport::default()
+    };
     let mut same: BTreeMap<_, Tally> = BTreeMap::new();
-    for entry in entries.filter(|entry| filter.admits(entry)) {
+    for entry in entries {
         let HistoryEvent::Question(question) = &entry.event else {
             continue;
         };

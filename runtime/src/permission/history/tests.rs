@@ -220,7 +220,7 @@ impl Log {
                     HistoryEvent::Question(question) => {
                         format!("{} {:?}", question.question, question.needs)
                     }
-                    HistoryEvent::Refused { needs, .. } => format!("rule {needs:?}"),
+                    HistoryEvent::Call(call) => format!("{:?} {:?}", call.outcome, call.needs),
                     HistoryEvent::Granted(step) => format!("{} {}", step.grant, step.pattern),
                     HistoryEvent::Unrecorded(step) => {
                         format!("{} {} without a record", step.grant, step.pattern)
@@ -265,7 +265,7 @@ fn each_question_is_told_once_with_its_end() {
             "1 main denied q1 [\"write:file:/r/a/x\"]",
             "1 main expired q2 [\"write:file:/r/a/x\"]",
             "1 main cancelled q3 [\"write:file:/r/a/x\"]",
-            "1 main denied rule [\"write:file:/etc/x\"]",
+            "1 main denied Denied [\"write:file:/etc/x\"]",
             "1 main granted q4 [\"write:file:/r/a/x\"]",
             "1 main - q5 [\"write:file:/r/a/x\"]",
         ]
@@ -356,7 +356,7 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
             "1 main/tests granted g1 write:file:/r",
             "1 main/tests granted q1 [\"write:file:/r/a/x\"]",
             "1 main/tests granted g2 write:file:/r",
-            "1 main/tests denied rule [\"write:file:/etc/x\"]",
+            "1 main/tests denied Denied [\"write:file:/etc/x\"]",
             "1 main/tests - g2 narrowed",
             "1 main/tests - g2 revoked",
         ]
@@ -593,7 +593,7 @@ fn a_grant_that_outlives_its_run_is_counted_on() {
         .collect();
     assert_eq!(told, [(1, 1, 2, Some(10)), (2, 2, 0, Some(4000 + 1000))]);
     assert_eq!(log.told()[0], "1 main granted g1 write:file:/r/a");
-    assert_eq!(log.told().len(), 2);
+    assert_eq!(log.told().len(), 4);
 }
 
 /// The uses of grants by run, number, uses and whether the pattern is known.
@@ -647,7 +647,12 @@ fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
     assert_eq!(uses(&log), [(1, 1, 3, true)]);
     assert_eq!(
         log.told(),
-        ["1 main granted g1 write:file:/r/a without a record"]
+        [
+            "1 main granted g1 write:file:/r/a without a record",
+            "1 main granted Open []",
+            "2 main granted Open []",
+            "3 main granted Open []",
+        ]
     );
 }
 
@@ -705,7 +710,7 @@ fn an_entry_is_one_line_of_json() {
     assert_eq!(
         serde_json::to_value(entry).unwrap(),
         serde_json::json!({
-            "run": 1, "at": 2000, "agent": "main", "session": "s1", "worker": 1, "tool": "edit_file", "decision": "denied", "by": "person",
+            "run": 1, "at": 2000, "agent": "main", "session": "s1", "worker": 1, "tool": "edit_file", "origin": "model", "decision": "denied", "by": "person",
             "entry": "question", "question": 1, "needs": NEED, "ended_at": 3000, "note": "no",
         })
     );

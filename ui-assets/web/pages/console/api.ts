@@ -118,6 +118,14 @@ export interface History {
     readonly rule?: string;
     readonly grant?: number;
     readonly cause?: string;
+    readonly origin?: string;
+    /** How a call without a question ended, and what allowed it. */
+    readonly outcome?: string;
+    readonly code?: string;
+    readonly message?: string;
+    readonly grants?: readonly number[];
+    readonly brought?: readonly string[];
+    readonly changes?: readonly string[];
   }[];
   readonly total: number;
   readonly tally: Readonly<Record<"granted" | "denied" | "expired" | "cancelled" | "open", number>>;

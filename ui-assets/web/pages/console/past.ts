@@ -9,15 +9,17 @@ const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
 const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
 const PAGE = 100;
 
-function row({ at, agent, tool, entry, grant, decision, by, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause }: History["entries"][number]): HTMLElement {
-  const what = patterns ?? needs ?? scopes ?? (pattern ? [pattern] : []);
+function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause, outcome, code: error, message, grants, brought }: History["entries"][number]): HTMLElement {
+  const what = patterns ?? needs ?? brought ?? scopes ?? (pattern ? [pattern] : []);
+  const used = outcome && grants?.map((one) => `g${one}`);
+  const end = outcome ?? decision;
   const cells = [
     clock(at),
     name(agent),
     oneLine(tool ?? ""),
-    oneLine(entry + (grant ? ` g${grant}` : "") + (decision ? `: ${decision}` : "")),
-    oneLine(by),
-    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, note, rule, cause].filter(Boolean).join(" "))),
+    oneLine(entry + (grant ? ` g${grant}` : "") + (end ? `: ${end}` : "")),
+    oneLine(origin && origin !== "model" ? `${by}, for ${origin}` : by),
+    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, error, message, note, rule, cause, used].filter(Boolean).join(" "))),
   ];
   return el("tr", ...cells.map((cell) => el("td", cell)));
 }

@@ -1,0 +1,247 @@
+//! Builds the entries of single calls from their steps.
+
+use std::sync::Arc;
+
+use super::super::{CallOutcome, HistoryEvent, PastCall};
+use super::Fold;
+use crate::audit::{PastEvent, PastFailure};
+use crate::effect::Op;
+use crate::error::Code;
+use crate::id::{CallId, GrantId};
+use crate::permission::{DecidedBy, Decision};
+use crate::policy::Verdict;
+use crate::scope::{Scope, ScopePattern, Verb};
+
+/// What is known of a call that has not ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallProgress {
+    needs: Vec<Scope>,
+    rule: Option<Arc<str>>,
+    changes: Vec<Op>,
+    /// A server was sent the call, and not for a preview.
+    sent: bool,
+    /// The entry of the question that it asked.
+    pub(super) question: Option<usize>,
+    /// Its own entry.
+    entry: Option<usize>,
+}
+
+impl Fold {
+    /// The question that a call asked, by its entry.
+    fn question_of(&self, call: Option<CallId>) -> Option<usize> {
+        self.run.calls.get(&call?)?.question
+    }
+
+    /// Whether the entry of a question says that the call was not let through, or will: it is open when the call ends.
+    fn is_told_by_question(&self, call: Option<CallId>) -> bool {
+        let place = self.question_of(call);
+        let entry = place.and_then(|place| self.entries.get(place)?.as_ref());
+        entry.is_some_and(|entry| entry.decision != Some(Decision::Granted))
+    }
+
+    fn progress(&mut self, call: Option<CallId>) -> Option<&mut CallProgress> {
+        call.map(|call| self.run.calls.entry(call).or_default())
+    }
+
+    /// Changes the entry of a call, which is added if there is none yet.
+    fn edit(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        change: impl FnOnce(&mut Option<Decision>, &mut DecidedBy, &mut PastCall),
+    ) {
+        let known = event.call.and_then(|call| self.run.calls.get(&call));
+        let known = known.cloned().unwrap_or_default();
+        let place = known.entry.unwrap_or_else(|| {
+            let what = PastCall {
+                call: event.call,
+                needs: known.needs,
+                rule: known.rule,
+                changes: known.changes,
+                ..PastCall::default()
+            };
+            let what = HistoryEvent::Call(Box::new(what));
+            let place = self.push(at, event, None, DecidedBy::Nobody, what);
+            if let Some(progress) = self.progress(event.call) {
+                progress.entry = Some(place);
+            }
+            place
+        });
+        let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+        if let Some(entry) = entry
+            && let HistoryEvent::Call(call) = &mut entry.event
+        {
+            change(&mut entry.decision, &mut entry.by, call);
+        }
+    }
+
+    /// Notes that a call ended well; without a grant a rule of the policy allowed it.
+    fn allowed(&mut self, at: u64, event: &PastEvent, outcome: CallOutcome) {
+        self.edit(at, event, |decision, by, call| {
+            call.outcome = outcome;
+            if decision.is_none() {
+                (*decision, *by) = (Some(Decision::Granted), DecidedBy::Rule);
+            }
+        });
+    }
+
+    pub(super) fn judged(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        verdict: Verdict,
+        needs: &[Scope],
+        rule: Option<&Arc<str>>,
+    ) {
+        if let Some(progress) = self.progress(event.call) {
+            progress.needs = needs.to_vec();
+            progress.rule = rule.cloned();
+        }
+        let denied = verdict == Verdict::Deny;
+        let is_told = event.call.is_some_and(|call| self.entry_of(call).is_some());
+        if denied || is_told {
+            self.edit(at, event, |decision, by, call| {
+                call.needs = needs.to_vec();
+                call.rule = rule.cloned();
+                if denied {
+                    (*decision, *by) = (Some(Decision::Denied), DecidedBy::Rule);
+                    call.outcome = CallOutcome::Denied;
+                }
+            });
+        }
+    }
+
+    pub(super) fn call_planned(&mut self, call: Option<CallId>, changes: impl Iterator<Item = Op>) {
+        if let Some(progress) = self.progress(call) {
+            progress.changes.clear();
+            for op in changes {
+                if !progress.changes.contains(&op) {
+                    progress.changes.push(op);
+                }
+            }
+        }
+    }
+
+    pub(super) fn grant_used(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        grants: &[GrantId],
+        brought: &[ScopePattern],
+    ) {
+        for grant in grants {
+            self.grant(*grant).used(at);
+        }
+        if brought.is_empty() && self.question_of(event.call).is_some() {
+            return;
+        }
+        self.edit(at, event, |decision, by, call| {
+            let whose = if brought.is_empty() {
+                DecidedBy::Person
+            } else {
+                DecidedBy::Host
+            };
+            (*decision, *by) = (Some(Decision::Granted), whose);
+            call.grants.extend_from_slice(grants);
+            call.brought.extend_from_slice(brought);
+        });
+    }
+
+    pub(super) fn grants_ignored(&mut self, at: u64, event: &PastEvent, brought: &[ScopePattern]) {
+        let what = HistoryEvent::Call(Box::new(PastCall {
+            outcome: CallOutcome::GrantsIgnored,
+            brought: brought.to_vec(),
+            ..PastCall::default()
+        }));
+        self.push(at, event, Some(Decision::Denied), DecidedBy::Rule, what);
+    }
+
+    pub(super) fn remote_call(&mut self, call: Option<CallId>) {
+        if let Some(progress) = self.progress(call) {
+            progress.sent = true;
+        }
+    }
+
+    pub(super) fn applied(&mut self, at: u64, event: &PastEvent) {
+        let Some(place) = self.question_of(event.call) else {
+            let changes = self.progress(event.call).map(|known| known.changes.clone());
+            self.allowed(at, event, CallOutcome::Applied);
+            return self.edit(at, event, |_, _, call| {
+                call.changes = changes.unwrap_or_default();
+            });
+        };
+        if let Some(Some(entry)) = self.entries.get_mut(place)
+            && let HistoryEvent::Question(question) = &mut entry.event
+        {
+            question.applied += 1;
+        }
+    }
+
+    pub(super) fn denied(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
+        if self.is_told_by_question(event.call) {
+            return;
+        }
+        // Records of the first version do not tell refusals from failures.
+        let by = match (failure.by, failure.code) {
+            (Some(by), _) => by,
+            (None, Some(Code::ScopeRequired)) => DecidedBy::Nobody,
+            (None, Some(code)) if code.is_denial() => DecidedBy::Rule,
+            (None, _) => return self.failed(at, event, failure),
+        };
+        self.edit(at, event, |decision, decided_by, call| {
+            (*decision, *decided_by) = (Some(Decision::Denied), by);
+            call.outcome = CallOutcome::Denied;
+            call.code = failure.code;
+            call.message.clone_from(&failure.message);
+        });
+    }
+
+    pub(super) fn failed(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
+        if self.is_told_by_question(event.call) {
+            return;
+        }
+        self.edit(at, event, |_, _, call| {
+            // The record of an effect may come before that of the deadline which it missed.
+            if call.outcome != CallOutcome::Applied {
+                call.outcome = CallOutcome::Failed;
+            }
+            call.code = failure.code;
+            call.message.clone_from(&failure.message);
+            call.begun = failure.begun;
+            (call.done, call.removed) = (failure.done, failure.removed);
+        });
+    }
+
+    pub(super) fn finished(&mut self, at: u64, event: &PastEvent, code: Option<Code>) {
+        let Some(id) = event.call else {
+            return;
+        };
+        let Some(known) = self.run.calls.get(&id) else {
+            return;
+        };
+        let changes_there = known.sent && known.needs.iter().any(|need| need.verb() != Verb::Read);
+        let told = known.entry.is_some() || (changes_there && known.question.is_none());
+        if told && code.is_none() {
+            let applied = CallOutcome::Applied;
+            let is_applied = |call: &PastCall| call.outcome == applied;
+            let ends_so = if self.entry_of(id).is_some_and(is_applied) {
+                applied
+            } else {
+                CallOutcome::Answered
+            };
+            self.allowed(at, event, ends_so);
+        }
+        // The effect of a call that its caller did not wait for may yet end.
+        if !self.entry_of(id).is_some_and(|call| call.begun) {
+            self.run.calls.remove(&id);
+        }
+    }
+
+    fn entry_of(&self, call: CallId) -> Option<&PastCall> {
+        let place = self.run.calls.get(&call)?.entry?;
+        match &self.entries.get(place)?.as_ref()?.event {
+            HistoryEvent::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+}

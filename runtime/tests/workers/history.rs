@@ -1,0 +1,377 @@
+//! The history of calls: each way in which one can be granted, denied or fail has an entry with its actor.
+
+use std::time::Duration;
+
+use bailiwick::{
+    Admission, Answer, AskLimits, Asks, Begun, Call, CallError, CallMeta, Code, DecidedBy,
+    Deferred, GrantHolder, Halt, History, HistoryEvent, HistoryFilter, Lifetime, Namespace,
+    NewGrant, Origin, PendingCall, Policy, Prepared, ReadPermit, ReadTool, Reply, Scope, Scripted,
+    ToolSet, ToolSpec, Verb, VirtualPath, Worker, WorkerSpec,
+};
+use serde_json::{Value, json};
+
+use super::tools::{Said, Target};
+use super::{Stage, at, stage};
+
+const DENIALS: [Code; 7] = [
+    Code::ScopeRequired,
+    Code::PermissionDenied,
+    Code::PolicyExpansion,
+    Code::PolicyInvalid,
+    Code::RateLimited,
+    Code::Budget,
+    Code::UnknownTool,
+];
+
+const FAILURES: [Code; 20] = [
+    Code::StalePreview,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::NotText,
+    Code::NotRegular,
+    Code::NotDirectory,
+    Code::TooLarge,
+    Code::NoMatch,
+    Code::AmbiguousMatch,
+    Code::Conflict,
+    Code::Busy,
+    Code::Deadline,
+    Code::Cancelled,
+    Code::WorkerRestarted,
+    Code::InvalidArguments,
+    Code::ServerFailed,
+    Code::ServerFault,
+    Code::ServerGone,
+    Code::Io,
+    Code::Internal,
+];
+
+fn codes() -> impl Iterator<Item = Code> {
+    DENIALS.into_iter().chain(FAILURES)
+}
+
+/// Fails with the code that its path names.
+struct Fails;
+
+impl ReadTool for Fails {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("fails", "Fail", "Fails.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let path = names.path(&args.path)?;
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Read, path.clone())],
+            job: path,
+        })
+    }
+
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        let mut codes = codes();
+        let code = codes.find(|code| job.as_str().ends_with(code.as_str()));
+        Err(CallError::new(code.unwrap(), "as it was told").into())
+    }
+}
+
+async fn history(stage: &Stage) -> History {
+    stage.runtime.flush_audit().await.unwrap();
+    let mut history = History::new();
+    for record in stage.audit.records() {
+        history.add(&record).unwrap();
+    }
+    history
+}
+
+/// The entries of the history, each as its kind, its end, who decided and its code. The report counts each of them.
+async fn told(stage: &Stage) -> Vec<String> {
+    let history = history(stage).await;
+    let report = history.report(&HistoryFilter::default());
+    let (mut calls, mut questions) = (0, 0);
+    let entries = history.entries().map(|entry| {
+        let by = entry.by.as_str();
+        match &entry.event {
+            HistoryEvent::Call(call) => {
+                calls += 1;
+                let code = call.code.map_or("-", Code::as_str);
+                format!("call {} {by} {code}", call.outcome.as_str())
+            }
+            HistoryEvent::Question(question) => {
+                questions += 1;
+                let decision = entry.decision.map(|decision| format!("{decision:?}"));
+                let decision = decision.unwrap_or_default().to_lowercase();
+                format!("question {decision} {by} {}", question.applied)
+            }
+            HistoryEvent::Granted(_) => format!("granted {by}"),
+            HistoryEvent::Revoked { .. } => format!("revoked {by}"),
+            other => panic!("{other:?}"),
+        }
+    });
+    let entries: Vec<String> = entries.collect();
+    let counted: u64 = report.calls.iter().map(|tally| tally.calls).sum();
+    assert_eq!((counted, report.all.questions()), (calls, questions));
+    let exported = history.export(&HistoryFilter::default()).unwrap();
+    assert_eq!(exported.lines().count(), entries.len());
+    entries
+}
+
+fn meta(meta: CallMeta, path: &str) -> Call {
+    Call::new("post", at(path)).meta(meta)
+}
+
+async fn code(worker: &Worker, call: Call) -> Code {
+    worker.submit(call).await.unwrap_err().code()
+}
+
+#[tokio::test]
+async fn every_error_code_of_every_origin_has_an_entry_with_its_actor() {
+    let stage = stage(|builder| builder.tools(ToolSet::new().reader(Fails))).await;
+    let worker = stage.open().await;
+    let origins = [Origin::Human, Origin::Host, Origin::Model, Origin::View];
+    for (origin, error) in origins
+        .into_iter()
+        .flat_map(|origin| codes().map(move |code| (origin, code)))
+    {
+        let meta = CallMeta {
+            origin,
+            ..CallMeta::default()
+        };
+        let call = Call::new("fails", at(error.as_str())).meta(meta);
+        assert_eq!(code(&worker, call).await, error);
+    }
+    let history = history(&stage).await;
+    let mut entries = history.entries();
+    for (origin, error) in origins
+        .into_iter()
+        .flat_map(|origin| codes().map(move |code| (origin, code)))
+    {
+        let entry = entries.next().unwrap();
+        let HistoryEvent::Call(call) = &entry.event else {
+            panic!("{entry:?}");
+        };
+        assert_eq!((entry.origin, call.code), (Some(origin), Some(error)));
+        assert_eq!((&*entry.agent, entry.worker), ("main", Some(worker.id())));
+        let (outcome, by) = match error {
+            Code::ScopeRequired => ("denied", DecidedBy::Nobody),
+            error if DENIALS.contains(&error) => ("denied", DecidedBy::Rule),
+            _ => ("failed", DecidedBy::Nobody),
+        };
+        assert_eq!((call.outcome.as_str(), entry.by), (outcome, by), "{error}");
+        assert_eq!(entry.denial().is_some(), outcome == "denied");
+        assert_eq!(call.needs.len(), 1);
+    }
+    assert!(entries.next().is_none());
+    let report = history.report(&HistoryFilter::default());
+    let mut counted: Vec<Code> = report.calls.iter().filter_map(|tally| tally.code).collect();
+    counted.sort_unstable();
+    let mut all: Vec<Code> = codes().collect();
+    all.sort_unstable();
+    assert_eq!(counted, all);
+    assert!(report.calls.iter().all(|tally| tally.calls == 4));
+}
+
+#[tokio::test]
+async fn brought_and_standing_grants_and_denials_without_a_question_have_entries() {
+    let stage = stage(|builder| builder).await;
+    let policy = Policy::new()
+        .allow("read:file")
+        .deny("read:file:/r/x")
+        .allow("write:file:/r/free")
+        .ask("write:file:/r/src");
+    let worker = stage.worker(policy).await;
+    // What only reads, and is allowed by itself, has no entry.
+    worker.call("echo", at("y")).await.unwrap();
+    assert!(told(&stage).await.is_empty());
+
+    let with = |policy: Value| CallMeta {
+        policy: Some(policy),
+        ..CallMeta::default()
+    };
+    let mut expected = Vec::new();
+    for (call, error, by) in [
+        (
+            meta(CallMeta::default(), "src/x"),
+            Code::ScopeRequired,
+            "nobody",
+        ),
+        (
+            meta(
+                CallMeta {
+                    asks: Asks::Refuse,
+                    ..CallMeta::default()
+                },
+                "src/x",
+            ),
+            Code::ScopeRequired,
+            "nobody",
+        ),
+        (Call::new("echo", at("x")), Code::PermissionDenied, "rule"),
+        (
+            meta(with(json!({"allow_scopes": ["write:file:/etc"]})), "free"),
+            Code::PolicyExpansion,
+            "rule",
+        ),
+        (
+            meta(with(json!({"nonsense": 1})), "free"),
+            Code::PolicyInvalid,
+            "rule",
+        ),
+        (
+            meta(with(json!({"budget": {"calls": 0}})), "free"),
+            Code::Budget,
+            "rule",
+        ),
+        (Call::new("nothing", at("x")), Code::UnknownTool, "rule"),
+    ] {
+        assert_eq!(code(&worker, call).await, error);
+        expected.push(format!("call denied {by} {error}"));
+    }
+    let stale = CallMeta {
+        preview_token: Some("0".repeat(64).parse().unwrap()),
+        ..CallMeta::default()
+    };
+    let stale = code(&worker, meta(stale, "free")).await;
+    assert_eq!(stale, Code::StalePreview);
+    expected.push("call failed nobody STALE_PREVIEW".to_owned());
+
+    worker.call("post", at("free")).await.unwrap();
+    expected.push("call applied rule -".to_owned());
+    let brought = || vec!["write:file:/r/src".parse().unwrap()];
+    let call = || meta(CallMeta::default(), "src/x");
+    let grants = &stage.grants;
+    grants.submit(&worker, call(), brought()).await.unwrap();
+    expected.push("call applied host -".to_owned());
+    let grant = NewGrant {
+        pattern: "write:file:/r/src".parse().unwrap(),
+        holder: GrantHolder::Worker(worker.id()),
+        lifetime: Lifetime::Session,
+        descendants: false,
+    };
+    grants.grant(grant).await.unwrap();
+    expected.push("granted person".to_owned());
+    worker.submit(call()).await.unwrap();
+    expected.push("call applied person -".to_owned());
+    let wider = WorkerSpec::new("wider").policy(Policy::new().allow("write:file:/etc"));
+    worker.spawn(wider).await.unwrap_err();
+    expected.push("call denied rule POLICY_EXPANSION".to_owned());
+    worker.revoke().await;
+    assert_eq!(code(&worker, call()).await, Code::Cancelled);
+    expected.push("revoked host".to_owned());
+    expected.push("call failed nobody CANCELLED".to_owned());
+    assert_eq!(told(&stage).await, expected);
+}
+
+#[tokio::test]
+async fn calls_refused_for_their_number_or_pace_have_entries() {
+    let bounds = Admission {
+        calls: 0,
+        ..Admission::default()
+    };
+    let busy = stage(|builder| builder.admission(bounds)).await;
+    let worker = busy.open().await;
+    assert_eq!(code(&worker, Call::new("echo", at("x"))).await, Code::Busy);
+    assert_eq!(told(&busy).await, ["call failed nobody BUSY"]);
+
+    let paced = stage(|builder| builder).await;
+    let worker = paced.worker(Policy::new().min_interval_ms(3_600_000)).await;
+    worker.call("echo", at("x")).await.unwrap();
+    let early = Call::new("echo", at("x"));
+    assert_eq!(code(&worker, early).await, Code::RateLimited);
+    assert_eq!(told(&paced).await, ["call denied rule RATE_LIMITED"]);
+}
+
+fn asking() -> Policy {
+    Policy::new().allow("read:file").ask("write:file:/r/src")
+}
+
+#[tokio::test]
+async fn answers_of_a_host_and_refusals_to_ask_again_have_entries() {
+    let approver = Scripted::new().rule(|question| {
+        let no = question.request.needs[0].to_string().contains("no");
+        Some(if no {
+            Answer::Deny { note: None }
+        } else {
+            Answer::ONCE
+        })
+    });
+    let limits = AskLimits {
+        refusals_in_a_row: 2,
+        ..AskLimits::default()
+    };
+    let minute = Duration::from_secs(60);
+    let stage = stage(|builder| builder.approver(approver).asks(limits, minute)).await;
+    let worker = stage.worker(asking()).await;
+    worker.call("post", at("src/yes")).await.unwrap();
+    for path in ["src/no-1", "src/no-2", "src/no-3"] {
+        let call = meta(CallMeta::default(), path);
+        assert_eq!(code(&worker, call).await, Code::PermissionDenied);
+    }
+    assert_eq!(
+        told(&stage).await,
+        [
+            "question granted host 1",
+            "question denied host 0",
+            "question denied host 0",
+            "call denied rule PERMISSION_DENIED",
+        ]
+    );
+}
+
+async fn pending(worker: &Worker, path: &str, asks: Asks) -> PendingCall {
+    let meta = meta(
+        CallMeta {
+            asks,
+            ..CallMeta::default()
+        },
+        path,
+    );
+    match worker.begin(meta).await.unwrap() {
+        Begun::Asks(pending) => *pending,
+        Begun::Ended(outcome) => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn answers_of_people_and_questions_without_one_have_entries() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    for (path, asks) in [("src/a", Asks::Wait), ("src/b", Asks::WaitAlone)] {
+        let yes = pending(&worker, path, asks).await;
+        let id = yes.question().id;
+        stage.grants.answer(id, Answer::ONCE).await.unwrap();
+        yes.go_on().await.unwrap();
+    }
+    let no = pending(&worker, "src/c", Asks::Wait).await;
+    let denied = Answer::Deny { note: None };
+    stage.grants.answer(no.question().id, denied).await.unwrap();
+    no.go_on().await.unwrap_err();
+    drop(pending(&worker, "src/d", Asks::Wait).await);
+    let questions = || async { stage.grants.questions().await.unwrap().len() };
+    while questions().await > 0 {
+        tokio::task::yield_now().await;
+    }
+    worker.revoke().await;
+    assert_eq!(
+        told(&stage).await,
+        [
+            "question granted person 1",
+            "question granted person 1",
+            "question denied person 0",
+            "question cancelled nobody 0",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn question_that_nobody_answers_in_time_has_one_entry() {
+    let limits = AskLimits::default();
+    let patience = Duration::from_millis(1);
+    let stage = stage(|builder| builder.approver(Deferred).asks(limits, patience)).await;
+    let worker = stage.worker(asking()).await;
+    let late = code(&worker, meta(CallMeta::default(), "src/x")).await;
+    assert_eq!(late, Code::PermissionDenied);
+    assert_eq!(told(&stage).await, ["question expired nobody 0"]);
+}
