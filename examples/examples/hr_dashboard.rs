@@ -95,9 +95,7 @@ async fn run() -> Result<(), Failure> {
                 let _ = tokio::signal::ctrl_c().await;
                 ended.cancel();
             });
-            gateway
-                .serve_http(listener, Http::new().token(token), stop)
-                .await?;
+            gateway.serve_http(listener, Http::new(token), stop).await?;
         }
     }
     gateway.shutdown().await;

@@ -186,7 +186,7 @@ async fn over_http(place: &Path, token: Token, stop: CancellationToken) -> Strin
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let _runtime = runtime;
-        let http = Http::new().token(token);
+        let http = Http::new(token);
         gateway.serve_http(listener, http, stop).await.unwrap();
     });
     format!("http://{address}/mcp")

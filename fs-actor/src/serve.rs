@@ -318,9 +318,7 @@ async fn http(
         let again = signals.next().await;
         std::process::exit(128 + again.as_raw_value());
     });
-    gateway
-        .serve_http(listener, Http::new().token(token), stop)
-        .await?;
+    gateway.serve_http(listener, Http::new(token), stop).await?;
     Ok(())
 }
 

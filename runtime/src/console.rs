@@ -30,6 +30,8 @@ pub use record::ConsoleRecord;
 const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request, and again to send its body.
 const READING: Duration = Duration::from_secs(10);
+/// How long a connection may stay without one request that carries the secret.
+const UNKNOWN: Duration = Duration::from_secs(5);
 /// How long requests under way may take to end once the console is to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -141,6 +143,7 @@ impl Console {
         let bounds = Bounds {
             most: MAX_CONNECTIONS,
             time: READING,
+            unknown: UNKNOWN,
         };
         let stopped = stop.clone();
         let serving = tokio::spawn(async move {

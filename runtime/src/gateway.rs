@@ -21,6 +21,7 @@ mod http;
 mod inotify;
 mod lines;
 mod log;
+mod message;
 mod meta;
 mod outgoing;
 mod pages;
@@ -31,7 +32,6 @@ mod session;
 mod tasks;
 #[cfg(feature = "http")]
 mod token;
-mod unique;
 mod uri;
 #[cfg(feature = "ui")]
 mod views;
@@ -58,7 +58,7 @@ pub use door::{OpenError, Opener, Served};
 #[cfg(feature = "http")]
 pub use endpoint::Endpoint;
 #[cfg(all(feature = "ui", feature = "http"))]
-pub(crate) use http::{Bounds, Callers, body, connections, hosts};
+pub(crate) use http::{Bounds, Callers, Connection, body, connections, hosts};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
 use session::Session;

@@ -23,7 +23,8 @@ use crate::root::{Root, RootTable};
 use crate::scope::{Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
-pub(crate) use token::{arguments_hash, canonical, remote_token, token_of};
+use token::of_one_call;
+pub(crate) use token::{PreviewKey, arguments_hash, canonical, remote_token, token_of};
 use way::Way;
 
 /// How often a call may find that it needs something else before it is refused.
@@ -45,6 +46,8 @@ pub(crate) struct Facts {
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
     pub(crate) token: Option<PreviewToken>,
+    /// What preview tokens are made with.
+    pub(crate) key: PreviewKey,
     /// A person must allow this very call.
     pub(crate) confirm: bool,
     /// As JSON; `Null` for arguments of the tool's own type.
@@ -326,6 +329,7 @@ impl Step<Cleared> {
         };
         let token = token_of(&self.facts, &plan)?;
         match (self.facts.mode, self.facts.token) {
+            (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign()),
             (Mode::Apply, Some(approved)) if approved != token => Err(stale()),
             (Mode::Apply, None) if self.way.authority.requires_preview() => Err(unpreviewed()),
             _ => {
@@ -387,6 +391,15 @@ fn unpreviewed() -> CallError {
         Code::StalePreview,
         "this worker must preview a change before it is made",
     )
+}
+
+fn foreign() -> CallError {
+    CallError::new(
+        Code::InvalidArguments,
+        "the preview token is not one of this call: its tool or arguments differ from the preview's, or it was not made \
+         here; preview this call",
+    )
+    .with("field", "/_meta/preview_token")
 }
 
 fn stale() -> CallError {

@@ -20,6 +20,7 @@ use crate::capability::GRACE;
 use crate::config::Namespace;
 use crate::id::{CallId, WorkerId};
 use crate::permission::Broker;
+use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
 use crate::root::RootTable;
 use crate::tool::Tools;
@@ -57,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) io: Pool,
     pub(crate) cpu: Pool,
     pub(crate) deadlines: Deadlines,
+    /// What preview tokens are made with.
+    pub(crate) previews: PreviewKey,
     pub(crate) turns: Turns,
     pub(crate) calls: AtomicU64,
     pub(crate) workers: AtomicU64,

@@ -116,7 +116,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("gateway/meta", Pure),
     ("gateway/decorate", Pure),
     ("gateway/uri", Pure),
-    ("gateway/unique", Pure),
+    ("gateway/message", Pure),
     ("gateway/pages", Pure),
     ("gateway/prompts", Pure),
     ("gateway/apps", Pure),

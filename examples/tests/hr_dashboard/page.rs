@@ -16,7 +16,7 @@ async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let token = Token::random().unwrap();
-    let http = Http::new().token(token.clone());
+    let http = Http::new(token.clone());
     tokio::spawn(async move { gateway.serve_http(listener, http, stop).await.unwrap() });
     let bearer = token.reveal().to_owned();
     ["--url".to_owned(), url, "--bearer".to_owned(), bearer]

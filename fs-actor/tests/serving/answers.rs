@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bailiwick::{Http, ToolSet, Trust};
 use proptest::prelude::*;
@@ -322,7 +323,7 @@ fn slow_call(id: &str, until: &std::path::Path) -> Value {
 async fn a_duplicate_id_in_an_http_session_is_refused_while_the_first_is_open() {
     let world = World::with(|| ToolSet::new().writer(Plans));
     let until = world.host("outside/f");
-    let server = Served::of(&world.gateway(Trust::Host).build(), Http::new()).await;
+    let server = Served::of(&world.gateway(Trust::Host).build(), Http::without_token()).await;
     let (session, _) = server.greet().await;
     let (other, _) = server.greet().await;
     let server = Arc::new(server);
@@ -380,7 +381,7 @@ async fn the_answer_to_a_cancelled_request_is_never_that_of_the_next_with_its_id
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_of_a_burst_over_http_gets_one_answer() {
     let world = World::new();
-    let http = Http::new().max_connections(1000);
+    let http = Http::without_token().max_connections(1000);
     let server = Arc::new(Served::of(&world.gateway(Trust::Host).build(), http).await);
     let (session, _) = server.greet().await;
     for era in ERAS {
@@ -455,4 +456,68 @@ async fn listening_counts_toward_the_bound_on_open_requests() {
         assert_eq!(listed["error"]["data"]["code"], "BUSY", "{listed}");
     };
     assert!(listed["result"]["tools"].is_array());
+}
+
+/// The most memory that a process has had, in KiB.
+fn peak(server: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// One answer to one line, how long it took, and how much the memory of the server grew meanwhile, in MiB.
+fn measured(server: &mut Child, line: &str) -> (Value, Duration, u64) {
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    let (before, began) = (peak(server), Instant::now());
+    let input = server.stdin.as_mut().unwrap();
+    writeln!(input, "{line}").unwrap();
+    let mut answer = String::new();
+    output.read_line(&mut answer).unwrap();
+    let took = began.elapsed();
+    let grown = peak(server) - before;
+    server.stdout = Some(output.into_inner());
+    (serde_json::from_str(&answer).unwrap(), took, grown / 1024)
+}
+
+#[test]
+fn json_of_many_values_takes_little_time_and_memory() {
+    let world = World::new();
+    let mut server = program(&world);
+    let request = |values: usize| {
+        let array = vec!["1"; values].join(",");
+        let params = json!({"name": "read_file", "arguments": {"path": "HERE"}});
+        let request = Era::Stateless.request("r", "tools/call", params);
+        request
+            .to_string()
+            .replace(r#""HERE""#, &format!("[{array}]"))
+    };
+    let largest = 50_000 - 11;
+    let first = measured(&mut server, &request(1)).0;
+    assert!(first["result"].is_object(), "{first}");
+    let (answer, took, grown) = measured(&mut server, &request(largest));
+    assert!(answer["result"].is_object(), "{answer}");
+    // Most of the time goes to tests without optimisation on a busy machine.
+    assert!(
+        took < Duration::from_secs(20) && grown < 64,
+        "{took:?}, {grown} MiB"
+    );
+    for (values, most) in [(largest + 1, 64), (7_000_000, 64)] {
+        let (answer, took, grown) = measured(&mut server, &request(values));
+        assert_eq!(answer["id"], "r", "{answer}");
+        assert!(
+            answer["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("values")
+        );
+        assert!(
+            took < Duration::from_secs(20) && grown < most,
+            "{took:?}, {grown} MiB"
+        );
+    }
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
 }

@@ -374,3 +374,43 @@ async fn a_policy_with_a_request_that_it_cannot_narrow_is_refused() {
     let absent = client.ask("resources/read", file).await;
     assert_eq!(absent["error"]["code"], -32002, "{absent}");
 }
+
+#[tokio::test]
+async fn a_preview_token_counts_for_its_own_call_and_server_alone() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let edit =
+        |text: &str| json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": text}]});
+    let preview = client
+        .call("edit_file", edit("2"), json!({"preview": true}))
+        .await;
+    let token = preview["result"]["_meta"]["preview_token"].clone();
+    let carrying = json!({"preview_token": token});
+    let other_arguments = client.call("edit_file", edit("3"), carrying.clone()).await;
+    let delete = json!({"path": "/r/a.txt"});
+    let other_tool = client.call("delete", delete, carrying.clone()).await;
+    let mut elsewhere = world.client(Trust::Host);
+    elsewhere.greet("2025-11-25", json!({})).await;
+    let made_elsewhere = elsewhere
+        .call("edit_file", edit("2"), carrying.clone())
+        .await;
+    for foreign in [other_arguments, other_tool, made_elsewhere] {
+        assert_eq!(code(&foreign), "INVALID_ARGUMENTS", "{foreign}");
+        let text = foreign["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(!text.contains("changed"), "{text}");
+    }
+    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+    std::fs::write(world.host("r/a.txt"), "zero\ntwo\n").unwrap();
+    let changed = client.call("edit_file", edit("2"), carrying).await;
+    assert_eq!(code(&changed), "STALE_PREVIEW", "{changed}");
+    let again = client
+        .call("edit_file", edit("2"), json!({"preview": true}))
+        .await;
+    let token = again["result"]["_meta"]["preview_token"].clone();
+    let done = client
+        .call("edit_file", edit("2"), json!({"preview_token": token}))
+        .await;
+    assert_eq!(done["result"]["isError"], false, "{done}");
+    assert_eq!(world.text("r/a.txt"), "zero\n2\n");
+}

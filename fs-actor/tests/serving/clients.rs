@@ -122,7 +122,7 @@ async fn typescript_over_stdio(sdk: &str) {
 async fn typescript_over_http(sdk: &str) {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
-    let server = Served::of(&gateway, Http::new()).await;
+    let server = Served::of(&gateway, Http::without_token()).await;
     let url = format!("http://{}/mcp", server.address);
     let calls = calls().to_string();
     let arguments = ["call.mjs", sdk, &calls, "http", &url].map(ToOwned::to_owned);

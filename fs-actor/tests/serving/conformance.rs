@@ -29,7 +29,7 @@ async fn run(revision: &str) -> (usize, Verdict) {
         async move {
             let dressing = Dressed::dressing();
             gateway
-                .serve_http_dressed(listener, Http::new(), stop, dressing)
+                .serve_http_dressed(listener, Http::without_token(), stop, dressing)
                 .await
         }
     });

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bailiwick::{Http, Trust};
+use bailiwick::{Http, Token, Trust};
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -105,7 +105,7 @@ async fn judges_origins(server: &Served, token: Option<&str>) {
 #[tokio::test]
 async fn names_of_hosts_and_pages_are_compared_whole() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     judges_hosts(&server, None).await;
     judges_origins(&server, None).await;
 }
@@ -124,7 +124,7 @@ async fn an_endpoint_compares_names_whole_too() {
 #[tokio::test]
 async fn the_target_of_a_request_names_no_other_host_either() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     let own = server.host();
     let body = initialize().to_string();
     for (target, status) in [(own.as_str(), 200), ("evil.example", 403)] {
@@ -141,7 +141,7 @@ async fn the_target_of_a_request_names_no_other_host_either() {
 #[tokio::test]
 async fn a_handshake_beyond_the_bound_of_sessions_is_put_off() {
     let world = World::new();
-    let server = served(&world, Http::new().max_sessions(2)).await;
+    let server = served(&world, Http::without_token().max_sessions(2)).await;
     let ((first, _), (second, _)) = (server.greet().await, server.greet().await);
     let refused = server.right(&[], &initialize()).await;
     assert_eq!(refused.status, 503, "{refused:?}");
@@ -162,7 +162,9 @@ async fn a_handshake_beyond_the_bound_of_sessions_is_put_off() {
 #[tokio::test]
 async fn an_idle_session_ends_and_leaves_its_place() {
     let world = World::new();
-    let http = Http::new().idle(Duration::from_secs(1)).max_sessions(1);
+    let http = Http::without_token()
+        .idle(Duration::from_secs(1))
+        .max_sessions(1);
     let server = served(&world, http).await;
     let (session, _) = server.greet().await;
     let host = server.host();
@@ -188,17 +190,36 @@ async fn an_idle_session_ends_and_leaves_its_place() {
     assert_eq!(gone.status, 404, "{gone:?}");
 }
 
+/// A connection on which one request was answered, and that is kept.
+async fn kept(server: &Served, token: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let body = initialize().to_string();
+    let text = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+        server.host(),
+        body.len()
+    );
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    stream.read_exact(&mut begin).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    stream
+}
+
 #[tokio::test]
 async fn a_connection_beyond_the_bound_is_told_so() {
     let world = World::new();
-    let server = served(&world, Http::new().max_connections(2)).await;
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(b"POST /mcp").await.unwrap();
-        held.push(stream);
-    }
-    let refused = server.right(&[], &initialize()).await;
+    let token = Token::random().unwrap();
+    let http = Http::new(token.clone()).max_connections(2);
+    let server = served(&world, http).await;
+    let held = [
+        kept(&server, token.reveal()).await,
+        kept(&server, token.reveal()).await,
+    ];
+    let bearer = format!("Bearer {}", token.reveal());
+    let carries = [("Authorization", bearer.as_str())];
+    let refused = server.right(&carries, &initialize()).await;
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
     assert!(
@@ -207,7 +228,7 @@ async fn a_connection_beyond_the_bound_is_told_so() {
     );
     drop(held);
     let served = async {
-        while server.right(&[], &initialize()).await.status != 200 {
+        while server.right(&carries, &initialize()).await.status != 200 {
             tokio::task::yield_now().await;
         }
     };
@@ -217,9 +238,135 @@ async fn a_connection_beyond_the_bound_is_told_so() {
 }
 
 #[tokio::test]
+async fn half_sent_heads_keep_no_authorised_client_out() {
+    let world = World::new();
+    let token = Token::random().unwrap();
+    let server = served(&world, Http::new(token.clone())).await;
+    let mut first = kept(&server, token.reveal()).await;
+    let mut heads = Vec::new();
+    for _ in 0..600 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        // One that had to make room already is reset.
+        let _ = stream.write_all(b"POST /mcp HTTP/1.1\r\nHost").await;
+        heads.push(stream);
+    }
+    let answer = under(&server, &[("Host", &server.host())], Some(token.reveal())).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // The client that was there before is kept.
+    first
+        .write_all(b"GET /mcp HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut rest = Vec::new();
+    let reading = tokio::time::timeout(PATIENCE, first.read_to_end(&mut rest));
+    reading.await.unwrap().unwrap();
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(rest.contains("exactly one Host is required"), "{rest}");
+}
+
+#[tokio::test]
+async fn pages_of_a_configured_origin_may_read_answers_and_others_may_not() {
+    let world = World::new();
+    let token = Token::random().unwrap();
+    let origin = "https://app.example";
+    let server = served(&world, Http::new(token.clone()).origin(origin)).await;
+    let own = server.host();
+    let preflight = async |origin: &str, host: &str| {
+        let lines = [
+            ("Host", host),
+            ("Origin", origin),
+            ("Access-Control-Request-Method", "POST"),
+            (
+                "Access-Control-Request-Headers",
+                "authorization,content-type,mcp-protocol-version,mcp-param-x,x-other",
+            ),
+        ];
+        request(server.address, "OPTIONS", &lines, "").await
+    };
+    let allowed = preflight(origin, &own).await;
+    assert_eq!(allowed.status, 204, "{allowed:?}");
+    let header = |reply: &Reply, name: &str| reply.header(name).unwrap_or_default().to_owned();
+    assert_eq!(header(&allowed, "access-control-allow-origin"), origin);
+    assert_eq!(
+        header(&allowed, "access-control-allow-headers"),
+        "authorization, content-type, mcp-protocol-version, mcp-param-x"
+    );
+    assert!(header(&allowed, "access-control-allow-methods").contains("POST"));
+    for (origin, host) in [
+        ("https://evil.example", own.as_str()),
+        (origin, "evil.example"),
+    ] {
+        let refused = preflight(origin, host).await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert!(refused.header("access-control-allow-origin").is_none());
+    }
+    let page = [("Host", own.as_str()), ("Origin", origin)];
+    let answered = under(&server, &page, Some(token.reveal())).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    assert_eq!(header(&answered, "access-control-allow-origin"), origin);
+    assert!(header(&answered, "access-control-expose-headers").contains("mcp-session-id"));
+    // A preflight is no way around the token, and a page learns that it lacks one.
+    let without = under(&server, &page, None).await;
+    assert_eq!(without.status, 401, "{without:?}");
+    assert_eq!(header(&without, "access-control-allow-origin"), origin);
+    let foreign = [("Host", own.as_str()), ("Origin", "https://evil.example")];
+    let refused = under(&server, &foreign, Some(token.reveal())).await;
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(refused.header("access-control-allow-origin").is_none());
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_a_message_is_refused_with_its_id() {
+    let world = World::new();
+    let server = served(&world, Http::without_token()).await;
+    let many = format!("[{}]", vec!["1"; 60_000].join(","));
+    for (body, code) in [
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"a":"\ud800"}}"#.to_owned(),
+            -32700,
+        ),
+        (
+            r#"{"jsonrpc":"1.0","id":7,"method":"tools/list"}"#.to_owned(),
+            -32600,
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"a":{many}}}}}"#),
+            -32600,
+        ),
+    ] {
+        let reply = said(&server, &[], &body).await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        let answer: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&json!(7), &json!(code))
+        );
+    }
+}
+
+#[tokio::test]
+async fn experimental_capabilities_may_be_plain_true_over_http() {
+    let world = World::new();
+    let server = served(&world, Http::without_token()).await;
+    let mut greeting = initialize();
+    greeting["params"]["capabilities"] = json!({"experimental": {"policy": true}});
+    let greeted = server.right(&[], &greeting).await;
+    assert_eq!(greeted.status, 200, "{greeted:?}");
+    assert!(greeted.message()["result"].is_object(), "{greeted:?}");
+    greeting["params"]["capabilities"] = json!({"experimental": {"configuration": true}});
+    let refused = server.right(&[], &greeting).await;
+    let answer: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(answer["id"], 1);
+    assert_eq!(
+        answer["error"]["data"]["field"],
+        "/capabilities/experimental/configuration"
+    );
+}
+
+#[tokio::test]
 async fn who_trickles_a_request_is_hung_up_on() {
     let world = World::new();
-    let http = Http::new().read_timeout(Duration::from_secs(1));
+    let http = Http::without_token().read_timeout(Duration::from_secs(1));
     let server = served(&world, http).await;
     let own = server.host();
     assert_eq!(begun(server.address, "").await, "");
@@ -277,7 +424,7 @@ fn writing(arguments: &str, more: &str) -> String {
 #[tokio::test]
 async fn a_message_that_has_a_key_twice_is_refused_as_over_stdio() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     let (session, _) = server.greet().await;
     let within = [("Mcp-Session-Id", session.as_str())];
     let path = r#""path":"/r/new""#;
@@ -298,7 +445,7 @@ async fn a_message_that_has_a_key_twice_is_refused_as_over_stdio() {
             let answer: Value = serde_json::from_str(&reply.body).unwrap();
             let message = format!("one object has `{key}` twice");
             let error = json!({ "code": -32602, "message": message });
-            assert_eq!((&answer["id"], &answer["error"]), (&Value::Null, &error));
+            assert_eq!((&answer["id"], &answer["error"]), (&json!(7), &error));
         }
     }
     // What cannot be a number hides no key behind it.

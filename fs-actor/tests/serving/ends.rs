@@ -120,7 +120,7 @@ async fn ends(audit: &Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stopped_has_recorded_the_end_of_its_sessions() {
     let world = World::new();
-    let session = Session::begun(&world, Http::new()).await;
+    let session = Session::begun(&world, Http::without_token()).await;
     let living = std::fs::read_to_string(&session.audit).unwrap();
     assert!(!living.contains("worker_stopped"), "{living}");
     session.stop.cancel();
@@ -131,7 +131,7 @@ async fn a_server_that_stopped_has_recorded_the_end_of_its_sessions() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_session_ends_its_runtime() {
     let world = World::new();
-    let session = Session::begun(&world, Http::new()).await;
+    let session = Session::begun(&world, Http::without_token()).await;
     let host = session.server.host();
     let headers = [("Host", host.as_str()), ("Mcp-Session-Id", &session.name)];
     let deleted = request(session.server.address, "DELETE", &headers, "").await;
@@ -142,7 +142,7 @@ async fn a_deleted_session_ends_its_runtime() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_session_ends_its_runtime() {
     let world = World::new();
-    let http = Http::new().idle(Duration::from_secs(1));
+    let http = Http::without_token().idle(Duration::from_secs(1));
     let session = Session::begun(&world, http).await;
     ends(&session.audit).await;
 }

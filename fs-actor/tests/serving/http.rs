@@ -193,7 +193,11 @@ pub(crate) async fn served(world: &World, http: Http) -> Served {
 #[tokio::test]
 async fn pages_of_other_origins_are_refused_and_own_ones_served() {
     let world = World::new();
-    let server = served(&world, Http::new().origin("http://localhost:5173")).await;
+    let server = served(
+        &world,
+        Http::without_token().origin("http://localhost:5173"),
+    )
+    .await;
     let port = server.address.port();
     for own in [
         format!("http://127.0.0.1:{port}"),
@@ -219,7 +223,7 @@ async fn pages_of_other_origins_are_refused_and_own_ones_served() {
 #[tokio::test]
 async fn other_hosts_names_are_refused() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     let port = server.address.port();
     for own in ["127.0.0.1", "localhost", "[::1]"] {
         let host = format!("{own}:{port}");
@@ -244,7 +248,7 @@ async fn other_hosts_names_are_refused() {
 async fn only_the_bearer_of_the_token_is_served() {
     let world = World::new();
     let token = Token::random().unwrap();
-    let server = served(&world, Http::new().token(token.clone())).await;
+    let server = served(&world, Http::new(token.clone())).await;
     let right = format!("Bearer {}", token.reveal());
     let reply = server
         .right(&[("Authorization", &right)], &initialize())
@@ -272,7 +276,7 @@ async fn only_the_bearer_of_the_token_is_served() {
 async fn a_session_does_not_replace_the_token() {
     let world = World::new();
     let token = Token::random().unwrap();
-    let server = served(&world, Http::new().token(token.clone())).await;
+    let server = served(&world, Http::new(token.clone())).await;
     let right = format!("Bearer {}", token.reveal());
     let reply = server
         .right(&[("Authorization", &right)], &initialize())
@@ -291,7 +295,7 @@ async fn a_session_does_not_replace_the_token() {
 #[tokio::test]
 async fn a_body_beyond_the_bound_is_refused() {
     let world = World::new();
-    let server = served(&world, Http::new().max_body(10_000)).await;
+    let server = served(&world, Http::without_token().max_body(10_000)).await;
     let (session, _) = server.greet().await;
     let call = |bytes: usize| {
         let arguments = json!({"path": "/r/big", "content": "x".repeat(bytes)});
@@ -313,7 +317,7 @@ async fn a_body_beyond_the_bound_is_refused() {
 #[tokio::test]
 async fn what_a_client_accepts_sends_and_speaks_is_checked() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     let host = server.host();
     let host = ("Host", host.as_str());
     let deaf = server.post(&[host, JSON], &initialize()).await;
@@ -336,7 +340,7 @@ async fn what_a_client_accepts_sends_and_speaks_is_checked() {
 #[tokio::test]
 async fn a_deleted_session_and_an_unknown_one_are_not_found() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     let (session, _) = server.greet().await;
     let host = server.host();
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
@@ -354,7 +358,7 @@ async fn a_deleted_session_and_an_unknown_one_are_not_found() {
 async fn what_is_listed_is_the_same_over_lines_and_over_http() {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
-    let server = Served::of(&gateway, Http::new()).await;
+    let server = Served::of(&gateway, Http::without_token()).await;
     let (session, greeting) = server.greet().await;
     let mut lines = Client::of(&gateway);
     let greeted = lines.greet("2025-11-25", json!({})).await;
@@ -387,20 +391,20 @@ async fn a_listener_that_other_machines_reach_is_not_served() {
     let gateway = world.gateway(Trust::Agent).build();
     let open = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
     let refused = gateway
-        .serve_http(open, Http::new(), CancellationToken::new())
+        .serve_http(open, Http::without_token(), CancellationToken::new())
         .await;
     assert!(
         matches!(refused, Err(HttpError::NotLoopback(_))),
         "{refused:?}"
     );
-    let (session, _) = served(&world, Http::new()).await.greet().await;
+    let (session, _) = served(&world, Http::without_token()).await.greet().await;
     assert!(!session.is_empty());
 }
 
 #[tokio::test]
 async fn sessions_have_workers_of_their_own() {
     let world = World::new();
-    let server = served(&world, Http::new()).await;
+    let server = served(&world, Http::without_token()).await;
     let ((one, _), (other, _)) = (server.greet().await, server.greet().await);
     let arguments = json!({"path": "/r/new", "content": "x"});
     let write = json!({"name": "write_file", "arguments": arguments});
@@ -473,7 +477,7 @@ async fn a_request_after_its_worker_was_revoked_is_refused() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let gateway = Gateway::worker(&worker, about()).build();
-    let server = Served::of(&gateway, Http::new()).await;
+    let server = Served::of(&gateway, Http::without_token()).await;
     let arguments = json!({"path": "/r/new", "content": "x"});
     let write = json!({"name": "write_file", "arguments": arguments});
     let before = stateless(&server, None, "tools/call", write.clone()).await;

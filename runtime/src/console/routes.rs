@@ -19,7 +19,7 @@ use super::wire::{
     self, Applied, AskedAgain, Given, Looked, Narrowed, Revoked, Said, SaidOfEach, Swept,
 };
 use super::{READING, back, page, show};
-use crate::gateway::{Callers, Token, body};
+use crate::gateway::{Callers, Connection, Token, body};
 use crate::permission::{
     Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
     apart,
@@ -84,7 +84,13 @@ pub(super) fn router(office: Arc<Office>, hosts: &[String], token: Token) -> Rou
 /// Lets a request through if its sender may speak; nothing else of it is looked at before.
 async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
     match callers.check(request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            // Whoever has loaded the page is known only by what it asks for with the secret.
+            if callers.token.is_some() {
+                Connection::authorise(&request);
+            }
+            next.run(request).await
+        }
         Err(refusal) => refusal.into_response(),
     }
 }

@@ -66,7 +66,7 @@ impl Worker {
         let socket = Arc::new(Socket::new()?);
         let stream = UnixListener::bind(&socket.path)?;
         let stop = CancellationToken::new();
-        let http = Http::new().token(token.clone());
+        let http = Http::new(token.clone());
         tokio::spawn(listen(gateway.clone(), listener, http, stop.clone()));
         tokio::spawn(accept(gateway, stream, Arc::clone(&socket), stop.clone()));
         tokio::spawn(close_with(self.clone(), stop.clone()));

@@ -1,8 +1,9 @@
-//! A loopback listener in, Streamable HTTP for the gateway's worker out: who may speak is checked before what is said.
+//! Streamable HTTP on loopback. Who may speak is checked before anything else of a request is looked at.
 
 pub(crate) mod body;
 mod callers;
 pub(crate) mod connections;
+mod cors;
 mod events;
 mod sessions;
 
@@ -24,6 +25,7 @@ use super::token::Token;
 pub(crate) use callers::Callers;
 #[cfg(feature = "ui")]
 pub(crate) use connections::Bounds;
+pub(crate) use connections::Connection;
 pub(super) use connections::next;
 use sessions::Sessions;
 
@@ -42,6 +44,9 @@ const IDLE: Duration = Duration::from_secs(5 * 60);
 /// How long a client may take by default to send the head of a request, and again to send its body.
 const READING: Duration = Duration::from_secs(30);
 
+/// How long a connection may stay without one authorised request.
+const UNKNOWN: Duration = Duration::from_secs(5);
+
 /// How long requests under way may take to end once the server is to stop, and again what sessions leave behind.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -57,7 +62,7 @@ pub enum HttpError {
     Io(#[from] std::io::Error),
 }
 
-/// Who may speak to a gateway over HTTP.
+/// Who may speak to a gateway over HTTP, and the bounds on what they may take.
 #[derive(Clone, Debug)]
 pub struct Http {
     token: Option<Token>,
@@ -69,8 +74,19 @@ pub struct Http {
     reading: Duration,
 }
 
-impl Default for Http {
-    fn default() -> Self {
+impl Http {
+    /// Serves only requests that carry `token` as bearer.
+    #[must_use]
+    pub fn new(token: Token) -> Self {
+        Self {
+            token: Some(token),
+            ..Self::without_token()
+        }
+    }
+
+    /// Serves every program on this machine that reaches the address; pages of other origins are refused all the same.
+    #[must_use]
+    pub fn without_token() -> Self {
         Self {
             token: None,
             origins: Vec::new(),
@@ -81,23 +97,9 @@ impl Default for Http {
             reading: READING,
         }
     }
-}
 
-impl Http {
-    /// Serves whoever reaches the address; other origins than the server's own are refused all the same.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Serves only requests that carry `token` as bearer.
-    #[must_use]
-    pub fn token(mut self, token: Token) -> Self {
-        self.token = Some(token);
-        self
-    }
-
-    /// Lets pages of `origin` speak to the server, too, such as `http://localhost:5173`.
+    /// Lets pages of `origin` speak to the server, too, such as `http://localhost:5173`: browsers are told so by CORS. The
+    /// page needs the token as any other client.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
@@ -192,6 +194,7 @@ impl Gateway {
         let bounds = connections::Bounds {
             most: http.max_connections,
             time: http.reading,
+            unknown: http.reading.min(UNKNOWN),
         };
         let out_of_patience = async {
             stop.cancelled().await;
@@ -226,6 +229,7 @@ impl Gateway {
             hosts,
             token: http.token.clone(),
         };
+        let cors = cors::Cors::new(callers.hosts.clone(), callers.origins.clone());
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(callers.hosts.clone())
             .with_allowed_origins(callers.origins.clone())
@@ -248,6 +252,7 @@ impl Gateway {
             .layer(middleware::from_fn(sessions::seated))
             .layer(middleware::from_fn_with_state(body, body::read))
             .layer(middleware::from_fn_with_state(Arc::new(callers), heard))
+            .layer(middleware::from_fn_with_state(cors, cors::answered))
     }
 }
 
@@ -271,7 +276,10 @@ pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
 /// Lets a request through if its sender may speak; nothing else of it is looked at before.
 async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
     match callers.check(request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            Connection::authorise(&request);
+            next.run(request).await
+        }
         Err(refusal) => refusal.into_response(),
     }
 }

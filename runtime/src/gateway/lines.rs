@@ -11,18 +11,21 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, NumberOrString, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::decorate::decorate;
+use super::message::{self, Rejected};
 use super::outgoing::Outgoing;
 use super::requests::{OpenRequests, Refusal};
-use super::unique;
 
 /// The longest message a client may send, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
+
+/// A message of so many bytes is parsed by a thread that may block.
+pub(super) const LONG: usize = 64 << 10;
 
 /// How long the next answer may take once the client has ended its input. It is longer than a call may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(35);
@@ -37,6 +40,8 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// The present line is too long, and the rest of it is dropped.
     dropping: bool,
+    /// The last line, while another thread parses it.
+    parsing: Option<JoinHandle<Result<RxJsonRpcMessage<RoleServer>, Rejected>>>,
     /// The refusal of the last line, until there is a place for it.
     refusal: Option<Vec<u8>>,
     /// Nothing more is read.
@@ -70,6 +75,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             reader: BufReader::new(reader),
             line: Vec::new(),
             dropping: false,
+            parsing: None,
             refusal: None,
             ended: false,
             begun: false,
@@ -87,15 +93,15 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
                 // The last line may lack its end.
-                let whole = self.line.is_empty() || self.dropping;
-                return Ok(if whole { Read::End } else { Read::Line });
+                let ends = self.line.is_empty() || self.dropping;
+                return Ok(if ends { Read::End } else { Read::Line });
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(available.len(), |at| at + 1);
             let too_long = !self.dropping && self.line.len() + taken > self.limit;
             if too_long {
-                self.line.clear();
-                self.dropping = true;
+                let searched = available.get(..taken.min(message::SEARCHED));
+                self.line.extend_from_slice(searched.unwrap_or_default());
             } else if !self.dropping {
                 self.line
                     .extend_from_slice(available.get(..taken).unwrap_or_default());
@@ -132,19 +138,32 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         self.refusal = serde_json::to_vec(&error).ok();
     }
 
-    /// The message of the present line; none if it is refused or ignored.
-    fn understood(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    /// Parses the present line; what it says if that took no other thread.
+    fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let line = std::mem::take(&mut self.line);
+        if line.len() >= LONG {
+            let parse = move || message::parse(line.trim_ascii());
+            self.parsing = Some(tokio::task::spawn_blocking(parse));
+            return None;
+        }
         let text = line.trim_ascii();
         if text.is_empty() {
             return None;
         }
-        let message = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
-        let message = message.ok().filter(|_| unique::refused(text).is_none());
-        let Some(mut message) = message else {
-            let (id, error) = diagnose(text);
-            self.refuse(id, error);
-            return None;
+        self.understood(message::parse(text))
+    }
+
+    /// The message of the last line; none if it is refused or ignored.
+    fn understood(
+        &mut self,
+        parsed: Result<RxJsonRpcMessage<RoleServer>, Rejected>,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let mut message = match parsed {
+            Ok(message) => message,
+            Err(Rejected { id, error }) => {
+                self.refuse(id, error);
+                return None;
+            }
         };
         if let JsonRpcMessage::Request(request) = &mut message {
             if let Err(refusal) = self.open.begin(request) {
@@ -217,6 +236,17 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                     self.ended = true;
                 }
             }
+            if let Some(parsing) = &mut self.parsing {
+                let parsed = parsing.await;
+                self.parsing = None;
+                // It neither panics nor is aborted but with the whole process.
+                if let Ok(parsed) = parsed
+                    && let Some(message) = self.understood(parsed)
+                {
+                    return Some(message);
+                }
+                continue;
+            }
             if self.ended {
                 self.speaks.send_replace(false);
                 self.drained().await;
@@ -224,13 +254,14 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
             }
             match self.next().await {
                 Ok(Read::Line) => {
-                    if let Some(message) = self.understood() {
+                    if let Some(message) = self.parse() {
                         return Some(message);
                     }
                 }
                 Ok(Read::TooLong) => {
-                    let reason = format!("a message has at most {} bytes", self.limit);
-                    self.refuse(None, ErrorData::invalid_request(reason, None));
+                    let line = std::mem::take(&mut self.line);
+                    let Rejected { id, error } = Rejected::too_long(&line, self.limit);
+                    self.refuse(id, error);
                 }
                 Ok(Read::End) => self.ended = true,
                 Err(error) => {
@@ -275,40 +306,9 @@ fn encoded(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&value)?)
 }
 
-/// Why a line is not a message, and the id to answer to if it has one.
-fn diagnose(text: &[u8]) -> (Option<NumberOrString>, ErrorData) {
-    let value: Value = match serde_json::from_slice(text) {
-        Ok(value) => value,
-        Err(error) => {
-            let reason = format!("invalid JSON: {error}");
-            return (None, ErrorData::parse_error(reason, None));
-        }
-    };
-    let Value::Object(object) = value else {
-        let reason = "a message is one JSON object; batches are not supported";
-        return (None, ErrorData::invalid_request(reason, None));
-    };
-    let id = object
-        .get("id")
-        .and_then(|id| serde_json::from_value(id.clone()).ok());
-    if let Some(error) = unique::refused(text) {
-        return (id, error);
-    }
-    let reason = match (object.get("jsonrpc"), object.get("method")) {
-        (Some(Value::String(version)), _) if version != "2.0" => "`jsonrpc` must be \"2.0\"",
-        (None, _) => "`jsonrpc` must be \"2.0\"",
-        (_, None) => "a request has a `method`",
-        (_, Some(Value::String(_))) if object.contains_key("id") && id.is_none() => {
-            "`id` must be a string or an integer"
-        }
-        (_, Some(Value::String(_))) => "`params` must be an object",
-        (_, Some(_)) => "`method` must be a string",
-    };
-    (id, ErrorData::invalid_request(reason, None))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_that_is_too_long_is_answered_and_dropped_whole() {
+    async fn a_line_that_is_too_long_is_answered_by_its_id_and_dropped_whole() {
         let long = format!(
             r#"{{"jsonrpc":"2.0","id":2,"method":"{}"}}"#,
             "x".repeat(20_000)
@@ -517,6 +517,7 @@ mod tests {
         let (through, answers) = exchange(format!("{long}\n{PING}\n").as_bytes(), 1000).await;
         assert_eq!((through.len(), answers.len()), (1, 1));
         assert_eq!(answers[0]["error"]["code"], -32600);
+        assert_eq!(answers[0]["id"], 2);
         let (through, answers) = exchange(format!("{long}\n{PING}\n").as_bytes(), 30_000).await;
         assert_eq!((through.len(), answers.len()), (2, 0));
     }

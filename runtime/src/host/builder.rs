@@ -16,6 +16,7 @@ use crate::call::Origin;
 use crate::config::{Config, ConfigError, RootConfig};
 use crate::path::{PathError, VirtualPath};
 use crate::permission::{Approver, AskLimits, Broker, DenyAll, GrantAuthority, GrantStore};
+use crate::pipeline::PreviewKey;
 use crate::policy::{Authority, Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
@@ -384,6 +385,7 @@ impl RuntimeBuilder {
             io: Pool::new("io", threads::io(self.io_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
+            previews: PreviewKey::random().map_err(BuildError::Random)?,
             turns: Turns::default(),
             calls: 0.into(),
             workers: 0.into(),

@@ -1,4 +1,9 @@
-//! A call and its plan in, the token that stands for both out.
+//! Preview tokens: each stands for one call and what it would do.
+//!
+//! The first half says which call it is of and the second which plan, so that a token of another call can be told from one
+//! whose files changed. Both are keyed: only this runtime can make one.
+
+use std::fmt;
 
 use serde_json::Value;
 
@@ -7,24 +12,66 @@ use crate::effect::{ContentHash, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::tool::AnyPlan;
 
+/// How many bytes of a token say which call it is of.
+const OF_CALL: usize = 16;
+
+/// What the preview tokens of one runtime are made with.
+#[derive(Clone, Copy)]
+pub(crate) struct PreviewKey([u8; 32]);
+
+impl fmt::Debug for PreviewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PreviewKey(..)")
+    }
+}
+
+impl PreviewKey {
+    /// # Errors
+    /// The system's, if it gives no random bits.
+    pub(crate) fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// A hash that nobody can make without the key. It is taken twice, so that a hash of a longer text cannot be made of it.
+    fn hash(&self, text: &[u8]) -> ContentHash {
+        let once = ContentHash::of(&[self.0.as_slice(), text].concat());
+        ContentHash::of(&[self.0.as_slice(), once.as_bytes()].concat())
+    }
+}
+
 /// The same worker, tool, arguments and present state give the same token.
 pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
-    let whole = serde_json::to_vec(&(
-        facts.worker.0,
-        facts.tool.as_str(),
-        canonical(&facts.arguments),
-        &plan.changes,
-    ));
-    let whole = whole
-        .map_err(|error| CallError::new(Code::Internal, format!("the plan is no JSON: {error}")))?;
-    Ok(PreviewToken(ContentHash::of(&whole)))
+    let state = serde_json::to_vec(&plan.changes);
+    let state = state.map_err(|error| {
+        let message = format!("the plan cannot be written as JSON: {error}");
+        CallError::new(Code::Internal, message)
+    })?;
+    Ok(token(facts, &state))
 }
 
 /// The same worker, tool, arguments and word of the server give the same token.
 pub(crate) fn remote_token(facts: &Facts, shown: &str) -> PreviewToken {
+    token(facts, shown.as_bytes())
+}
+
+fn token(facts: &Facts, state: &[u8]) -> PreviewToken {
     let arguments = canonical(&facts.arguments);
-    let whole = serde_json::json!([facts.worker.0, facts.tool.as_str(), arguments, shown]);
-    PreviewToken(ContentHash::of(whole.to_string().as_bytes()))
+    let call = serde_json::json!([facts.worker.0, facts.tool.as_str(), arguments]).to_string();
+    // No JSON has this byte, so where the call ends is certain.
+    let whole = facts.key.hash(&[call.as_bytes(), &[0], state].concat());
+    let of_call = facts.key.hash(call.as_bytes());
+    let mut bytes = *whole.as_bytes();
+    for (byte, of_call) in bytes.iter_mut().zip(of_call.as_bytes()).take(OF_CALL) {
+        *byte = *of_call;
+    }
+    PreviewToken(ContentHash::from_bytes(bytes))
+}
+
+/// Whether two tokens are of one call, whatever it would do.
+pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
+    one.0.as_bytes().get(..OF_CALL) == other.0.as_bytes().get(..OF_CALL)
 }
 
 /// The hash of arguments in the audit: of JSON without spaces whose keys are sorted.

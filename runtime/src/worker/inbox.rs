@@ -207,6 +207,7 @@ pub(super) async fn submit(
         origin: meta.origin,
         mode: terms.mode,
         token: meta.preview_token,
+        key: shared.core.previews,
         confirm: meta.confirm,
         arguments,
         stop: Arc::new(StopFlag::counting(meta.progress)),

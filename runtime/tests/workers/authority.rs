@@ -196,12 +196,12 @@ async fn a_preview_changes_nothing_and_ties_the_call_to_what_it_showed() {
     };
     assert_eq!(
         worker.submit(approved("y")).await.unwrap_err().code(),
-        Code::StalePreview
+        Code::InvalidArguments
     );
     let other = stage.open().await;
     assert_eq!(
         other.submit(approved("x")).await.unwrap_err().code(),
-        Code::StalePreview
+        Code::InvalidArguments
     );
     let outcome = worker.submit(approved("x")).await.unwrap();
     assert_eq!(

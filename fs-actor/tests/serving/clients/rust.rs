@@ -89,7 +89,7 @@ async fn exercised_over_stdio(mode: ClientLifecycleMode) {
 async fn exercised_over_http(mode: ClientLifecycleMode) {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
-    let server = Served::of(&gateway, Http::new()).await;
+    let server = Served::of(&gateway, Http::without_token()).await;
     let url = format!("http://{}/mcp", server.address);
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = ClientConfig::default();
@@ -169,7 +169,7 @@ async fn rmcps_client_shows_views_over_pipes_and_http_in_both_lifecycles() {
         config.capabilities = serde_json::from_value(crate::views::showing()).unwrap();
         let client = over_pipes(&gateway, config.clone(), mode.clone()).await;
         shows_views(&client).await;
-        let server = Served::of(&gateway, Http::new()).await;
+        let server = Served::of(&gateway, Http::without_token()).await;
         let url = format!("http://{}/mcp", server.address);
         let transport = StreamableHttpClientTransport::from_uri(url);
         let client = config.serve_with_lifecycle(transport, mode).await.unwrap();

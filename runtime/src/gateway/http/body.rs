@@ -1,19 +1,18 @@
-//! A request in, handed on once all of its body is there, within bounds of length and time, and no object in it has a
-//! key twice.
+//! Bodies of requests: read whole, within bounds of length and time, and checked as lines are.
 
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use futures_util::StreamExt;
-use rmcp::ErrorData;
 use rmcp::model::JsonRpcError;
 
-use crate::gateway::unique;
+use crate::gateway::lines::LONG;
+use crate::gateway::message::{self, Rejected};
 
 /// How much a client may send, and how long that may take.
 #[derive(Clone, Copy, Debug)]
@@ -22,15 +21,25 @@ pub(super) struct Bounds {
     pub(super) time: Duration,
 }
 
-/// Hands a request on with its whole body; a client that trickles it, sends too much or says a key twice is refused.
+/// Hands a request on with its whole body; a client that trickles it, sends too much or no message is refused.
 pub(super) async fn read(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let reading = tokio::time::timeout(bounds.time, whole(body, bounds.bytes));
     let refusal = match reading.await {
         Ok(Ok(bytes)) => {
-            return match unique::refused(&bytes) {
-                None => next.run(Request::from_parts(head, Body::from(bytes))).await,
-                Some(error) => no_message(error),
+            // Only a POST has a message.
+            let checked = match head.method {
+                Method::POST => checked(bytes).await,
+                _ => Ok((bytes, false)),
+            };
+            return match checked {
+                Ok((bytes, changed)) => {
+                    if changed {
+                        head.headers.remove(header::CONTENT_LENGTH);
+                    }
+                    next.run(Request::from_parts(head, Body::from(bytes))).await
+                }
+                Err(rejected) => refused(rejected),
             };
         }
         Ok(Err(refusal)) => refusal,
@@ -41,6 +50,20 @@ pub(super) async fn read(State(bounds): State<Bounds>, request: Request, next: N
     };
     // The rest of the body is not read, so nothing else can follow on this connection.
     (refusal.0, [(header::CONNECTION, "close")], refusal.1).into_response()
+}
+
+/// A body that may be a message, and whether it is another than was sent.
+async fn checked(bytes: Bytes) -> Result<(Bytes, bool), Rejected> {
+    let repaired = if bytes.len() < LONG {
+        message::repaired(&bytes)?
+    } else {
+        let long = bytes.clone();
+        let checking = tokio::task::spawn_blocking(move || message::repaired(&long));
+        // It neither panics nor is aborted but with the whole process.
+        checking.await.unwrap_or(Ok(None))?
+    };
+    let changed = repaired.is_some();
+    Ok((repaired.map_or(bytes, Bytes::from), changed))
 }
 
 /// The whole body, if it has no more than `most` bytes.
@@ -60,9 +83,9 @@ pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode,
     Ok(all.freeze())
 }
 
-/// The answer to a body that is no message; it names no request, since that is read from the body, too.
-fn no_message(error: ErrorData) -> Response {
-    match serde_json::to_vec(&JsonRpcError::new(None, error)) {
+/// The answer to a body that is not a message.
+fn refused(Rejected { id, error }: Rejected) -> Response {
+    match serde_json::to_vec(&JsonRpcError::new(id, error)) {
         Ok(text) => {
             let kind = [(header::CONTENT_TYPE, "application/json")];
             (StatusCode::BAD_REQUEST, kind, text).into_response()

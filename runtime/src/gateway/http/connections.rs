@@ -1,8 +1,12 @@
-//! A listener in, its connections served out, bounded in number and in the time that a head may take.
+//! Connections of a listener, bounded in number and in the time that a head may take.
+//!
+//! A connection counts as known once one of its requests was authorised. If all places are taken, the oldest that is not
+//! known makes room, so that nobody without a token can keep others out.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
@@ -65,7 +69,47 @@ fn went(error: &io::Error) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) most: usize,
+    /// For the head of each request.
     pub(crate) time: Duration,
+    /// For the first request that is authorised.
+    pub(crate) unknown: Duration,
+}
+
+/// The connections that had no authorised request yet, oldest first.
+#[derive(Clone, Debug, Default)]
+struct Unknown(Arc<Mutex<BTreeMap<u64, CancellationToken>>>);
+
+impl Unknown {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the oldest; whether there was one.
+    fn evict(&self) -> bool {
+        let oldest = self.all().pop_first();
+        oldest.is_some_and(|(_, end)| {
+            end.cancel();
+            true
+        })
+    }
+}
+
+/// One connection; every request has it among its extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    number: u64,
+    unknown: Unknown,
+    known: CancellationToken,
+}
+
+impl Connection {
+    /// The sender of this request may speak, so its connection is kept.
+    pub(crate) fn authorise<B>(request: &Request<B>) {
+        if let Some(connection) = request.extensions().get::<Self>() {
+            connection.unknown.all().remove(&connection.number);
+            connection.known.cancel();
+        }
+    }
 }
 
 /// Serves until `stop` is cancelled, and then until every request under way is answered.
@@ -82,27 +126,55 @@ pub(crate) async fn serve(
     let places = Arc::new(Semaphore::new(bounds.most.min(Semaphore::MAX_PERMITS)));
     let told = Arc::new(Semaphore::new(TOLD));
     let full = full();
+    let unknown = Unknown::default();
     let mut open = JoinSet::new();
-    loop {
+    for number in 0_u64.. {
         let (client, _) = tokio::select! {
             client = next(|cx| listener.poll_accept(cx)) => client,
             () = stop.cancelled() => break,
         };
         while open.try_join_next().is_some() {}
-        let (router, place) = match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => (&router, place),
-            Err(_) => match Arc::clone(&told).try_acquire_owned() {
+        let mut place = Arc::clone(&places).try_acquire_owned().ok();
+        if place.is_none() && unknown.evict() {
+            // The one that ends leaves its place at once.
+            place = Arc::clone(&places).acquire_owned().await.ok();
+        }
+        let end = CancellationToken::new();
+        let (router, place) = match place {
+            Some(place) => {
+                unknown.all().insert(number, end.clone());
+                (&router, place)
+            }
+            None => match Arc::clone(&told).try_acquire_owned() {
                 Ok(place) => (&full, place),
                 Err(_) => continue,
             },
         };
-        open.spawn(connection(
-            client,
-            http.clone(),
-            router.clone(),
-            place,
-            stop.clone(),
-        ));
+        let state = Connection {
+            number,
+            unknown: unknown.clone(),
+            known: CancellationToken::new(),
+        };
+        let (http, router, stop) = (http.clone(), router.clone(), stop.clone());
+        open.spawn(async move {
+            let serving = connection(client, http, router, state.clone(), stop);
+            let late = async {
+                tokio::select! {
+                    biased;
+                    () = state.known.cancelled() => std::future::pending().await,
+                    () = tokio::time::sleep(bounds.unknown) => {}
+                }
+            };
+            tokio::select! {
+                // What came in time is looked at first, however late that is.
+                biased;
+                () = serving => {}
+                () = end.cancelled() => {}
+                () = late => {}
+            }
+            state.unknown.all().remove(&state.number);
+            drop(place);
+        });
     }
     drop(listener);
     while open.join_next().await.is_some() {}
@@ -123,10 +195,13 @@ async fn connection(
     client: TcpStream,
     http: http1::Builder,
     router: Router,
-    _place: OwnedSemaphorePermit,
+    state: Connection,
     stop: CancellationToken,
 ) {
-    let service = service_fn(move |request: Request<Incoming>| router.clone().call(request));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(state.clone());
+        router.clone().call(request)
+    });
     let mut serving = pin!(http.serve_connection(TokioIo::new(client), service));
     let served = tokio::select! {
         served = serving.as_mut() => served,

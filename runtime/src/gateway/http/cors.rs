@@ -1,0 +1,94 @@
+//! CORS: what browsers let pages of the configured origins do with this server.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::callers::Callers;
+
+/// The methods of Streamable HTTP.
+const METHODS: &str = "GET, POST, DELETE";
+/// The headers that pages may send besides those that begin with [`PARAMETERS`].
+const HEADERS: [&str; 8] = [
+    "accept",
+    "authorization",
+    "content-type",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+];
+/// Headers of parameters of tools.
+const PARAMETERS: &str = "mcp-param-";
+/// The headers that pages may read.
+const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
+/// For how many seconds a browser may remember the answer to a preflight.
+const MAX_AGE: &str = "600";
+
+/// The names of this server, and the origins whose pages may speak to it.
+#[derive(Clone, Debug)]
+pub(super) struct Cors(Arc<Callers>);
+
+impl Cors {
+    pub(super) fn new(hosts: Vec<String>, origins: Vec<String>) -> Self {
+        Self(Arc::new(Callers {
+            hosts,
+            origins,
+            token: None,
+        }))
+    }
+}
+
+/// Answers preflights, which carry no token, and tells browsers that a page may read the answer to its request.
+pub(super) async fn answered(State(cors): State<Cors>, request: Request, next: Next) -> Response {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let heard = cors.0.check(request.uri(), request.headers()).is_ok();
+    let Some(origin) = origin.filter(|_| heard) else {
+        return next.run(request).await;
+    };
+    let wanted = request
+        .headers()
+        .get(header::ACCESS_CONTROL_REQUEST_METHOD)
+        .is_some();
+    let mut response = if wanted && request.method() == Method::OPTIONS {
+        preflight(request.headers())
+    } else {
+        let mut response = next.run(request).await;
+        let exposed = HeaderValue::from_static(EXPOSED);
+        response
+            .headers_mut()
+            .insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    response
+}
+
+fn preflight(asked: &HeaderMap) -> Response {
+    let asked = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    let asked = asked.and_then(|names| names.to_str().ok());
+    let names = asked.unwrap_or_default().split(',').map(str::trim);
+    let allowed: Vec<&str> = names
+        .filter(|name| HEADERS.contains(name) || name.starts_with(PARAMETERS))
+        .collect();
+    let mut response = (
+        StatusCode::NO_CONTENT,
+        [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+            (header::ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+        ],
+    )
+        .into_response();
+    if let Ok(allowed) = HeaderValue::from_str(&allowed.join(", ")) {
+        response
+            .headers_mut()
+            .insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    }
+    response
+}
