@@ -36,6 +36,7 @@ use serde_json::Value;
 
 pub use lint::Lint;
 pub use parse::{IntentError, IntentFault};
+use render::Values;
 
 /// What a tool says to people before a call of it is made: `Search {path} for {pattern} [in files {glob}]`.
 ///
@@ -92,12 +93,25 @@ impl IntentTemplate {
     /// Returns the sentence for a call with these arguments. What is not an object has no arguments.
     #[must_use]
     pub fn render(&self, arguments: &Value) -> String {
-        render::sentence(&self.segments, arguments).text
+        render::sentence(&self.segments, arguments, Values::Plain).text
     }
 
-    /// Like [`Self::render`], or nothing where a `{key}` would be left in the sentence.
-    pub(crate) fn render_filled(&self, arguments: &Value) -> Option<String> {
-        let sentence = render::sentence(&self.segments, arguments);
+    /// Like [`Self::render`], with each value between `“` and `”`, so that no value reads as words of the template. Numbers
+    /// and booleans stand as they are. `None` where a `{key}` would be left in the sentence.
+    ///
+    /// ```
+    /// use bailiwick::IntentTemplate;
+    /// use serde_json::json;
+    ///
+    /// let template = IntentTemplate::parse("Edit {path}[ from line {line}]")?;
+    /// let arguments = json!({ "path": "a.rs from line 2 (approved”)", "line": 7 });
+    /// let sentence = template.render_quoted(&arguments);
+    /// assert_eq!(sentence.as_deref(), Some("Edit “a.rs from line 2 (approved\")” from line 7"));
+    /// # Ok::<(), bailiwick::IntentError>(())
+    /// ```
+    #[must_use]
+    pub fn render_quoted(&self, arguments: &Value) -> Option<String> {
+        let sentence = render::sentence(&self.segments, arguments, Values::Quoted);
         sentence.filled.then_some(sentence.text)
     }
 

@@ -82,6 +82,7 @@ mod audit;
 mod describe;
 mod permission;
 mod pipeline;
+mod private_file;
 mod tool;
 
 #[cfg(all(feature = "ui", feature = "http"))]
@@ -158,10 +159,11 @@ pub use tool::{
 };
 #[cfg(feature = "mcp")]
 pub use upstream::{
-    Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, Priorities, PromptArgument,
-    Requested, Said, Sampled, Sampling, SchemaFault, ServerPrompt, ServerReadError, ServerRequests,
-    ServerResource, ServerSpec, ServerState, ServerText, ServerTool, ServersError, Speaker,
-    SpecError, Unoffered, Upstreams, UpstreamsBuilder, Wants,
+    Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, PinStore, PinStoreError,
+    Priorities, PromptArgument, Requested, Said, Sampled, Sampling, SchemaFault, ServerFailure,
+    ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec, ServerState,
+    ServerText, ServerTool, ServersError, ServersFile, Speaker, SpecError, Unoffered, Upstreams,
+    UpstreamsBuilder, Wants,
 };
 #[cfg(feature = "oauth")]
 pub use upstream::{Landing, OAuth, SignIn, TokenStore};

@@ -16,6 +16,7 @@ mod classify;
 mod client;
 mod connect;
 mod elicit;
+mod failure;
 mod house;
 #[cfg(feature = "http")]
 mod http;
@@ -24,6 +25,7 @@ mod keeper;
 mod line;
 mod lines;
 mod pages;
+mod pin_store;
 mod pins;
 mod places;
 mod quiet;
@@ -60,6 +62,8 @@ use server::Server;
 #[cfg(feature = "oauth")]
 pub use auth::{Landing, OAuth, SignIn, TokenStore};
 pub use classify::Unoffered;
+pub use failure::ServerFailure;
+pub use pin_store::{PinStore, PinStoreError};
 pub use pins::Fingerprint;
 pub use places::SchemaFault;
 pub use reading::{PromptArgument, ServerPrompt, ServerReadError, ServerResource, ServerText};
@@ -67,7 +71,7 @@ pub use requests::{
     Answers, DenyRequests, Elicitation, Elicited, Priorities, Requested, Said, Sampled, Sampling,
     ServerRequests, Speaker, Wants,
 };
-pub use servers::ServersError;
+pub use servers::{ServersError, ServersFile};
 pub(crate) use spec::OF_APPS;
 pub use spec::{ServerSpec, SpecError};
 
@@ -100,8 +104,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// How many names of tools are remembered in all, and so the longest list.
-    fn pins(&self) -> usize {
+    /// The longest list.
+    fn listed(&self) -> usize {
         self.tools.saturating_mul(4)
     }
 }
@@ -116,9 +120,9 @@ pub enum ServerState {
     SigningIn,
     /// It is connected.
     Ready,
-    /// It is gone, and will be tried again.
+    /// It is gone, and will be tried again; [`Upstreams::failure`] says why.
     Waiting,
-    /// It failed too often; [`Upstreams::retry`] tries it again.
+    /// It failed too often; [`Upstreams::failure`] says why, and [`Upstreams::retry`] tries it again.
     GivenUp,
     /// It was ended.
     Stopped,
@@ -155,6 +159,7 @@ struct Door {
     house: Arc<House>,
     stop: watch::Sender<bool>,
     keepers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+    pin_store: Option<Arc<PinStore>>,
     #[cfg(feature = "oauth")]
     ledger: Arc<auth::Ledger>,
 }
@@ -164,6 +169,7 @@ pub struct UpstreamsBuilder {
     specs: Vec<ServerSpec>,
     host: Arc<dyn ServerRequests>,
     bounds: Bounds,
+    pin_store: Option<PinStore>,
     #[cfg(feature = "oauth")]
     oauth: Option<OAuth>,
 }
@@ -213,6 +219,14 @@ impl UpstreamsBuilder {
         self
     }
 
+    /// Keeps the approved forms of tools over restarts: a tool that changed, and one that a known server added, is withheld
+    /// until [`Upstreams::approve`]. Without, what a server lists first after each start counts as approved.
+    #[must_use]
+    pub fn pin_store(mut self, store: PinStore) -> Self {
+        self.pin_store = Some(store);
+        self
+    }
+
     /// Starts the servers and returns when each was tried once. Those that did not come are tried again: see
     /// [`Upstreams::state`].
     ///
@@ -227,13 +241,14 @@ impl UpstreamsBuilder {
             oauth.check(&self.specs)?;
         }
         let (host, bounds) = (self.host, self.bounds);
+        let pin_store = self.pin_store.map(Arc::new);
         let mut servers = Vec::new();
         #[cfg(feature = "oauth")]
         let ledger = Arc::default();
         for spec in self.specs {
             let hearing = Hearing::new(&spec.name, Arc::clone(&host));
             #[cfg_attr(not(feature = "oauth"), expect(unused_mut, reason = "nobody signs in"))]
-            let mut server = Server::new(spec, bounds, hearing);
+            let mut server = Server::new(spec, bounds, hearing, pin_store.clone());
             #[cfg(feature = "oauth")]
             if let (Some(oauth), spec::Reach::Http(reach)) = (&self.oauth, &server.spec.reach) {
                 let names = (server.spec.name.as_str(), &*server.label);
@@ -262,6 +277,7 @@ impl UpstreamsBuilder {
                 house,
                 stop,
                 keepers,
+                pin_store,
                 #[cfg(feature = "oauth")]
                 ledger,
             }),
@@ -277,6 +293,7 @@ impl Upstreams {
             specs: Vec::new(),
             host: Arc::new(DenyRequests),
             bounds: Bounds::default(),
+            pin_store: None,
             #[cfg(feature = "oauth")]
             oauth: None,
         }
@@ -322,22 +339,38 @@ impl Upstreams {
             .unwrap_or_default()
     }
 
-    /// A person looked at this form of a tool and approves it: it is offered again. False if the server lists another form.
+    /// Why the last connection to a server failed or ended; none while it is connected, or if there is none of that name.
     #[must_use]
-    pub fn approve(&self, server: &str, tool: &str, fingerprint: Fingerprint) -> bool {
-        let approved = self
-            .server(server)
-            .is_some_and(|server| server.approve(tool, fingerprint));
+    pub fn failure(&self, server: &str) -> Option<ServerFailure> {
+        self.server(server)?.failure()
+    }
+
+    /// A person looked at this form of a tool and approves it: it is offered again, and that is in the pin store if there is
+    /// one. False if the server lists another form.
+    ///
+    /// # Errors
+    /// [`PinStoreError`] if it cannot be stored; then it is not approved.
+    pub async fn approve(
+        &self,
+        server: &str,
+        tool: &str,
+        fingerprint: Fingerprint,
+    ) -> Result<bool, PinStoreError> {
+        let approved = match self.server(server) {
+            Some(server) => server.approve(tool, fingerprint).await?,
+            None => false,
+        };
         if approved {
             self.door.house.publish();
         }
-        approved
+        Ok(approved)
     }
 
-    /// Tries a server again at once that was given up or waits.
+    /// Tries a server again at once that was given up, waits, or fails while it is tried; does nothing for one that is
+    /// connected.
     pub fn retry(&self, server: &str) {
         if let Some(server) = self.server(server) {
-            server.retry.notify_one();
+            server.retry();
         }
     }
 
@@ -346,6 +379,12 @@ impl Upstreams {
         self.door.stop.send_replace(true);
         let mut keepers = self.door.keepers.lock().await;
         while keepers.join_next().await.is_some() {}
+    }
+
+    /// The files that workers must not reach.
+    pub(crate) fn kept_out(&self) -> Vec<std::path::PathBuf> {
+        let store = self.door.pin_store.as_ref();
+        store.map_or_else(Vec::new, |store| store.places())
     }
 
     /// Has the audit of a runtime record what people say where servers want them to sign in.

@@ -65,7 +65,6 @@ async fn whoever_hears_that_a_server_is_there_or_gone_finds_its_tools_so() {
         for there in [false, true] {
             let (upstreams, worker) = (stage.upstreams.clone(), worker.clone());
             if there {
-                // Once: a second would be kept for the next time, and then it is gone for too short to be seen so.
                 upstreams.retry("h");
             }
             let looks = move || {

@@ -12,11 +12,14 @@
 
 mod chain;
 mod client;
+mod failures;
 mod hostile;
 mod http;
 mod life;
+mod noisy;
 mod oauth;
 mod others;
+mod pins;
 mod policy;
 mod session;
 mod support;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::serve::Listener;
-use bailiwick::{ServerSpec, ServerState, SpecError, Upstreams};
+use bailiwick::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -64,8 +64,20 @@ async fn certified(name: &str) -> (String, Town) {
     (authority.pem(), town)
 }
 
+/// How the server fares; one that is not connected failed for its certificate.
 async fn state(spec: ServerSpec) -> ServerState {
-    started([spec]).await.state("town").unwrap()
+    let upstreams = started([spec]).await;
+    let state = upstreams.state("town").unwrap();
+    let failure = upstreams.failure("town");
+    if state == ServerState::Ready {
+        assert_eq!(failure, None);
+    } else {
+        assert!(
+            matches!(failure, Some(ServerFailure::Tls(_))),
+            "{failure:?}"
+        );
+    }
+    state
 }
 
 #[tokio::test]

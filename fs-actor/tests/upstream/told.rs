@@ -130,7 +130,8 @@ async fn clients_of_both_eras_are_told_that_a_tool_was_withheld_and_approved() {
     assert!(!offered(&worker));
     let tools = stage.upstreams.tools("h");
     let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
-    assert!(stage.upstreams.approve("h", "note", note.fingerprint));
+    let approved = stage.upstreams.approve("h", "note", note.fingerprint);
+    assert!(approved.await.unwrap());
     for client in &mut clients {
         client.is_told().await;
     }

@@ -207,6 +207,8 @@ impl RuntimeBuilder {
         for file in &self.kept_elsewhere {
             places.extend(GrantStore::places_of(file)?);
         }
+        #[cfg(feature = "mcp")]
+        places.extend(self.upstreams.iter().flat_map(Upstreams::kept_out));
         Ok(places)
     }
 

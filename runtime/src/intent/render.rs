@@ -16,8 +16,18 @@ pub(super) struct Sentence {
     pub(super) filled: bool,
 }
 
-pub(super) fn sentence(segments: &[Segment], arguments: &Value) -> Sentence {
+/// How values stand between the words of the template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// As they are.
+    Plain,
+    /// Between `“` and `”`, which then stand nowhere else, unless they are numbers, `true` or `false`.
+    Quoted,
+}
+
+pub(super) fn sentence(segments: &[Segment], arguments: &Value, values: Values) -> Sentence {
     let mut renderer = Renderer {
+        values,
         arguments: arguments.as_object(),
         bound: None,
         work: Work::of(MOST_WORK),
@@ -42,10 +52,23 @@ struct Bound<'a> {
 }
 
 struct Renderer<'a> {
+    values: Values,
     arguments: Option<&'a Map<String, Value>>,
     bound: Option<Bound<'a>>,
     work: Work,
     filled: bool,
+}
+
+fn unquoted(text: &str) -> String {
+    text.replace(['“', '”'], "\"")
+}
+
+fn quoted(value: &str) -> String {
+    let plain = matches!(value, "true" | "false") || value.parse::<f64>().is_ok();
+    if plain {
+        return value.to_owned();
+    }
+    format!("“{}”", unquoted(value))
 }
 
 impl<'a> Renderer<'a> {
@@ -55,13 +78,20 @@ impl<'a> Renderer<'a> {
                 return;
             }
             match segment {
+                Segment::Text(text) if self.values == Values::Quoted => {
+                    line.push_str(&unquoted(text), &mut self.work);
+                }
                 Segment::Text(text) => line.push_str(text, &mut self.work),
                 Segment::Placeholder(key) => {
-                    let value = self.value(key).unwrap_or_else(|| {
-                        self.filled = false;
-                        format!("{{{key}}}")
-                    });
-                    line.push_str(&value, &mut self.work);
+                    let text = match self.value(key) {
+                        Some(value) if self.values == Values::Quoted => quoted(&value),
+                        Some(value) => value,
+                        None => {
+                            self.filled = false;
+                            format!("{{{key}}}")
+                        }
+                    };
+                    line.push_str(&text, &mut self.work);
                 }
                 Segment::Group(group) => self.group(group, line),
             }

@@ -261,10 +261,10 @@ fn take_apart(value: &mut Value) {
 #[test]
 fn a_filled_sentence_has_no_key_left_in_it() {
     let template = IntentTemplate::parse("Move {from} to {to} [over {it}]").unwrap();
-    let filled = |arguments| template.render_filled(&arguments);
+    let filled = |arguments| template.render_quoted(&arguments);
     assert_eq!(
         filled(json!({ "from": "a", "to": "b" })).as_deref(),
-        Some("Move a to b")
+        Some("Move “a” to “b”")
     );
     assert_eq!(filled(json!({ "from": "a", "destination": "b" })), None);
     assert_eq!(filled(Value::Null), None);

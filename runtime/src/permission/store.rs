@@ -8,7 +8,6 @@
 //! What was taken back is gone from the disk when that is told, too.
 
 mod edit;
-mod file;
 mod format;
 mod keeper;
 mod writer;
@@ -21,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::is_at_or_beneath;
 use crate::id::GrantId;
+use crate::private_file::{self, Folder, PrivateFileError, StoreFile};
 use crate::scope::ScopePattern;
-use file::{Folder, StoreFile};
-use format::Unread;
+use format::{MOST_BYTES, Unread};
 
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
@@ -73,8 +72,8 @@ pub enum GrantStoreError {
     Unsafe {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
-        reason: &'static str,
+        /// What is wrong with it or with a folder above it.
+        reason: String,
     },
     /// Another runtime keeps its grants there.
     #[error("the grant store `{}` is in use", .file.display())]
@@ -134,7 +133,7 @@ pub struct GrantStore {
 impl GrantStore {
     /// Opens the file at `path`, or makes an empty one that only its owner may read. A link is not followed.
     ///
-    /// Nobody else may write the file or its folder; the folders above it are not looked at.
+    /// Nobody else may write the file, its folder or a folder above it, but for sticky ones such as `/tmp`.
     ///
     /// A damaged file is moved aside to `path.corrupt`, or `path.corrupt-2` and so on, so that it can be looked into
     /// and the next start begins without grants.
@@ -142,24 +141,32 @@ impl GrantStore {
     /// # Errors
     /// [`GrantStoreError`]; no grant of a file that is refused counts.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GrantStoreError> {
-        let file = Folder::of(path.as_ref())?.locked()?;
-        let Some(bytes) = file.folder().read()? else {
+        let path = path.as_ref();
+        let file = Folder::of(path).and_then(Folder::locked);
+        let file = file.map_err(|error| refused(path, error))?;
+        let place = file.folder().place().to_owned();
+        let read = file.folder().read(MOST_BYTES);
+        let Some(bytes) = read.map_err(|error| refused(&place, error))? else {
             let contents = Contents::default();
             let written = contents.put(&file);
-            written.map_err(|source| file.folder().unopened(source))?;
+            written.map_err(|error| refused(&place, PrivateFileError::Open(error)))?;
             return Ok(Self { file, contents });
         };
         match format::decode(&bytes) {
             Ok(contents) => Ok(Self { file, contents }),
             Err(Unread::Damaged(damage)) => Err(match file.set_aside() {
-                Ok(kept_in) => file.folder().damaged(damage, Some(kept_in)),
+                Ok(kept_in) => GrantStoreError::Damaged {
+                    file: place,
+                    kept_in: Some(kept_in),
+                    source: damage,
+                },
                 Err(source) => GrantStoreError::SetAside {
-                    file: file.folder().place().to_owned(),
+                    file: place,
                     damage,
                     source,
                 },
             }),
-            Err(unread) => Err(file.folder().unread(unread)),
+            Err(other) => Err(unread(place, other)),
         }
     }
 
@@ -168,11 +175,14 @@ impl GrantStore {
     /// # Errors
     /// [`GrantStoreError`]
     pub fn read(path: impl AsRef<Path>) -> Result<Vec<StoredGrant>, GrantStoreError> {
-        let folder = Folder::of(path.as_ref())?;
-        let Some(bytes) = folder.read()? else {
+        let path = path.as_ref();
+        let folder = Folder::of(path).map_err(|error| refused(path, error))?;
+        let read = folder.read(MOST_BYTES);
+        let Some(bytes) = read.map_err(|error| refused(folder.place(), error))? else {
             return Ok(Vec::new());
         };
-        let contents = format::decode(&bytes).map_err(|unread| folder.unread(unread))?;
+        let contents = format::decode(&bytes);
+        let contents = contents.map_err(|other| unread(folder.place().to_owned(), other))?;
         Ok(contents.grants.into_values().collect())
     }
 
@@ -188,7 +198,28 @@ impl GrantStore {
 
     /// Every file that belongs to the store at `path`, whoever has it.
     pub(crate) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
-        file::places_of(path)
+        private_file::places_of(path)
+    }
+}
+
+fn refused(path: &Path, error: PrivateFileError) -> GrantStoreError {
+    let file = path.to_owned();
+    match error {
+        PrivateFileError::Open(source) => GrantStoreError::Open { file, source },
+        PrivateFileError::Unsafe(reason) => GrantStoreError::Unsafe { file, reason },
+        PrivateFileError::InUse => GrantStoreError::InUse { file },
+    }
+}
+
+fn unread(file: PathBuf, unread: Unread) -> GrantStoreError {
+    match unread {
+        Unread::Foreign => GrantStoreError::Foreign { file },
+        Unread::Version(version) => GrantStoreError::Version { file, version },
+        Unread::Damaged(source) => GrantStoreError::Damaged {
+            file,
+            kept_in: None,
+            source,
+        },
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a server answered in, what a worker is told out: within the limits, true to the tool's schema, and text.
+//! Reads the answer of a server: within the limits, true to the tool's schema, and text.
 
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
 use serde_json::{Map, Value, json};
 
 use super::classify::{Offer, cut};
@@ -46,7 +46,14 @@ pub(crate) async fn reply(
             None => return Err(fault("takes too long to hold to the tool's own schema")),
         }
     }
-    let content = result.content.iter().map(block).collect::<Result<_, _>>()?;
+    let (for_model, for_people): (Vec<_>, Vec<_>) =
+        result.content.iter().partition(|block| is_for_model(block));
+    let content = for_model.into_iter().map(block);
+    let mut content = content.collect::<Result<Vec<_>, _>>()?;
+    if !for_people.is_empty() {
+        let count = for_people.len();
+        content.push(text(&format!("[for the user alone, left out: {count}]")));
+    }
     let output = match structured {
         Some(Value::Object(map)) => Value::Object(map.clone()),
         Some(other) => json!({ "value": other }),
@@ -58,9 +65,24 @@ pub(crate) async fn reply(
     })
 }
 
+/// Whether a block is for models, too. What is for the user alone may be what no model should read.
+fn is_for_model(block: &ContentBlock) -> bool {
+    let annotations: Option<&Annotations> = match block {
+        ContentBlock::Text(block) => block.annotations.as_ref(),
+        ContentBlock::Image(block) => block.annotations.as_ref(),
+        ContentBlock::Audio(block) => block.annotations.as_ref(),
+        ContentBlock::Resource(block) => block.annotations.as_ref(),
+        ContentBlock::ResourceLink(block) => block.annotations.as_ref(),
+        _ => None,
+    };
+    let audience = annotations.and_then(|it| it.audience.as_deref());
+    audience.is_none_or(|audience| audience.is_empty() || audience.contains(&Role::Assistant))
+}
+
 /// What the server says of a call that failed.
 pub(crate) fn failure(result: &CallToolResult) -> CallError {
-    let texts = result.content.iter().filter_map(|block| match block {
+    let blocks = result.content.iter().filter(|block| is_for_model(block));
+    let texts = blocks.filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
     });
@@ -221,6 +243,22 @@ mod tests {
             json!({"content": [{"type": "image", "mimeType": "image/svg+xml", "data": "AA=="}]}),
             "[an image is left out: image/svg+xml]",
         );
+    }
+
+    #[test]
+    fn blocks_for_the_user_alone_are_not_passed_to_the_model() {
+        let block = |text: &str, audience: Value| json!({"type": "text", "text": text, "annotations": {"audience": audience}});
+        says(
+            json!({"content": [
+                block("secret", json!(["user"])), block("both", json!(["user", "assistant"])),
+                block("model", json!(["assistant"])), block("nobody", json!([])), {"type": "text", "text": "all"},
+                {"type": "image", "mimeType": "image/png", "data": "AAEC", "annotations": {"audience": ["user"]}},
+            ]}),
+            "both|model|nobody|all|[for the user alone, left out: 2]",
+        );
+        let failed = json!({"isError": true, "content": [block("secret", json!(["user"])), {"type": "text", "text": "no"}]});
+        let error = failure(&serde_json::from_value(failed).unwrap());
+        assert!(error.message().ends_with("failed: no"), "{error}");
     }
 
     #[test]

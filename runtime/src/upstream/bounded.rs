@@ -1,4 +1,4 @@
-//! A transport in, the same out within bounds: what a server asks at once, what waits to be written, what reaches logs.
+//! Limits a transport: what a server asks at once, what waits to be written, what reaches logs.
 //!
 //! rmcp answers whatever comes, keeps answers until they are written, and logs notifications as they stand. So a server
 //! that asks and never reads is noticed here, and here ends what a server only says.
@@ -11,17 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, DiscoverResult, Implementation,
-    InitializeResult, JsonRpcMessage, LoggingMessageNotificationParam, NotificationMetaObject,
-    ProtocolVersion, RequestId, ServerCapabilities, ServerNotification, ServerRequest,
+    CancelledNotification, CancelledNotificationParam, ClientRequest, DiscoverResult, ErrorCode,
+    ErrorData, Implementation, InitializeResult, JsonRpcMessage, LoggingMessageNotificationParam,
+    NotificationMetaObject, RequestId, ServerCapabilities, ServerNotification, ServerRequest,
     ServerResult, SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams,
     TASKS_EXTENSION_ID,
 };
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::classify::cut;
+use super::failure::{ServerFailure, is_dated};
 use super::line::Line;
 use super::quiet::Quiet;
 use super::server::Server;
@@ -30,6 +31,8 @@ use super::server::Server;
 const MOST_ASKED: usize = 64;
 /// The longest id of a request, in bytes.
 const LONGEST_ID: usize = 256;
+/// How long a server may take to say whether it needs no handshake, at most; rmcp waits 10 s by itself.
+const LATEST_DISCOVERY: Duration = Duration::from_secs(9);
 /// How long a message may take to be written.
 const LATEST_WRITE: Duration = Duration::from_secs(10);
 
@@ -38,8 +41,8 @@ const LATEST_WRITE: Duration = Duration::from_secs(10);
 pub(super) enum SendError<E> {
     #[error(transparent)]
     Failed(E),
-    #[error("the server did not take the message in time")]
-    Late,
+    #[error("the server did not take the message within {0:?}")]
+    Late(Duration),
     #[error("too many messages wait for the server")]
     Crowded,
 }
@@ -61,7 +64,20 @@ pub(super) struct Bounded<T> {
     unsent: Unsent,
     quiet: Quiet,
     greeting: Greeting,
+    discovery: Discovery,
     next: i64,
+}
+
+/// What became of the request that only servers without a handshake know. Many others do not answer it at all.
+#[derive(Debug)]
+enum Discovery {
+    Unsent,
+    Sent {
+        id: RequestId,
+        until: Instant,
+    },
+    /// Nobody waits for its answer any more.
+    Late(RequestId),
 }
 
 /// How far the server came in saying who it is.
@@ -81,7 +97,44 @@ impl<T> Bounded<T> {
             unsent,
             quiet: Quiet::default(),
             greeting: Greeting::Awaited,
+            discovery: Discovery::Unsent,
             next: 0,
+        }
+    }
+
+    /// How long the server may take to answer whether it needs no handshake, so that there is time for one.
+    fn discovery_limit(&self) -> Duration {
+        LATEST_DISCOVERY.min(self.server.bounds.connect / 3)
+    }
+
+    /// The answer to a discovery that the server did not answer in time: that it knows no such method.
+    fn undiscovered(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let sent = std::mem::replace(&mut self.discovery, Discovery::Unsent);
+        let Discovery::Sent { id, .. } = sent else {
+            return None;
+        };
+        self.discovery = Discovery::Late(id.clone());
+        let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
+        Some(JsonRpcMessage::error(error, Some(id)))
+    }
+
+    /// Whether a message is an answer to a discovery that nobody waits for any more.
+    fn is_late(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => &response.id,
+            JsonRpcMessage::Error(error) => match &error.id {
+                Some(id) => id,
+                None => return false,
+            },
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return false,
+        };
+        match &self.discovery {
+            Discovery::Late(late) => late == id,
+            Discovery::Sent { id: sent, .. } if sent == id => {
+                self.discovery = Discovery::Unsent;
+                false
+            }
+            Discovery::Sent { .. } | Discovery::Unsent => false,
         }
     }
 
@@ -106,7 +159,7 @@ impl<T> Bounded<T> {
             JsonRpcMessage::Response(mut response) => {
                 if self.greeting == Greeting::Awaited {
                     let Some(greeting) = greeted(&mut response.result) else {
-                        self.line.end("it speaks no revision of the protocol");
+                        self.line.end(ServerFailure::Protocol);
                         return None;
                     };
                     self.greeting = greeting;
@@ -124,11 +177,7 @@ impl<T> Bounded<T> {
         let long = matches!(&theirs, RequestId::String(id) if id.len() > LONGEST_ID);
         let mut asked = self.line.asked();
         if long || asked.len() >= MOST_ASKED {
-            self.line.end(if long {
-                "it asks under names that are too long"
-            } else {
-                "it asks too much at one time"
-            });
+            self.line.end(ServerFailure::TooManyRequests);
             return None;
         }
         self.next += 1;
@@ -217,28 +266,19 @@ fn ours(id: RequestId) -> Option<RequestId> {
     matches!(id, RequestId::Number(_)).then_some(id)
 }
 
-/// Whether it can name a revision.
-fn dated(version: &ProtocolVersion) -> bool {
-    let version = version.as_str();
-    version.len() <= 32
-        && version
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
 /// Takes the server's words out of how it greets, since rmcp logs that. None if it greets with nothing else.
 fn greeted(result: &mut ServerResult) -> Option<Greeting> {
     let nobody = || Implementation::new("server", "0");
     match result {
         ServerResult::DiscoverResult(found) => {
             let mut versions = std::mem::take(&mut found.supported_versions);
-            versions.retain(dated);
+            versions.retain(is_dated);
             let plain = DiscoverResult::new(versions, plain(&found.capabilities));
             *found = plain.with_server_info(nobody());
             Some(Greeting::Discovered)
         }
         ServerResult::InitializeResult(found) => {
-            let version = Some(found.protocol_version.clone()).filter(dated)?;
+            let version = Some(found.protocol_version.clone()).filter(is_dated)?;
             *found = InitializeResult::new(plain(&found.capabilities))
                 .with_server_info(nobody())
                 .with_protocol_version(version);
@@ -264,7 +304,7 @@ fn plain(theirs: &ServerCapabilities) -> ServerCapabilities {
 
 impl<T> Drop for Bounded<T> {
     fn drop(&mut self) {
-        self.line.end("the connection was closed");
+        self.line.end(ServerFailure::Closed);
     }
 }
 
@@ -277,28 +317,43 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let message = self.outgoing(message);
         // Where each is sent on its own, a request is sent once it is answered: its caller knows how long that may take.
-        let patient =
-            self.unsent == Unsent::FailsAlone && matches!(message, JsonRpcMessage::Request(_));
+        let mut limit = Some(LATEST_WRITE);
+        if let JsonRpcMessage::Request(request) = &message {
+            if self.unsent == Unsent::FailsAlone {
+                limit = None;
+            }
+            if matches!(request.request, ClientRequest::DiscoverRequest(_)) {
+                let discovery = self.discovery_limit();
+                limit = Some(limit.map_or(discovery, |limit| limit.min(discovery)));
+                let (id, until) = (request.id.clone(), Instant::now() + discovery);
+                self.discovery = Discovery::Sent { id, until };
+            }
+        }
         let place = Arc::clone(&self.line.writes).try_acquire_owned();
         if place.is_err() {
-            self.line.end("it does not read what it is sent");
+            self.line.end(ServerFailure::NotReading);
         }
         let sending = place.map(|place| (place, self.inner.send(message)));
         let (line, unsent) = (Arc::clone(&self.line), self.unsent);
         async move {
             let sent = match sending {
                 Err(_) => Err(SendError::Crowded),
-                Ok((_place, sending)) if patient => sending.await.map_err(SendError::Failed),
-                Ok((_place, sending)) => match timeout(LATEST_WRITE, sending).await {
-                    Ok(sent) => sent.map_err(SendError::Failed),
-                    Err(_) => Err(SendError::Late),
+                Ok((_place, sending)) => match limit {
+                    None => sending.await.map_err(SendError::Failed),
+                    Some(limit) => match timeout(limit, sending).await {
+                        Ok(sent) => sent.map_err(SendError::Failed),
+                        Err(_) => Err(SendError::Late(limit)),
+                    },
                 },
             };
             match &sent {
                 Ok(()) => {}
-                Err(SendError::Failed(_) | SendError::Late) if unsent == Unsent::FailsAlone => {}
-                Err(SendError::Failed(_)) => line.end("it takes no messages any more"),
-                Err(SendError::Late) => line.end("it does not read what it is sent"),
+                Err(SendError::Failed(_)) if unsent == Unsent::FailsAlone => {}
+                Err(SendError::Late(limit)) if unsent == Unsent::FailsAlone => {
+                    line.set_request_failure(Some(ServerFailure::Timeout(*limit)));
+                }
+                Err(SendError::Failed(_)) => line.end(ServerFailure::Closed),
+                Err(SendError::Late(_)) => line.end(ServerFailure::NotReading),
                 // That ended it at once.
                 Err(SendError::Crowded) => {}
             }
@@ -308,17 +363,29 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
+            let until = match &self.discovery {
+                Discovery::Sent { until, .. } => Some(*until),
+                Discovery::Unsent | Discovery::Late(_) => None,
+            };
+            let late = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
             let message = tokio::select! {
                 biased;
                 _ = self.line.ended() => return None,
                 message = self.inner.receive() => message,
+                () = late => return self.undiscovered(),
             };
             let Some(message) = message else {
-                self.line
-                    .end("it closed the connection, or sent what is no message of a fair size");
+                self.line.end(ServerFailure::Closed);
                 return None;
             };
-            if let Some(message) = self.sieved(message) {
+            if !self.is_late(&message)
+                && let Some(message) = self.sieved(message)
+            {
                 return Some(message);
             }
             tokio::task::consume_budget().await;
@@ -327,7 +394,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         let closed = timeout(LATEST_WRITE, self.inner.close()).await;
-        closed.map_or(Err(SendError::Late), |closed| {
+        closed.map_or(Err(SendError::Late(LATEST_WRITE)), |closed| {
             closed.map_err(SendError::Failed)
         })
     }
@@ -338,7 +405,7 @@ mod tests {
     use std::io;
 
     use rmcp::model::{
-        ClientRequest, ClientResult, ErrorData, JsonRpcRequest, JsonRpcVersion2_0,
+        ClientResult, DiscoverRequest, DiscoverRequestParams, JsonRpcRequest, JsonRpcVersion2_0,
         ListToolsRequest, NumberOrString, ProgressToken,
     };
     use serde_json::{Value, json};
@@ -398,7 +465,12 @@ mod tests {
 
     fn stage(reads: Reads, unsent: Unsent) -> Stage {
         let hearing = Hearing::new("s", Arc::new(DenyRequests));
-        let server = Server::new(ServerSpec::stdio("s", "x"), Bounds::default(), hearing);
+        let server = Server::new(
+            ServerSpec::stdio("s", "x"),
+            Bounds::default(),
+            hearing,
+            None,
+        );
         connected(&Arc::new(server), reads, unsent)
     }
 
@@ -461,8 +533,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_asks_and_does_not_read_is_ended_with_a_reason() {
         for (answered, why) in [
-            (false, "it asks too much at one time"),
-            (true, "it does not read what it is sent"),
+            (false, ServerFailure::TooManyRequests),
+            (true, ServerFailure::NotReading),
         ] {
             let mut stage = stage(Reads::Nothing, Unsent::FailsAlone)
                 .greeted(false)
@@ -498,15 +570,15 @@ mod tests {
         let mut pipe = stage(Reads::Nothing, Unsent::EndsAll);
         assert!(matches!(
             pipe.bounded.send(request()).await,
-            Err(SendError::Late)
+            Err(SendError::Late(_))
         ));
-        assert_eq!(pipe.line.ended().await, "it does not read what it is sent");
+        assert_eq!(pipe.line.ended().await, ServerFailure::NotReading);
         let mut broken = stage(Reads::NotAtAll, Unsent::EndsAll);
         assert!(matches!(
             broken.bounded.send(request()).await,
             Err(SendError::Failed(_))
         ));
-        assert_eq!(broken.line.ended().await, "it takes no messages any more");
+        assert_eq!(broken.line.ended().await, ServerFailure::Closed);
 
         let mut http = stage(Reads::Nothing, Unsent::FailsAlone)
             .greeted(false)
@@ -514,7 +586,7 @@ mod tests {
         let seen = http.hears(ask(1)).await.unwrap();
         assert!(matches!(
             http.bounded.send(answer(&seen)).await,
-            Err(SendError::Late)
+            Err(SendError::Late(_))
         ));
         // A request by HTTP is sent when it is answered, which takes what it takes.
         let sending = http.bounded.send(request());
@@ -629,6 +701,44 @@ mod tests {
             let seen = stage.hears(greeting).await;
             assert_eq!(seen.is_some(), fits, "{version:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_server_is_asked_for_a_handshake_within_the_connect_limit() {
+        let mut stage = stage(Reads::All, Unsent::EndsAll);
+        let discover = DiscoverRequest::new(DiscoverRequestParams {});
+        let id = RequestId::Number(7);
+        let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
+        stage.bounded.send(discover).await.unwrap();
+        let began = Instant::now();
+        let seen = stage.bounded.receive().await.unwrap();
+        let seen = serde_json::to_value(seen).unwrap();
+        assert_eq!(
+            (&seen["id"], &seen["error"]["code"]),
+            (&7.into(), &(-32601).into())
+        );
+        assert!(began.elapsed() <= stage.server.bounds.connect / 2);
+        // What it answers after all is not mistaken for the answer to what it was asked next.
+        for late in [
+            json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32601, "message": "late"}}),
+            json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
+        ] {
+            stage.says.send(late).unwrap();
+        }
+        let stage = stage.greeted(false).await;
+        assert_eq!(stage.line.end_cause(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn server_that_answers_discovery_in_time_is_taken_at_its_word() {
+        let mut stage = stage(Reads::All, Unsent::EndsAll);
+        let discover = DiscoverRequest::new(DiscoverRequestParams {});
+        let id = RequestId::Number(0);
+        let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
+        stage.bounded.send(discover).await.unwrap();
+        let mut stage = stage.greeted(true).await;
+        tokio::time::advance(LATEST_DISCOVERY * 2).await;
+        assert_eq!(stage.hears(ask(1)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! A command in, a running server out that is ended with everything it started.
+//! Runs a server as a child process and ends it with everything that it started.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,6 +13,7 @@ use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::failure::ServerFailure;
 use super::quiet::Quiet;
 
 /// What of the host's environment a server gets.
@@ -103,6 +104,15 @@ impl Child {
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Why the process ended, if it ends by itself in a moment. It may close its output a little earlier.
+    pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
+        timeout(LAST_WORDS, self.exited()).await.ok()?;
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.group?), look).ok()??;
+        let exited = status.exit_status().map(ServerFailure::Exited);
+        exited.or_else(|| status.terminating_signal().map(ServerFailure::Signalled))
     }
 
     fn signal(&self, signal: Signal) {

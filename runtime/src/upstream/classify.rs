@@ -12,6 +12,7 @@ use super::pins::Fingerprint;
 use super::places::{SchemaFault, depth};
 use super::shape::{Allowance, Shape};
 use crate::id::ToolName;
+use crate::intent::IntentTemplate;
 use crate::scope::{Scope, Verb};
 use crate::tool::ToolSpec;
 
@@ -36,6 +37,8 @@ pub(crate) struct Offer {
     pub(crate) verb: Verb,
     /// What every call of it needs.
     pub(crate) need: Scope,
+    /// What the server would have people read before a call.
+    pub(crate) intent: Option<IntentTemplate>,
     pub(crate) spec: ToolSpec,
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
@@ -76,6 +79,9 @@ pub enum Unoffered {
     /// It is another than the one that a person approved.
     #[error("it changed since it was approved; look at it and approve it again")]
     Changed,
+    /// The server was connected before, and listed no such tool.
+    #[error("the server added it since it was first connected; look at it and approve it")]
+    New,
     /// The server lists too many.
     #[error("the server lists too many tools")]
     TooMany,
@@ -103,6 +109,20 @@ pub(super) fn offers_preview(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
         .is_some_and(|meta| marked(meta, "preview"))
+}
+
+/// The address of the page that shows the tool's calls, as MCP Apps has it now and as it had it first.
+pub(super) fn page(tool: &Tool) -> [Option<&Value>; 2] {
+    let Some(meta) = &tool.meta else {
+        return [None; 2];
+    };
+    let now = meta.0.get("ui").and_then(|ui| ui.get("resourceUri"));
+    [now, meta.0.get("ui/resourceUri")]
+}
+
+/// What the server would have people read before a call of the tool.
+pub(super) fn intent_template(tool: &Tool) -> Option<&str> {
+    marked_value(tool.meta.as_ref()?, "intentTemplate")?.as_str()
 }
 
 /// Whether a mark of ours is set, written in either way.
@@ -219,6 +239,7 @@ fn offer(
         form,
         verb,
         need,
+        intent: intent_template(tool).and_then(|text| IntentTemplate::parse(text).ok()),
         input_schema,
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
         output: output.map(Arc::new),
@@ -412,6 +433,31 @@ mod tests {
         assert_eq!(answers(large), refused(SchemaFault::Pattern));
         let large = json!({"description": "x".repeat(LARGEST_SCHEMA)});
         assert_eq!(with(large, json!({})), refused(SchemaFault::TooLarge));
+    }
+
+    #[test]
+    fn largest_and_deepest_schemas_are_accepted_and_one_more_is_not() {
+        let padded = |bytes: usize| {
+            let bare = json!({"description": ""}).to_string().len();
+            json!({"description": "x".repeat(bytes - bare)})
+        };
+        let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"not": inner}));
+        let too_large = || Err(Unoffered::Schema(SchemaFault::TooLarge));
+        for (schema, fits) in [
+            (padded(LARGEST_SCHEMA), true),
+            (padded(LARGEST_SCHEMA + 1), false),
+            (nested(DEEPEST_SCHEMA), true),
+            (nested(DEEPEST_SCHEMA + 1), false),
+        ] {
+            let expected = if fits { Ok(()) } else { too_large() };
+            let map = schema.as_object().cloned().unwrap();
+            let mut takes = tool("t");
+            takes.input_schema = Arc::new(map.clone());
+            assert_eq!(one(takes).map(|_| ()), expected);
+            let mut answers = tool("t");
+            answers.output_schema = Some(Arc::new(map));
+            assert_eq!(one(answers).map(|_| ()), expected);
+        }
     }
 
     #[test]

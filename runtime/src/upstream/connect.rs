@@ -1,50 +1,59 @@
-//! How a server is reached in, a connection that speaks the revision of both sides out.
+//! Connects a server in the protocol version that both sides speak.
 
 use std::sync::Arc;
 
 use rmcp::model::{ProtocolVersion, Tool};
 use rmcp::service::{
-    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
-    RoleClient, RunningService, ServiceError,
+    ClientCacheConfig, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, RunningService,
+    ServiceError,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
 use super::bounded::{Bounded, Unsent};
 use super::child::Child;
 use super::client::Client;
+use super::failure::ServerFailure;
+#[cfg(feature = "http")]
+use super::http::HttpThread;
 use super::line::Line;
 use super::lines::Lines;
 use super::pages::{Most, Unpaged, paged};
 use super::server::Server;
 use super::spec::Reach;
 
-/// Why a server is not connected. What it says stays out of it: it may hold what a person configured.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectError {
-    #[error("the program cannot be started: {0}")]
-    Start(#[source] std::io::Error),
-    #[cfg(feature = "http")]
-    #[error("the client cannot be made")]
-    Http,
-    #[error("the server and this host did not come to terms")]
-    Terms(#[source] Box<ClientInitializeError>),
-    #[error("the server does not list its tools")]
-    Tools(#[source] Box<ServiceError>),
-    #[error("the server lists more tools than it may have")]
-    TooMuch,
-    #[error("the server did not answer in time")]
-    Late,
-}
-
 pub(super) type Service = RunningService<RoleClient, Client>;
 
-/// Connects a server over `line`. The program behind it, if it is one, is left in `child` however this ends.
+/// What a connection needs while it lasts, beside the connection itself.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    /// The program behind it.
+    child: Option<Child>,
+    /// The thread that it is spoken to on.
+    #[cfg(feature = "http")]
+    thread: Option<HttpThread>,
+}
+
+impl Resources {
+    /// Why the program ended, if it ends by itself in a moment.
+    pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
+        self.child.as_ref()?.exit_cause().await
+    }
+
+    /// Ends everything.
+    pub(super) async fn end(self) {
+        if let Some(child) = self.child {
+            child.end().await;
+        }
+    }
+}
+
+/// Connects a server over `line`. What it takes is left in `resources` however this ends.
 pub(super) async fn connect(
     server: &Arc<Server>,
     lifecycle: ClientLifecycleMode,
     line: &Arc<Line>,
-    child: &mut Option<Child>,
-) -> Result<Service, ConnectError> {
+    resources: &mut Resources,
+) -> Result<Service, ServerFailure> {
     let client = Client::new(server, line);
     let served = match &server.spec.reach {
         Reach::Child {
@@ -55,10 +64,11 @@ pub(super) async fn connect(
         } => {
             let name = server.spec.name.as_str().into();
             let started = Child::start(&name, command, args, env, folder.as_ref());
-            let (started, stdout, stdin) = started.map_err(ConnectError::Start)?;
-            *child = Some(started);
-            let most = server.bounds.message_bytes;
-            let transport = AsyncRwTransport::new_client(Lines::new(stdout, most), stdin);
+            let (child, stdout, stdin) =
+                started.map_err(|error| ServerFailure::Start(error.kind()))?;
+            resources.child = Some(child);
+            let lines = Lines::new(stdout, server.bounds.message_bytes, line);
+            let transport = AsyncRwTransport::new_client(lines, stdin);
             // The reader before it ends a connection whose lines are too long.
             let transport = transport.with_max_line_length(usize::MAX);
             let transport = Bounded::new(transport, server, line, Unsent::EndsAll);
@@ -66,14 +76,20 @@ pub(super) async fn connect(
         }
         #[cfg(feature = "http")]
         Reach::Http(reach) => {
-            let transport = super::http::transport(server, reach)?;
+            let (thread, transport) = super::http::transport(server, reach, line)?;
+            resources.thread = Some(thread);
             let transport = Bounded::new(transport, server, line, Unsent::FailsAlone);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(not(feature = "http"))]
-        Reach::Http(_) => return Err(ConnectError::Late),
+        Reach::Http(_) => return Err(ServerFailure::Start(std::io::ErrorKind::Unsupported)),
     };
-    let service = served.map_err(|error| ConnectError::Terms(Box::new(error)))?;
+    let service = served.map_err(|error| {
+        // What went wrong beneath says more than that the handshake failed for it.
+        let cause = line.request_failure().or_else(|| line.end_cause());
+        let cause = cause.filter(|cause| *cause != ServerFailure::Closed);
+        cause.unwrap_or_else(|| ServerFailure::of_handshake(&error))
+    })?;
     // What a call answers depends on what goes with it, which the cache does not look at.
     let cache = ClientCacheConfig::disabled();
     service.peer().set_response_cache_config(cache).await;
@@ -92,9 +108,10 @@ pub(super) fn either_era() -> ClientLifecycleMode {
 pub(super) async fn list(
     peer: &Peer<RoleClient>,
     server: &Server,
-) -> Result<Vec<Tool>, ConnectError> {
+    line: &Line,
+) -> Result<Vec<Tool>, ServerFailure> {
     let most = Most {
-        items: server.bounds.pins(),
+        items: server.bounds.listed(),
         bytes: server.bounds.message_bytes,
     };
     let listed = paged(most, |page| async {
@@ -102,7 +119,11 @@ pub(super) async fn list(
         Ok((page.tools, page.next_cursor))
     });
     listed.await.map_err(|error| match error {
-        Unpaged::Page(error) => ConnectError::Tools(Box::new(error)),
-        Unpaged::TooMuch => ConnectError::TooMuch,
+        Unpaged::Page(error @ ServiceError::McpError(_)) => ServerFailure::of_request(&error),
+        Unpaged::Page(error) => {
+            let cause = line.request_failure().or_else(|| line.end_cause());
+            cause.unwrap_or_else(|| ServerFailure::of_request(&error))
+        }
+        Unpaged::TooMuch => ServerFailure::TooManyTools,
     })
 }

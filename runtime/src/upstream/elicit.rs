@@ -1,4 +1,4 @@
-//! What a server wants to know of a person in, whether it may be asked at all out.
+//! Checks whether a person may be asked what a server wants to know of them.
 
 use serde_json::{Map, Value};
 
@@ -13,28 +13,51 @@ const LONGEST_TITLE: usize = 256;
 const LONGEST_TEXT: usize = 2048;
 /// The longest address.
 const LONGEST_URL: usize = 2048;
-/// What stands in the names of fields that ask for a secret.
+/// Words that mean a secret wherever they stand in the name of a field, its title or its description.
 const SECRETS: &[&str] = &[
     "password",
+    "passwords",
     "passwd",
     "passphrase",
     "passcode",
+    "pwd",
+    "otp",
+    "ssn",
+    "cvv",
+    "cvc",
+    "mnemonic",
+];
+/// The same for words that follow one another.
+const SECRET_PAIRS: &[[&str; 2]] = &[
+    ["api", "key"],
+    ["access", "key"],
+    ["private", "key"],
+    ["secret", "key"],
+    ["client", "secret"],
+    ["access", "token"],
+    ["refresh", "token"],
+    ["bearer", "token"],
+    ["auth", "token"],
+    ["api", "token"],
+    ["pin", "code"],
+    ["pin", "number"],
+    ["security", "code"],
+    ["card", "number"],
+    ["credit", "card"],
+    ["social", "security"],
+    ["seed", "phrase"],
+    ["recovery", "phrase"],
+];
+/// Words that mean a secret at the end of a name or title alone: `session_token`, but not `token_limit`.
+const SECRET_ENDS: &[&str] = &[
     "secret",
     "token",
-    "apikey",
+    "pin",
+    "pass",
     "credential",
-    "privatekey",
-    "accesskey",
-    "pincode",
-    "securitycode",
-    "cardnumber",
-    "creditcard",
-    "socialsecurity",
-    "mnemonic",
-    "seedphrase",
+    "credentials",
+    "apikey",
 ];
-/// Names that are too short to look for within others.
-const SECRET_WORDS: &[&str] = &["pin", "pwd", "pass", "key", "otp", "ssn", "cvv", "cvc"];
 
 /// Why a person is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +97,12 @@ pub(super) fn form(schema: &Value) -> Result<Value, Unasked> {
     for (name, field) in fields {
         let field = field.as_object().ok_or(Unasked::NotFlat)?;
         flat(field)?;
-        let said =
-            ["title", "description", "format"].map(|key| field.get(key).and_then(Value::as_str));
-        if std::iter::once(Some(name.as_str()))
-            .chain(said)
-            .flatten()
-            .any(is_secret)
-        {
+        let text = |key: &str| field.get(key).and_then(Value::as_str);
+        let secret = text("format") == Some("password")
+            || names_secret(name)
+            || text("title").is_some_and(names_secret)
+            || text("description").is_some_and(|text| mentions_secret(&words(text)));
+        if secret {
             return Err(Unasked::Secret);
         }
     }
@@ -146,12 +168,38 @@ fn flat(field: &Map<String, Value>) -> Result<(), Unasked> {
     }
 }
 
-fn is_secret(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let joined: String = lower.chars().filter(|c| c.is_alphanumeric()).collect();
-    let mut words = lower.split(|c: char| !c.is_alphanumeric());
-    SECRETS.iter().any(|secret| joined.contains(secret))
-        || words.any(|word| SECRET_WORDS.contains(&word))
+/// The words of a name or a text, in lower case. `userPassword`, `user_password` and `USER-PASSWORD` are two each.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut lower = false;
+    for c in text.chars() {
+        let begins = c.is_uppercase() && lower;
+        lower = c.is_lowercase() || c.is_numeric();
+        if begins || !c.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut()
+            && c.is_alphanumeric()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Whether a name or a title is that of a secret.
+fn names_secret(text: &str) -> bool {
+    let words = words(text);
+    let ends = words
+        .last()
+        .is_some_and(|last| SECRET_ENDS.contains(&last.as_str()));
+    ends || mentions_secret(&words)
+}
+
+fn mentions_secret(words: &[String]) -> bool {
+    let pair = |pair: &[String]| SECRET_PAIRS.iter().any(|secret| secret == pair);
+    words.iter().any(|word| SECRETS.contains(&word.as_str())) || words.windows(2).any(pair)
 }
 
 /// Refuses addresses that a person should not be sent to.
@@ -283,6 +331,9 @@ mod tests {
             "credit_card_number",
             "ssn",
             "otp code",
+            "session_token",
+            "clientSecret",
+            "passwordAgain",
         ] {
             check(name, json!({"type": "string"}), Err(Unasked::Secret));
         }
@@ -292,6 +343,13 @@ mod tests {
             "address_number",
             "do not pick",
             "keyboard",
+            "max_tokens",
+            "token_limit",
+            "key",
+            "sort_key",
+            "pin_to_top",
+            "compassionate",
+            "Secret santa",
         ] {
             check(name, json!({"type": "string"}), Ok(()));
         }
@@ -310,6 +368,17 @@ mod tests {
             json!({"type": "string", "description": "the API key"}),
             Err(Unasked::Secret),
         );
+        for (key, text) in [
+            ("title", "Which key topics?"),
+            ("title", "Token budget"),
+            (
+                "description",
+                "How many tokens the answer may have; the key point comes first.",
+            ),
+            ("format", "email"),
+        ] {
+            check("x", json!({"type": "string", key: text}), Ok(()));
+        }
     }
 
     #[test]

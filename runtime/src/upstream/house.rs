@@ -1,4 +1,4 @@
-//! What every server offers in, the one table that workers are offered out, told whenever it is another.
+//! Merges what every server offers into the one table of tools, and tells when it changes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -107,7 +107,7 @@ pub(crate) fn carried(
     Entry {
         name: offer.name.clone(),
         spec: offer.spec.clone(),
-        intent: None,
+        intent: offer.intent.clone(),
         input_schema: offer.input_schema.clone(),
         output_schema: offer.output_schema.clone(),
         mutates: offer.verb != Verb::Read,

@@ -1,17 +1,19 @@
-//! An address and headers in, a connection by HTTP out that follows no redirection and uses no proxy.
+//! Connections by HTTP. They follow no redirects and use no proxy.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::sync::OnceLock;
+use std::io;
+use std::sync::Arc;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 use tracing::subscriber::NoSubscriber;
 
 use super::address::{self, Place, Reachable};
-use super::connect::ConnectError;
+use super::failure::ServerFailure;
+use super::line::Line;
 use super::server::Server;
 use super::session::Session;
 use super::spec::{HttpReach, SpecError};
@@ -23,45 +25,67 @@ type Sender = Session<super::auth::Signed>;
 #[cfg(not(feature = "oauth"))]
 type Sender = Session<reqwest::Client>;
 
-/// Where everything runs that speaks with servers by HTTP: a thread without a log. rmcp and what is below it log what
-/// servers send, as headers, names and ids, and a server may send back the tokens that it was told.
-fn unheard() -> Option<&'static Handle> {
-    static UNHEARD: OnceLock<Option<Handle>> = OnceLock::new();
-    let started = || {
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let handle = runtime.handle().clone();
-        let run = move || {
-            let never = std::future::pending::<Infallible>();
-            tracing::subscriber::with_default(NoSubscriber::default(), || runtime.block_on(never))
-        };
-        let thread = std::thread::Builder::new().name("bailiwick-http".to_owned());
-        thread.spawn(run).ok()?;
-        Some(handle)
-    };
-    UNHEARD.get_or_init(started).as_ref()
+/// The thread that speaks to one server by HTTP for as long as one connection lasts, so that a noisy server slows no other.
+///
+/// It has no log: rmcp and what is below it log what servers send, as headers, names and ids, and a server may send back the
+/// tokens that it was told.
+#[derive(Debug)]
+pub(super) struct HttpThread {
+    runtime: Handle,
+    /// The thread ends when this goes.
+    _stop: oneshot::Sender<()>,
 }
 
+impl HttpThread {
+    fn start() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let run = move || {
+            // It ends with an error: nobody sends anything.
+            let _ = tracing::subscriber::with_default(NoSubscriber::default(), || {
+                runtime.block_on(stopped)
+            });
+            // A look-up of a name may take longer than anybody waits.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("bailiwick-http".to_owned());
+        thread.spawn(run)?;
+        Ok(Self {
+            runtime: handle,
+            _stop: stop,
+        })
+    }
+}
+
+/// The transport to a server, and the thread that it runs on.
 pub(super) fn transport(
     server: &Server,
     reach: &HttpReach,
-) -> Result<StreamableHttpClientTransport<Sender>, ConnectError> {
-    let url = address::read(&reach.url).ok_or(ConnectError::Http)?;
-    let sender = client(reach, Reachable::Written(Place::said(&url))).ok_or(ConnectError::Http)?;
+    line: &Arc<Line>,
+) -> Result<(HttpThread, StreamableHttpClientTransport<Sender>), ServerFailure> {
+    let invalid = || ServerFailure::Start(io::ErrorKind::InvalidInput);
+    let url = address::read(&reach.url).ok_or_else(invalid)?;
+    let sender = client(reach, Reachable::Written(Place::said(&url))).ok_or_else(invalid)?;
     #[cfg(feature = "oauth")]
     let sender = super::auth::Signed::new(sender, server.account.clone());
-    let sender = Session::new(sender);
+    let sender = Session::new(sender, line, ServerFailure::of_http);
     let mut custom = HashMap::new();
     for (name, value) in &reach.headers {
-        let name: HeaderName = name.parse().map_err(|_| ConnectError::Http)?;
-        let mut value: HeaderValue = value.parse().map_err(|_| ConnectError::Http)?;
+        let name: HeaderName = name.parse().map_err(|_| invalid())?;
+        let mut value: HeaderValue = value.parse().map_err(|_| invalid())?;
         value.set_sensitive(true);
         custom.insert(name, value);
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(custom)
         .max_sse_event_size(server.bounds.message_bytes);
-    let _unheard = unheard().ok_or(ConnectError::Http)?.enter();
-    Ok(StreamableHttpClientTransport::with_client(sender, config))
+    let thread = HttpThread::start().map_err(|error| ServerFailure::Start(error.kind()))?;
+    let transport = {
+        let _on_the_thread = thread.runtime.enter();
+        StreamableHttpClientTransport::with_client(sender, config)
+    };
+    Ok((thread, transport))
 }
 
 /// A client that speaks to `reachable` machines, and sends what is meant for one to no other; none if a certificate is none.
@@ -133,4 +157,24 @@ fn is_sendable(name: &str, value: &str) -> bool {
     let plain = plain
         .is_ok_and(|name| !RESERVED.contains(&name.as_str()) && !name.as_str().starts_with("mcp-"));
     plain && value.parse::<HeaderValue>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn thread_of_one_server_does_not_wait_for_that_of_another_and_ends_with_its_connection() {
+        let (busy, idle) = (HttpThread::start().unwrap(), HttpThread::start().unwrap());
+        let (release, released) = mpsc::channel::<()>();
+        let blocked = busy.runtime.spawn(async move { released.recv().is_err() });
+        assert!(idle.runtime.spawn(async { true }).await.unwrap());
+        drop(release);
+        assert!(blocked.await.unwrap());
+        let pending = idle.runtime.spawn(std::future::pending::<()>());
+        drop(idle);
+        assert!(pending.await.unwrap_err().is_cancelled());
+    }
 }

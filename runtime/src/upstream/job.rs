@@ -1,4 +1,4 @@
-//! A judged call in, what its server makes of it out: rounds of questions, tasks, grants and previews included.
+//! Carries one call out at its server: rounds of questions, tasks, grants and previews included.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer;
 use super::classify::{Offer, marked, marked_value};
+use super::failure::ServerFailure;
 use super::scopes::requested;
 use super::sent::{Pending, Sent};
 use super::server::{Live, Server};
@@ -236,7 +237,7 @@ impl Errand {
         let answered = tokio::select! {
             biased;
             answered = handle.await_response() => answered.map_err(|error| self.broke(&error)),
-            why = live.line.ended() => Err(self.lost(why)),
+            why = live.line.ended() => Err(self.lost(&why)),
         };
         sent.open = None;
         answered
@@ -255,9 +256,9 @@ impl Errand {
         }
     }
 
-    fn lost(&self, why: &str) -> CallError {
+    fn lost(&self, why: &ServerFailure) -> CallError {
         let name = &self.server.spec.name;
-        let message = format!("the server `{name}` was lost: {why}; try later");
+        let message = format!("the connection to the server `{name}` was lost: {why}; try later");
         CallError::new(Code::ServerGone, message)
     }
 
@@ -269,7 +270,7 @@ impl Errand {
     ) -> Result<InputResponses, CallError> {
         tokio::select! {
             biased;
-            why = live.line.ended() => Err(self.lost(why)),
+            why = live.line.ended() => Err(self.lost(&why)),
             said = self.said(requests) => said,
         }
     }

@@ -1,4 +1,4 @@
-//! A server in, its connections one after the other out, until it is given up or nobody wants it any more.
+//! Keeps a server connected until it is given up or stopped.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use super::ServerState;
 #[cfg(feature = "oauth")]
 use super::auth::Settled;
 use super::backoff::Backoff;
-use super::child::Child;
-use super::connect::{ConnectError, Service, connect, either_era, list};
+use super::connect::{Resources, Service, connect, either_era, list};
+use super::failure::ServerFailure;
 use super::house::House;
 use super::line::Line;
 use super::server::{Live, Server};
@@ -29,31 +29,32 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// How one connection ended.
 enum End {
     Stopped,
-    Failed(ConnectError),
-    Lost(&'static str),
+    Failed(ServerFailure),
+    Lost(ServerFailure),
 }
 
 /// Keeps one server connected.
 pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     let mut backoff = Backoff::default();
     let mut handshake_only = false;
+    let mut retries = server.retries();
     let parted = |state| house.parted(&server, state);
     loop {
         let began = Instant::now();
-        let lifecycle = if handshake_only {
-            ClientLifecycleMode::Initialize
-        } else {
-            either_era()
-        };
         let name = &server.spec.name;
-        match life(&house, &server, lifecycle, &mut stop).await {
+        let told = (&mut retries, &mut stop);
+        match life(&house, &server, &mut handshake_only, told).await {
             End::Stopped => return parted(ServerState::Stopped),
-            End::Failed(error) => {
+            End::Failed(failure) => {
                 // Asked for what it does not know, a program may end, and a server say anything.
-                handshake_only = !handshake_only && matches!(error, ConnectError::Terms(_));
-                tracing::warn!(server = %name, %error, "a server did not start");
+                handshake_only = !handshake_only && failure.is_of_lifecycle();
+                tracing::warn!(server = %name, %failure, "a server is not connected");
+                server.set_failure(Some(failure));
             }
-            End::Lost(why) => tracing::warn!(server = %name, why, "a server was lost"),
+            End::Lost(failure) => {
+                tracing::warn!(server = %name, %failure, "the connection to a server was lost");
+                server.set_failure(Some(failure));
+            }
         }
         let given_up = match signed_in(&house, &server, &mut stop).await {
             Entry::Stopped => return parted(ServerState::Stopped),
@@ -61,26 +62,29 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
                 handshake_only = false;
                 continue;
             }
-            Entry::Closed => true,
+            Entry::Closed => {
+                server.set_failure(Some(ServerFailure::SignInRequired));
+                true
+            }
             Entry::Free => false,
         };
-        let wait = backoff.ended(began.elapsed());
-        let Some(wait) = wait.filter(|_| !given_up) else {
-            parted(ServerState::GivenUp);
+        let wait = backoff.ended(began.elapsed()).filter(|_| !given_up);
+        let state = wait.map_or(ServerState::GivenUp, |_| ServerState::Waiting);
+        parted(state);
+        if wait.is_none() {
             backoff = Backoff::default();
-            tokio::select! {
-                () = stopped(&mut stop) => return parted(ServerState::Stopped),
-                () = server.retry.notified() => {
-                    afresh(&server);
-                    continue;
-                }
+        }
+        let waited = async {
+            match wait {
+                Some(wait) => sleep(wait).await,
+                None => std::future::pending().await,
             }
         };
-        parted(ServerState::Waiting);
         tokio::select! {
             () = stopped(&mut stop) => return parted(ServerState::Stopped),
-            () = server.retry.notified() => afresh(&server),
-            () = sleep(wait) => {}
+            // The server holds the sender.
+            _ = retries.changed() => afresh(&server),
+            () = waited => {}
         }
     }
 }
@@ -136,66 +140,80 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// One connection from its beginning to its end; whatever was started for it has ended by then.
+/// One connection from its beginning to its end; whatever was started for it has ended by then. `handshake_only` becomes
+/// whether the server turned out to want a handshake, which the next connection then begins with.
 async fn life(
     house: &Arc<House>,
     server: &Arc<Server>,
-    lifecycle: ClientLifecycleMode,
-    stop: &mut watch::Receiver<bool>,
+    handshake_only: &mut bool,
+    (retries, stop): (&mut watch::Receiver<()>, &mut watch::Receiver<bool>),
 ) -> End {
     let line = Arc::new(Line::default());
-    let mut child = None;
-    let begun = async {
-        let service = connect(server, lifecycle, &line, &mut child).await?;
-        let tools = list(service.peer(), server).await?;
-        let tools = server.read(tools).await.ok_or(ConnectError::Late)?;
-        Ok((service, tools))
+    let mut resources = Resources::default();
+    let lifecycle = if *handshake_only {
+        ClientLifecycleMode::Initialize
+    } else {
+        either_era()
     };
+    let begun = async {
+        let service = connect(server, lifecycle, &line, &mut resources).await?;
+        let tools = list(service.peer(), server, &line).await?;
+        server.take(tools).await?;
+        Ok(service)
+    };
+    let most = server.bounds.connect;
     let begun = tokio::select! {
         () = stopped(stop) => Err(End::Stopped),
-        begun = timeout(server.bounds.connect, begun) => {
-            begun.unwrap_or(Err(ConnectError::Late)).map_err(End::Failed)
+        begun = timeout(most, begun) => {
+            begun.unwrap_or(Err(ServerFailure::Timeout(most))).map_err(End::Failed)
         }
     };
-    let (service, tools) = match begun {
+    let service = match begun {
         Ok(begun) => begun,
-        Err(end) => {
-            closed(None, child).await;
-            return end;
-        }
+        Err(end) => return closed(None, resources, end).await,
     };
-    server.list(tools);
     let peer = service.peer().clone();
+    let info = peer.peer_info();
+    *handshake_only = info.is_none_or(|info| info.protocol_version.has_initialize());
+    server.set_failure(None);
     let live = Live {
         peer: peer.clone(),
         line: Arc::clone(&line),
     };
     house.connected(server, live);
+    // Whoever wanted it tried again has what they wanted.
+    retries.mark_unchanged();
     let end = tokio::select! {
         () = stopped(stop) => End::Stopped,
         why = line.ended() => End::Lost(why),
         never = listening(server, &peer) => match never {},
-        why = relisted(house, server, &peer) => End::Lost(why),
+        why = relisted(house, server, &peer, &line) => End::Lost(why),
     };
     house.parted(server, ServerState::Waiting);
-    line.end("the host ended the connection");
-    closed(Some(service), child).await;
-    end
+    line.end(ServerFailure::Ended);
+    closed(Some(service), resources, end).await
 }
 
-async fn closed(service: Option<Service>, child: Option<Child>) {
+/// Ends what a connection consists of. Returns how it ended, by the end of its program if that is why.
+async fn closed(service: Option<Service>, resources: Resources, end: End) -> End {
+    let cause = match &end {
+        End::Failed(ServerFailure::Closed) | End::Lost(ServerFailure::Closed) => {
+            resources.exit_cause().await
+        }
+        _ => None,
+    };
     let closing = async {
         if let Some(mut service) = service {
             // What it came to concerns nobody any more.
             let _ = service.close_with_timeout(CLOSING).await;
         }
     };
-    let ending = async {
-        if let Some(child) = child {
-            child.end().await;
-        }
-    };
-    tokio::join!(closing, ending);
+    tokio::join!(closing, resources.end());
+    match (end, cause) {
+        (End::Failed(_), Some(cause)) => End::Failed(cause),
+        (End::Lost(_), Some(cause)) => End::Lost(cause),
+        (end, _) => end,
+    }
 }
 
 /// Hears of changes where a server tells of them only to those that listen, for as long as the connection lasts.
@@ -225,18 +243,19 @@ async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
 }
 
 /// Asks for the tools again whenever they may have changed; ends if the server does not say.
-async fn relisted(house: &House, server: &Arc<Server>, peer: &Peer<RoleClient>) -> &'static str {
+async fn relisted(
+    house: &House,
+    server: &Arc<Server>,
+    peer: &Peer<RoleClient>,
+    line: &Line,
+) -> ServerFailure {
+    let most = server.bounds.connect;
     loop {
         server.changed.notified().await;
-        let listed = async {
-            let tools = list(peer, server).await?;
-            server.read(tools).await.ok_or(ConnectError::Late)
-        };
-        let listed = timeout(server.bounds.connect, listed).await;
-        match listed.unwrap_or(Err(ConnectError::Late)) {
-            Ok(tools) => server.list(tools),
-            Err(ConnectError::TooMuch) => return "it lists more tools than it may have",
-            Err(_) => return "it does not list its tools",
+        let listed = async { server.take(list(peer, server, line).await?).await };
+        let listed = timeout(most, listed).await;
+        if let Err(failure) = listed.unwrap_or(Err(ServerFailure::Timeout(most))) {
+            return failure;
         }
         house.publish();
         sleep(SETTLE).await;

@@ -1,26 +1,32 @@
-//! What a server writes in, the same out, until a line is longer than any message may be.
+//! A reader that limits the length of lines.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// A reader that fails at a line of more than `most` bytes. A message that was passed over without a word would leave
-/// its caller waiting; a connection that ends answers everybody.
+use super::failure::ServerFailure;
+use super::line::Line;
+
+/// A reader that fails at a line of more than `most` bytes and ends the connection. A message that was passed over without a
+/// word would leave its caller waiting; a connection that ends answers everybody.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     inner: R,
     most: usize,
+    line: Arc<Line>,
     /// Bytes since the last line break.
     run: usize,
 }
 
 impl<R> Lines<R> {
-    pub(super) fn new(inner: R, most: usize) -> Self {
+    pub(super) fn new(inner: R, most: usize, line: &Arc<Line>) -> Self {
         Self {
             inner,
             most,
+            line: Arc::clone(line),
             run: 0,
         }
     }
@@ -35,6 +41,7 @@ impl<R> Lines<R> {
             longest = longest.max(line.len());
         }
         if longest > self.most {
+            self.line.end(ServerFailure::MessageTooLarge);
             return Err(io::Error::other("a message of the server is too long"));
         }
         Ok(())
@@ -76,8 +83,11 @@ mod tests {
                 tokio::io::AsyncWriteExt::write_all(&mut ours, text.as_bytes()).await
             });
             let mut read = String::new();
-            let end = Lines::new(theirs, 4).read_to_string(&mut read).await;
+            let line = Arc::default();
+            let end = Lines::new(theirs, 4, &line).read_to_string(&mut read).await;
             assert_eq!(end.is_ok(), fits, "{expected:?}");
+            let cause = (!fits).then_some(ServerFailure::MessageTooLarge);
+            assert_eq!(line.end_cause(), cause, "{expected:?}");
             if fits {
                 writer.await.unwrap().unwrap();
                 assert_eq!(read, expected);

@@ -1,4 +1,4 @@
-//! Each form of a tool that a server lists in, whether it is the one that counts as approved out.
+//! Remembers which form of each tool of a server is approved.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::classify::{offers_preview, visible_to};
+use super::classify::{intent_template, offers_preview, page, visible_to};
 use crate::effect::{ContentHash, NotAHash};
 use crate::pipeline::canonical;
 
@@ -16,7 +16,8 @@ use crate::pipeline::canonical;
 /// twice as many as would do against a stranger.
 const MARK: usize = 32;
 
-/// Stands for one form of a tool: its name, title, description, schemas, hints, and whom it is for. Another form has another.
+/// Stands for one form of a tool: its name, title, description, schemas, hints, intent template, page, and whom it is for.
+/// Another form has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(ContentHash);
@@ -33,6 +34,8 @@ impl Fingerprint {
             tool.annotations,
             offers_preview(tool),
             visible_to(tool),
+            page(tool),
+            intent_template(tool),
         ]);
         Self(ContentHash::of(whole.to_string().as_bytes()))
     }
@@ -57,42 +60,64 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// The forms that count as approved, by the names that models call them: two tools of a server that come to one name share
-/// what was approved, so the one cannot stand in for the other. What was not seen before counts as soon as it is listed:
-/// every call of it is still judged and asked about.
-#[derive(Debug, Default)]
-pub(super) struct Pins(BTreeMap<String, Fingerprint>);
+/// The approved forms of a server's tools, by the names that models call them: two tools of a server that come to one name
+/// share what was approved, so the one cannot stand in for the other.
+///
+/// All tools count as approved when a server is connected for the first time: every call of them is still judged and asked
+/// about. After that, tools that change and tools that are added need a person's approval.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pins {
+    forms: BTreeMap<String, Fingerprint>,
+    /// The server was connected before.
+    known: bool,
+}
 
-/// What a listed form of a tool is.
+/// How a listed form of a tool compares with the approved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// The form that counts.
+    /// It is the approved form.
     Approved,
-    /// Another than the one that counts.
+    /// Another form is approved.
     Changed,
-    /// There is no room to remember one more.
-    TooMany,
+    /// The server is known, and the tool is not.
+    New,
+    /// The server is not known yet.
+    First,
 }
 
 impl Pins {
-    pub(super) fn new(approved: BTreeMap<String, Fingerprint>) -> Self {
-        Self(approved)
+    /// What was stored for the server, if it was connected before, and what the host says was approved.
+    pub(super) fn new(
+        stored: Option<BTreeMap<String, Fingerprint>>,
+        approved: BTreeMap<String, Fingerprint>,
+    ) -> Self {
+        let known = stored.is_some();
+        let mut forms = stored.unwrap_or_default();
+        forms.extend(approved);
+        Self { forms, known }
     }
 
-    pub(super) fn see(&mut self, name: &str, form: Fingerprint, most: usize) -> Seen {
-        match self.0.get(name) {
+    pub(super) fn see(&self, name: &str, form: Fingerprint) -> Seen {
+        match self.forms.get(name) {
             Some(approved) if *approved == form => Seen::Approved,
             Some(_) => Seen::Changed,
-            None if self.0.len() >= most => Seen::TooMany,
-            None => {
-                self.0.insert(name.to_owned(), form);
-                Seen::Approved
-            }
+            None if self.known => Seen::New,
+            None => Seen::First,
         }
     }
 
+    /// Approves the first list of a server. A server that lists nothing is not known by that.
+    pub(super) fn meet(&mut self, first: BTreeMap<String, Fingerprint>) {
+        self.known |= !first.is_empty();
+        self.forms.extend(first);
+    }
+
     pub(super) fn approve(&mut self, name: &str, form: Fingerprint) {
-        self.0.insert(name.to_owned(), form);
+        self.forms.insert(name.to_owned(), form);
+    }
+
+    pub(super) fn forms(&self) -> &BTreeMap<String, Fingerprint> {
+        &self.forms
     }
 }
 
@@ -109,24 +134,38 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_changed_is_withheld_until_that_very_form_is_approved() {
+    fn changed_and_added_tools_need_approval_of_that_very_form() {
         let mut pins = Pins::default();
-        assert_eq!(pins.see("t", form("a"), 2), Seen::Approved);
-        assert_eq!(pins.see("t", form("a"), 2), Seen::Approved);
-        assert_eq!(pins.see("t", form("b"), 2), Seen::Changed);
-        assert_eq!(pins.see("t", form("b"), 2), Seen::Changed);
+        assert_eq!(pins.see("t", form("a")), Seen::First);
+        pins.meet(BTreeMap::new());
+        assert_eq!(pins.see("t", form("a")), Seen::First);
+        pins.meet([("t".to_owned(), form("a"))].into());
+        assert_eq!(pins.see("t", form("a")), Seen::Approved);
+        assert_eq!(pins.see("t", form("b")), Seen::Changed);
         pins.approve("t", form("b"));
-        assert_eq!(pins.see("t", form("b"), 2), Seen::Approved);
-        assert_eq!(pins.see("t", form("a"), 2), Seen::Changed);
-        assert_eq!(pins.see("u", form("a"), 2), Seen::Approved);
-        assert_eq!(pins.see("v", form("a"), 2), Seen::TooMany);
+        assert_eq!(pins.see("t", form("b")), Seen::Approved);
+        assert_eq!(pins.see("t", form("a")), Seen::Changed);
+        assert_eq!(pins.see("u", form("a")), Seen::New);
+        pins.approve("u", form("a"));
+        assert_eq!(pins.see("u", form("a")), Seen::Approved);
+    }
+
+    #[test]
+    fn stored_pins_make_a_server_known_and_approved_ones_alone_do_not() {
+        let some = || BTreeMap::from([("t".to_owned(), form("a"))]);
+        let approved = Pins::new(None, some());
+        assert_eq!(approved.see("t", form("b")), Seen::Changed);
+        assert_eq!(approved.see("u", form("b")), Seen::First);
+        let stored = Pins::new(Some(some()), [("t".to_owned(), form("b"))].into());
+        assert_eq!(stored.see("t", form("b")), Seen::Approved);
+        assert_eq!(stored.see("u", form("b")), Seen::New);
     }
 
     #[test]
     fn every_part_that_a_model_or_a_person_is_shown_counts() {
         use rmcp::model::ToolAnnotations;
         let plain = tool("a");
-        let mut forms = vec![plain.clone(); 7];
+        let mut forms = vec![plain.clone(); 10];
         forms[1].description = None;
         forms[2].title = Some("T".into());
         forms[3].input_schema =
@@ -134,6 +173,10 @@ mod tests {
         forms[4].output_schema = Some(std::sync::Arc::default());
         forms[5].annotations = Some(ToolAnnotations::new().read_only(true));
         forms[6].meta = serde_json::from_value(json!({"ui": {"visibility": ["app"]}})).unwrap();
+        let meta = |value: Value| serde_json::from_value(value).ok();
+        forms[7].meta = meta(json!({"ui": {"resourceUri": "ui://a"}}));
+        forms[8].meta = meta(json!({"ui": {"resourceUri": "ui://b"}}));
+        forms[9].meta = meta(json!({"intentTemplate": "Edit {path}"}));
         let prints: std::collections::BTreeSet<_> = forms.iter().map(Fingerprint::of).collect();
         assert_eq!(prints.len(), forms.len());
         let text = Fingerprint::of(&plain).to_string();

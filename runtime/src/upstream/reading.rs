@@ -1,4 +1,4 @@
-//! A server and an address or a name in, its resources and prompts as text for the host out.
+//! Reads the resources and prompts of servers for the host.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::Upstreams;
 use super::classify::cut;
+use super::failure::ServerFailure;
 use super::pages::{Most, Unpaged, paged};
 use super::requests::Said;
 use super::server::Server;
@@ -35,9 +36,9 @@ pub enum ServerReadError {
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     Late,
-    /// The server refused, or broke the protocol.
+    /// The server refused, or broke the protocol. None of its words are in the cause: they may hold what a terminal obeys.
     #[error("the server did not answer as it should")]
-    Refused(#[source] Box<ServiceError>),
+    Refused(#[source] ServerFailure),
     /// The server answered or lists more than is passed on.
     #[error("the server answered or lists more than is passed on")]
     TooLarge,
@@ -97,7 +98,7 @@ fn plain(text: &str) -> String {
 }
 
 fn refused(error: ServiceError) -> ServerReadError {
-    ServerReadError::Refused(Box::new(error))
+    ServerReadError::Refused(ServerFailure::of_request(&error))
 }
 
 fn most(server: &Server) -> Most {

@@ -1,4 +1,4 @@
-//! One server as the rest of the runtime sees it, whichever connection it has: its tools, its state, its calls under way.
+//! One server, whichever connection it has: its tools, its state, its calls under way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,9 @@ use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::classify::{Listed, Offer, Unoffered, listed, model_name, segment};
+use super::failure::ServerFailure;
 use super::line::Line;
+use super::pin_store::{PinStore, PinStoreError};
 use super::pins::{Fingerprint, Pins, Seen};
 use super::requests::Hearing;
 use super::spec::ServerSpec;
@@ -32,9 +34,15 @@ pub(super) struct Server {
     /// Its list of tools may be another.
     pub(super) changed: Notify,
     /// A person wants it tried again now.
-    pub(super) retry: Notify,
+    retry: watch::Sender<()>,
     pub(super) state: watch::Sender<ServerState>,
     live: ArcSwapOption<Live>,
+    /// Why its last connection failed or ended, while there is no other.
+    failure: Mutex<Option<ServerFailure>>,
+    /// Where its approved tools are kept.
+    pin_store: Option<Arc<PinStore>>,
+    /// Held while what is approved changes.
+    approving: tokio::sync::Mutex<()>,
     tools: Mutex<Tools>,
 }
 
@@ -48,30 +56,42 @@ pub(super) struct Live {
 #[derive(Debug, Default)]
 struct Tools {
     pins: Pins,
+    /// The pins are not in the store yet.
+    unsaved: bool,
     listed: Vec<Listed>,
     offers: BTreeMap<Arc<str>, Arc<Offer>>,
     seen: Vec<ServerTool>,
 }
 
 impl Server {
-    pub(super) fn new(spec: ServerSpec, bounds: Bounds, hearing: Hearing) -> Self {
+    pub(super) fn new(
+        spec: ServerSpec,
+        bounds: Bounds,
+        hearing: Hearing,
+        pin_store: Option<Arc<PinStore>>,
+    ) -> Self {
+        let label: Arc<str> = spec.label().into();
         let approved = spec.approved.iter();
         let approved = approved.map(|(tool, form)| (model_name(&spec.name, tool), *form));
+        let stored = pin_store.as_ref().and_then(|store| store.forms(&label));
         let tools = Tools {
-            pins: Pins::new(approved.collect()),
+            pins: Pins::new(stored, approved.collect()),
             ..Tools::default()
         };
         Self {
-            label: spec.label().into(),
+            label,
             hearing,
             #[cfg(feature = "oauth")]
             account: None,
             bounds,
             places: Arc::new(Semaphore::new(bounds.calls)),
             changed: Notify::new(),
-            retry: Notify::new(),
+            retry: watch::Sender::default(),
             state: watch::Sender::new(ServerState::Starting),
             live: ArcSwapOption::empty(),
+            failure: Mutex::default(),
+            pin_store,
+            approving: tokio::sync::Mutex::default(),
             tools: Mutex::new(tools),
             spec,
         }
@@ -100,8 +120,34 @@ impl Server {
         self.live.load_full().ok_or_else(|| self.gone())
     }
 
+    /// Tries it again at once, unless it is connected.
+    pub(super) fn retry(&self) {
+        // Nobody tells another state meanwhile.
+        let state = self.state.borrow();
+        if *state != ServerState::Ready {
+            self.retry.send_replace(());
+        }
+    }
+
+    /// Is told when a person wants it tried again.
+    pub(super) fn retries(&self) -> watch::Receiver<()> {
+        self.retry.subscribe()
+    }
+
+    /// Why its last connection failed or ended, while there is no other.
+    pub(super) fn failure(&self) -> Option<ServerFailure> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone()
+    }
+
+    pub(super) fn set_failure(&self, failure: Option<ServerFailure>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
     pub(super) fn gone(&self) -> CallError {
         let name = &self.spec.name;
+        let cause = self.failure();
+        let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let hope = match *self.state.borrow() {
             ServerState::Ready => "the call or its answer was lost; try later",
             ServerState::GivenUp => {
@@ -110,57 +156,92 @@ impl Server {
             ServerState::Stopped => "it was ended",
             _ => "it is started again, try later",
         };
-        let message = format!("the server `{name}` cannot be reached: {hope}");
+        let message = format!("the server `{name}` cannot be reached{cause}: {hope}");
         CallError::new(Code::ServerGone, message)
     }
 
-    /// Reads what the server lists, on a thread that nobody waits for; none if it cannot be read.
-    pub(super) async fn read(self: &Arc<Self>, tools: Vec<Tool>) -> Option<Vec<Listed>> {
+    /// Takes up what the server lists now; what counts as approved from now on is in the store when this returns.
+    pub(super) async fn take(self: &Arc<Self>, tools: Vec<Tool>) -> Result<(), ServerFailure> {
         let server = Arc::clone(self);
         let read = move || listed(&tools, server.spec.provider(&server.label));
-        tokio::task::spawn_blocking(read).await.ok()
-    }
-
-    /// Takes up what the server lists now.
-    pub(super) fn list(&self, listed: Vec<Listed>) {
-        let mut tools = self.tools();
-        tools.listed = listed;
-        self.sort(&mut tools);
+        // It takes a while: not for a thread that others wait for.
+        let read = tokio::task::spawn_blocking(read).await;
+        let listed = read.map_err(|_| ServerFailure::Protocol)?;
+        let _approving = self.approving.lock().await;
+        let unsaved = {
+            let mut tools = self.tools();
+            tools.listed = listed;
+            self.sort(&mut tools);
+            tools.unsaved.then(|| tools.pins.clone())
+        };
+        if let Some(pins) = unsaved {
+            let saved = self.save(pins).await;
+            saved.map_err(|error| ServerFailure::PinStore(error.kind()))?;
+            self.tools().unsaved = false;
+        }
+        Ok(())
     }
 
     /// A person saw this form of a tool, by the name they were shown, and approves it; false if the server lists another.
-    pub(super) fn approve(&self, shown: &str, form: Fingerprint) -> bool {
-        let mut tools = self.tools();
-        let mut listed = tools.listed.iter();
-        let fits =
-            |it: &&Listed| crate::escape(&it.tool) == shown && it.form == form && it.offer.is_ok();
-        let Some(name) = listed.find(fits).map(|it| it.name.clone()) else {
-            return false;
+    pub(super) async fn approve(
+        &self,
+        shown: &str,
+        form: Fingerprint,
+    ) -> Result<bool, PinStoreError> {
+        let _approving = self.approving.lock().await;
+        let (name, mut pins) = {
+            let tools = self.tools();
+            let mut listed = tools.listed.iter();
+            let fits = |it: &&Listed| {
+                crate::escape(&it.tool) == shown && it.form == form && it.offer.is_ok()
+            };
+            let Some(name) = listed.find(fits).map(|it| it.name.clone()) else {
+                return Ok(false);
+            };
+            (name, tools.pins.clone())
         };
-        tools.pins.approve(&name, form);
+        pins.approve(&name, form);
+        self.save(pins.clone()).await?;
+        let mut tools = self.tools();
+        tools.pins = pins;
         self.sort(&mut tools);
-        true
+        Ok(true)
+    }
+
+    async fn save(&self, pins: Pins) -> Result<(), PinStoreError> {
+        let Some(store) = self.pin_store.clone() else {
+            return Ok(());
+        };
+        let label = Arc::clone(&self.label);
+        let saved = tokio::task::spawn_blocking(move || store.save(&label, pins.forms())).await;
+        saved.unwrap_or_else(|_| Err(PinStoreError::unsaved()))
     }
 
     /// Divides what is listed into what is offered and what is withheld.
     fn sort(&self, tools: &mut Tools) {
         let Tools {
             pins,
+            unsaved,
             listed,
             offers: offered,
             seen,
         } = tools;
         offered.clear();
         seen.clear();
+        let mut first = BTreeMap::new();
         for (place, it) in listed.iter().enumerate() {
             let room = |offer| {
                 let room = place < self.bounds.tools;
                 room.then_some(offer).ok_or(Unoffered::TooMany)
             };
-            let pinned = |offer| match pins.see(&it.name, it.form, self.bounds.pins()) {
+            let pinned = |offer| match pins.see(&it.name, it.form) {
                 Seen::Approved => Ok(offer),
+                Seen::First => {
+                    first.insert(it.name.clone(), it.form);
+                    Ok(offer)
+                }
                 Seen::Changed => Err(Unoffered::Changed),
-                Seen::TooMany => Err(Unoffered::TooMany),
+                Seen::New => Err(Unoffered::New),
             };
             let offer = it.offer.clone().and_then(room).and_then(pinned);
             seen.push(it.seen(&offer));
@@ -168,6 +249,8 @@ impl Server {
                 offered.insert(Arc::clone(&offer.tool), offer);
             }
         }
+        *unsaved |= !first.is_empty();
+        pins.meet(first);
     }
 
     pub(super) fn seen(&self) -> Vec<ServerTool> {
@@ -215,28 +298,27 @@ mod tests {
     fn server() -> Arc<Server> {
         let hearing = Hearing::new("s", Arc::new(DenyRequests));
         let spec = ServerSpec::stdio("s", "x");
-        Arc::new(Server::new(spec, Bounds::default(), hearing))
+        Arc::new(Server::new(spec, Bounds::default(), hearing, None))
     }
 
     async fn list(server: &Arc<Server>, names: &[&'static str]) -> Vec<Result<(), Unoffered>> {
         let tools = names.iter().map(|name| Tool::new(*name, "", Map::new()));
-        let read = server.read(tools.collect()).await.unwrap();
-        server.list(read);
+        server.take(tools.collect()).await.unwrap();
         let seen = server.seen().into_iter();
         seen.map(|tool| tool.offered.map(|_| ())).collect()
     }
 
     #[tokio::test]
-    async fn a_tool_that_comes_to_the_name_of_another_is_withheld_until_a_person_approves_it() {
+    async fn a_tool_that_takes_the_name_of_another_and_a_new_one_are_withheld_until_approved() {
         let server = server();
         assert_eq!(list(&server, &["a.b", "c"]).await, [Ok(()), Ok(())]);
         assert_eq!(
             list(&server, &["a/b", "c", "d"]).await,
-            [Err(Unoffered::Changed), Ok(()), Ok(())]
+            [Err(Unoffered::Changed), Ok(()), Err(Unoffered::New)]
         );
         let other = server.seen().remove(0);
-        assert!(!server.approve("a.b", other.fingerprint));
-        assert!(server.approve("a/b", other.fingerprint));
+        assert!(!server.approve("a.b", other.fingerprint).await.unwrap());
+        assert!(server.approve("a/b", other.fingerprint).await.unwrap());
         assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
         assert_eq!(list(&server, &["a.b"]).await, [Err(Unoffered::Changed)]);
     }
@@ -247,21 +329,28 @@ mod tests {
         let twin = Err(Unoffered::Collision);
         assert_eq!(list(&server, &["a.b", "a/b"]).await, [twin, twin]);
         let tool = server.seen().remove(0);
-        assert!(!server.approve("a.b", tool.fingerprint));
+        assert!(!server.approve("a.b", tool.fingerprint).await.unwrap());
         assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
     }
 
     #[test]
     fn a_server_that_is_not_there_says_whether_it_comes_back() {
         let hearing = Hearing::new("s", Arc::new(DenyRequests));
-        let server = Server::new(ServerSpec::stdio("s", "x"), Bounds::default(), hearing);
+        let server = Server::new(
+            ServerSpec::stdio("s", "x"),
+            Bounds::default(),
+            hearing,
+            None,
+        );
         for (state, hope) in [
             (ServerState::Waiting, "started again"),
             (ServerState::GivenUp, "left alone"),
             (ServerState::Stopped, "was ended"),
         ] {
             server.state.send_replace(state);
+            server.set_failure(Some(ServerFailure::Exited(3)));
             let gone = server.gone();
+            assert!(gone.message().contains("exit status 3"), "{gone}");
             assert!(gone.message().contains(hope), "{gone}");
             assert_eq!(gone.code(), Code::ServerGone);
         }

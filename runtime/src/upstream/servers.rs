@@ -1,21 +1,23 @@
-//! The file in which editors keep their servers in, the servers or the place that is wrong out.
+//! Reads the file in which editors keep their MCP servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::classify::cut;
-use super::spec::{ServerSpec, SpecError, check_all};
+use super::spec::{MOST_SERVERS, ServerSpec, SpecError};
 
 /// The longest file, in bytes, and the longest name that a message shows.
 const LONGEST_FILE: usize = 1 << 20;
 const LONGEST_NAME: usize = 128;
 
-/// Why the file of the servers cannot be used. No value of it is told.
+/// Why a file of servers, or one of its entries, cannot be used. It holds no value of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServersError {
-    /// It is not the JSON that it should be.
+    /// It is not JSON, or not an object with servers in it.
     #[error("the file of the servers cannot be read: line {line}, column {column}")]
     Json {
         /// The line, from 1.
@@ -26,6 +28,14 @@ pub enum ServersError {
     /// It is too long.
     #[error("the file of the servers is too long; it may have {LONGEST_FILE} bytes")]
     TooLong,
+    /// A field has a value of another type than it must have.
+    #[error("{field} has the wrong type; expected {expected}")]
+    Type {
+        /// The JSON pointer of the place.
+        field: String,
+        /// What may stand there.
+        expected: &'static str,
+    },
     /// A variable that it names is not set.
     #[error("the variable `{variable}` is not set, which {field} names")]
     Unset {
@@ -34,9 +44,15 @@ pub enum ServersError {
         /// The JSON pointer of the place.
         field: String,
     },
-    /// `${...}` stands for something else than a variable.
-    #[error("{field} holds a `${{…}}` that is no `${{env:NAME}}`")]
+    /// It needs what this host does not support, such as `${input:x}`.
+    #[error("{field} holds a `${{…}}` other than `${{env:NAME}}`, which is not supported")]
     Placeholder {
+        /// The JSON pointer of the place.
+        field: String,
+    },
+    /// It needs a file of variables, which is not read.
+    #[error("{field} is not supported; set the variables under `env`")]
+    EnvFile {
         /// The JSON pointer of the place.
         field: String,
     },
@@ -48,31 +64,35 @@ pub enum ServersError {
     Spec(#[from] SpecError),
 }
 
+/// What a file of servers says.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ServersFile {
+    /// The servers that can be used.
+    pub servers: Vec<ServerSpec>,
+    /// The entries that cannot: the key of each and what is wrong with it.
+    pub rejected: Vec<(String, ServersError)>,
+}
+
 /// `servers`, or `mcpServers` as some editors say.
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
-    servers: BTreeMap<String, Entry>,
+    servers: Map<String, Value>,
     #[serde(default, rename = "mcpServers")]
-    mcp_servers: BTreeMap<String, Entry>,
+    mcp_servers: Map<String, Value>,
 }
 
 /// What counts of one server; what else editors keep there (what they allow without asking, above all) does not.
-#[derive(Deserialize)]
 struct Entry {
-    #[serde(rename = "type")]
     kind: Option<String>,
     command: Option<String>,
-    #[serde(default)]
     args: Vec<String>,
-    #[serde(default)]
     env: BTreeMap<String, String>,
+    env_file: bool,
     cwd: Option<String>,
     url: Option<String>,
-    #[serde(default)]
     headers: BTreeMap<String, String>,
-    #[serde(default)]
-    disabled: bool,
 }
 
 impl ServerSpec {
@@ -81,12 +101,14 @@ impl ServerSpec {
     /// server that is `disabled` is left out. A server is known by what is written: write secrets as `${env:X}`, which
     /// counts by the name of the variable, but for `command` and `cwd`, which count as they are filled in.
     ///
+    /// An entry that cannot be used does not keep the others from being used; [`ServersFile::rejected`] says why.
+    ///
     /// # Errors
-    /// [`ServersError`]; it tells no value of the file or of a variable.
+    /// [`ServersError`] if no entry can be read; it holds no value of the file or of a variable.
     pub fn read_all(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Vec<Self>, ServersError> {
+    ) -> Result<ServersFile, ServersError> {
         if text.len() > LONGEST_FILE {
             return Err(ServersError::TooLong);
         }
@@ -94,19 +116,69 @@ impl ServerSpec {
             line: error.line(),
             column: error.column(),
         })?;
-        let keyed = |key, servers: BTreeMap<String, Entry>| {
+        let keyed = |key, servers: Map<String, Value>| {
             servers
                 .into_iter()
                 .map(move |(name, entry)| (format!("/{key}/{}", place(&name)), name, entry))
         };
         let all = keyed("servers", file.servers).chain(keyed("mcpServers", file.mcp_servers));
-        let specs: Vec<Self> = all
-            .filter(|(_, _, entry)| !entry.disabled)
-            .map(|(field, name, entry)| entry.read(&name, &field, &variable))
-            .collect::<Result<_, _>>()?;
-        check_all(&specs)?;
-        Ok(specs)
+        let (mut read, mut seen) = (ServersFile::default(), BTreeSet::new());
+        for (field, name, entry) in all {
+            let spec = entry_of(entry, &field).and_then(|entry| {
+                let Some(entry) = entry else { return Ok(None) };
+                let spec = entry.read(&name, &field, &variable)?;
+                spec.check()?;
+                if read.servers.len() >= MOST_SERVERS {
+                    return Err(SpecError::TooMany.into());
+                }
+                if !seen.insert(name.clone()) {
+                    return Err(SpecError::Duplicate(name.clone()).into());
+                }
+                Ok(Some(spec))
+            });
+            match spec {
+                Ok(spec) => read.servers.extend(spec),
+                Err(why) => read.rejected.push((shown(&name), why)),
+            }
+        }
+        Ok(read)
     }
+}
+
+/// One entry, unless it is disabled.
+fn entry_of(entry: Value, field: &str) -> Result<Option<Entry>, ServersError> {
+    let Value::Object(mut entry) = entry else {
+        let (field, expected) = (field.to_owned(), "an object");
+        return Err(ServersError::Type { field, expected });
+    };
+    if taken(&mut entry, field, "disabled", "a boolean")? == Some(true) {
+        return Ok(None);
+    }
+    let text = "a string";
+    Ok(Some(Entry {
+        kind: taken(&mut entry, field, "type", text)?,
+        command: taken(&mut entry, field, "command", text)?,
+        args: taken(&mut entry, field, "args", "an array of strings")?.unwrap_or_default(),
+        env: taken(&mut entry, field, "env", "an object of strings")?.unwrap_or_default(),
+        env_file: taken::<Value>(&mut entry, field, "envFile", "a string")?.is_some(),
+        cwd: taken(&mut entry, field, "cwd", text)?,
+        url: taken(&mut entry, field, "url", text)?,
+        headers: taken(&mut entry, field, "headers", "an object of strings")?.unwrap_or_default(),
+    }))
+}
+
+/// A field of an entry; `null` counts as absent.
+fn taken<T: DeserializeOwned>(
+    entry: &mut Map<String, Value>,
+    field: &str,
+    key: &str,
+    expected: &'static str,
+) -> Result<Option<T>, ServersError> {
+    let value = entry.remove(key).unwrap_or_default();
+    serde_json::from_value(value).map_err(|_| ServersError::Type {
+        field: format!("{field}/{key}"),
+        expected,
+    })
 }
 
 impl Entry {
@@ -119,6 +191,10 @@ impl Entry {
         let fill = |text: &str, field: &str| filled(text, field, variable);
         let keep = |text: &str, _: &str| Ok(text.to_owned());
         let kind = self.kind.as_deref();
+        if self.env_file {
+            let field = format!("{field}/envFile");
+            return Err(ServersError::EnvFile { field });
+        }
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
                 // A command and a folder say what runs and where, and are no place for secrets.
@@ -205,23 +281,31 @@ fn filled(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     #[cfg(feature = "http")]
     use super::super::spec::HttpReach;
     use super::super::spec::Reach;
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<ServerSpec>, ServersError> {
+    fn file(text: &str) -> Result<ServersFile, ServersError> {
         let variable = |name: &str| (name == "TOKEN").then(|| "s3cr3t${env:TOKEN}".to_owned());
         ServerSpec::read_all(text, variable)
     }
 
     #[track_caller]
+    fn read(text: &str) -> Vec<ServerSpec> {
+        let read = file(text).unwrap();
+        assert!(read.rejected.is_empty(), "{:?}", read.rejected);
+        read.servers
+    }
+
+    /// What is wrong with the one entry of a file that cannot be used.
+    #[track_caller]
     fn refused(text: &str, expected: &str) {
-        let error = read(text).map(|_| ()).unwrap_err().to_string();
-        assert_eq!(error, expected);
-        assert!(!error.contains("s3cr3t"));
+        let mut read = file(text).unwrap();
+        let (_, error) = read.rejected.pop().unwrap();
+        assert!(read.rejected.is_empty(), "{:?}", read.rejected);
+        assert_eq!(error.to_string(), expected);
+        assert!(!error.to_string().contains("s3cr3t"));
     }
 
     #[test]
@@ -229,7 +313,7 @@ mod tests {
         let text = r#"{"servers": {"b": {"type": "stdio", "command": "run", "args": ["-t", "${env:TOKEN}"],
             "env": {"KEY": "x${env:TOKEN}y"}, "cwd": "/srv", "autoApprove": ["*"]},
             "off": {"command": "x", "disabled": true}}, "inputs": []}"#;
-        let specs = read(text).unwrap();
+        let specs = read(text);
         let [spec] = specs.as_slice() else {
             panic!("{specs:?}")
         };
@@ -253,7 +337,7 @@ mod tests {
     fn an_address_is_read_with_its_headers() {
         let text = r#"{"mcpServers": {"a": {"type": "http", "url": "http://127.0.0.1:1/mcp",
             "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#;
-        let specs = read(text).unwrap();
+        let specs = read(text);
         let Reach::Http(HttpReach { url, headers, .. }) = &specs[0].reach else {
             panic!("{specs:?}")
         };
@@ -264,8 +348,8 @@ mod tests {
     #[test]
     fn a_server_is_known_by_the_text_and_not_by_the_secret() {
         let label = |text: &str, value: &str| {
-            let specs = ServerSpec::read_all(text, |_| Some(value.to_owned())).unwrap();
-            specs[0].label()
+            let read = ServerSpec::read_all(text, |_| Some(value.to_owned())).unwrap();
+            read.servers[0].label()
         };
         let text = r#"{"servers": {"a": {"command": "run", "args": ["${env:TOKEN}"], "env": {"K": "${env:TOKEN}", "P": "x"}}}}"#;
         assert_eq!(label(text, "one"), label(text, "two"));
@@ -291,8 +375,8 @@ mod tests {
     #[test]
     fn a_text_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
         let written = |text: &str| {
-            let specs = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
-            specs[0].label()
+            let read = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
+            read.servers[0].label()
         };
         let program = || ServerSpec::stdio("a", "run");
         let secret = program().secret("X", "s3cr3t").label();
@@ -327,9 +411,9 @@ mod tests {
     #[test]
     fn an_address_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
         let text = r#"{"servers": {"a": {"url": "http://127.0.0.1/${env:X}"}}}"#;
-        let specs = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
+        let read = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
         let said = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
-        assert_ne!(specs[0].label(), said.label());
+        assert_ne!(read.servers[0].label(), said.label());
     }
 
     #[test]
@@ -339,12 +423,12 @@ mod tests {
             "the variable `\\u{202e}` is not set, which /servers/a~1\\u{202e}~0b/env/\\u{a} names",
         );
         let long = format!(r#"{{"servers": {{"{}": {{}}}}}}"#, "x".repeat(5000));
-        let told = read(&long).map(|_| ()).unwrap_err().to_string();
-        assert!(told.len() < 300, "{told}");
+        let (name, error) = file(&long).unwrap().rejected.remove(0);
+        assert!(name.len() < 300 && error.to_string().len() < 300, "{error}");
         let padded = |bytes: usize| format!("{}{}", "{}", " ".repeat(bytes - 2));
-        assert!(read(&padded(LONGEST_FILE)).is_ok());
+        assert!(file(&padded(LONGEST_FILE)).is_ok());
         assert!(matches!(
-            read(&padded(LONGEST_FILE + 1)),
+            file(&padded(LONGEST_FILE + 1)),
             Err(ServersError::TooLong)
         ));
     }
@@ -357,7 +441,7 @@ mod tests {
         );
         refused(
             r#"{"servers": {"a": {"command": "x", "args": ["${env:TOKEN}", "${input:key}"]}}}"#,
-            "/servers/a/args/1 holds a `${…}` that is no `${env:NAME}`",
+            "/servers/a/args/1 holds a `${…}` other than `${env:NAME}`, which is not supported",
         );
         refused(
             r#"{"servers": {"a": {"command": "x", "url": "http://y"}}}"#,
@@ -369,11 +453,60 @@ mod tests {
         );
         refused(
             r#"{"servers": {"a": {"command": "s3cr3t", "args": "s3cr3t"}}}"#,
-            "the file of the servers cannot be read: line 1, column 56",
+            "/servers/a/args has the wrong type; expected an array of strings",
         );
+        refused(
+            r#"{"servers": {"a": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}"#,
+            "/servers/a/envFile is not supported; set the variables under `env`",
+        );
+        refused(
+            r#"{"servers": {"a": "s3cr3t"}}"#,
+            "/servers/a has the wrong type; expected an object",
+        );
+        refused(
+            r#"{"servers": {"a__b": {"command": "x"}}}"#,
+            &SpecError::Name("a__b".to_owned()).to_string(),
+        );
+        let error = file(r#"{"servers": {"a": {"command": "s3cr3t", "#).unwrap_err();
+        let expected = "the file of the servers cannot be read: line 1, column 40";
+        assert_eq!(error.to_string(), expected);
         refused(
             r#"{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}}}"#,
             "two servers are named `a`",
         );
+    }
+
+    #[test]
+    fn one_unusable_entry_leaves_the_other_servers_usable() {
+        let text = r#"{"servers": {
+            "asks": {"command": "x", "args": ["${input:key}"]}, "old": {"type": "sse", "url": "http://y"},
+            "off": {"command": 7, "disabled": true}, "works": {"command": "x", "env": null},
+            "file": {"command": "x", "envFile": ".env"}, "typed": {"command": ["x"]}
+        }, "mcpServers": {"works": {"command": "y"}, "also": {"command": "z"}}}"#;
+        let read = file(text).unwrap();
+        let names: Vec<_> = read.servers.iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(names, ["works", "also"]);
+        let mut rejected: Vec<_> = read
+            .rejected
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        rejected.sort_unstable();
+        assert_eq!(rejected, ["asks", "file", "old", "typed", "works"]);
+    }
+
+    #[test]
+    fn the_most_servers_of_a_file_are_read_and_one_more_is_rejected() {
+        let all = (0..=MOST_SERVERS).map(|n| format!(r#""s{n}": {{"command": "x"}}"#));
+        let text = format!(
+            r#"{{"servers": {{{}}}}}"#,
+            all.collect::<Vec<_>>().join(",")
+        );
+        let read = file(&text).unwrap();
+        assert_eq!(read.servers.len(), MOST_SERVERS);
+        let [(_, error)] = read.rejected.as_slice() else {
+            panic!("{:?}", read.rejected)
+        };
+        assert!(matches!(error, ServersError::Spec(SpecError::TooMany)));
     }
 }

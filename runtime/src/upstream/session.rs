@@ -18,6 +18,8 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::failure::ServerFailure;
+use super::line::Line;
 use super::pages::Weight;
 use crate::rate::{Bucket, Rate};
 
@@ -34,19 +36,26 @@ pub(super) const LONGEST_EVENT: usize = 8 << 20;
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
+/// Reads why a request failed.
+type Cause<C> = fn(&StreamableHttpError<<C as StreamableHttpClient>::Error>) -> ServerFailure;
+
 /// A client that keeps the requests of a session until the server can ask back.
 #[derive(Clone, Debug)]
-pub(super) struct Session<C> {
+pub(super) struct Session<C: StreamableHttpClient> {
     client: C,
     /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
     settled: watch::Sender<Option<Arc<str>>>,
+    line: Arc<Line>,
+    cause: Cause<C>,
     streams: Arc<Bucket>,
 }
 
 impl<C: StreamableHttpClient> Session<C> {
-    pub(super) fn new(client: C) -> Self {
+    pub(super) fn new(client: C, line: &Arc<Line>, cause: Cause<C>) -> Self {
         Self {
             client,
+            cause,
+            line: Arc::clone(line),
             settled: watch::Sender::default(),
             streams: Arc::new(Bucket::new(&STREAMS)),
         }
@@ -93,7 +102,10 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         let client = &self.client;
         let sent =
             client.post_message_with_max_sse_event_size(to, message, session, token, headers, most);
-        let answer = sent.await?;
+        let answer = sent.await;
+        let failure = answer.as_ref().err().map(self.cause);
+        self.line.set_request_failure(failure);
+        let answer = answer?;
         match &answer {
             StreamableHttpPostResponse::Json(said, _) if !Weight::up_to(most).takes(said) => {
                 let why = "it is longer than a message may be".into();
@@ -206,6 +218,10 @@ mod tests {
         }
     }
 
+    fn session(opens: bool) -> Session<Server> {
+        Session::new(Server { opens }, &Arc::default(), |_| ServerFailure::Closed)
+    }
+
     impl Session<Server> {
         async fn asks(&self, session: &str) {
             let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
@@ -224,7 +240,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn streams_that_end_at_once_are_opened_so_many_times_and_then_with_pauses() {
-        let session = Session::new(Server { opens: true });
+        let session = session(true);
         for _ in 0..STREAMS.calls {
             session.opens("one").now_or_never().unwrap();
         }
@@ -243,7 +259,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_request_waits_longer_than_it_may_however_often_the_session_is_another() {
-        let session = Session::new(Server { opens: false });
+        let session = session(false);
         for name in ["one", "two", "one", "two"] {
             assert!(session.opens(name).now_or_never().is_none());
             let both = async { tokio::join!(session.asks(name), session.asks(name)) };

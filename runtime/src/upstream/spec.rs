@@ -92,7 +92,7 @@ impl fmt::Debug for ServerSpec {
 }
 
 /// The most servers of one host.
-const MOST_SERVERS: usize = 64;
+pub(super) const MOST_SERVERS: usize = 64;
 
 /// Why a server cannot be used as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

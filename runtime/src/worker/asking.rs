@@ -212,16 +212,23 @@ impl Shared {
     pub(super) fn intent(&self, facts: &Facts, needs: &[Scope]) -> String {
         let entry = self.tool(facts.tool.as_str());
         let entry = entry.as_deref();
-        if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
-            let tool = crate::escape(tool);
-            return format!("Call `{tool}` of {shown}");
-        }
         let template = entry.and_then(|entry| entry.intent.as_ref());
-        let sentence = template.and_then(|template| template.render_filled(&facts.arguments));
+        let sentence = template.and_then(|template| template.render_quoted(&facts.arguments));
+        let title = entry.map_or(facts.tool.as_str(), |entry| &entry.spec.title);
+        if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
+            let name = crate::escape(tool);
+            let call = format!("Call `{name}` of {shown}");
+            // A server chooses its words, so they stand apart from the runtime's.
+            let theirs = sentence.unwrap_or_else(|| title.to_owned());
+            if theirs.is_empty() || theirs == *name {
+                return call;
+            }
+            let theirs = crate::escape(&theirs).replace('"', "'");
+            return format!("{call}, described there as \"{theirs}\"");
+        }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;
         }
-        let title = entry.map_or(facts.tool.as_str(), |entry| &entry.spec.title);
         let target = |need: &Scope| {
             need.path()
                 .map_or_else(|| need.to_string(), ToString::to_string)

@@ -43,9 +43,9 @@ async fn a_person_judges_a_write_by_its_preview_and_then_it_is_done() {
         ["write:file:/r/src/x".parse().unwrap()]
     );
     assert_eq!(question.request.agent_path, ["main"]);
-    assert_eq!(question.request.intent, "Post src/x");
+    assert_eq!(question.request.intent, "Post “src/x”");
     let preview = question.request.preview.unwrap();
-    assert_eq!(preview.intent, "Post src/x");
+    assert_eq!(preview.intent, "Post “src/x”");
     assert_eq!(preview.changes.len(), 1);
     assert_eq!(stage.board.planned.load(Ordering::SeqCst), 1);
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use super::file::StoreFile;
 use super::format::{Contents, MOST_GRANTS};
 use super::{GrantStore, StoredGrant, format, wall_clock};
 use crate::config::{Config, RootConfig};
@@ -12,6 +11,7 @@ use crate::id::{GrantId, is_agent_name};
 use crate::path::VirtualPath;
 use crate::permission::{GrantHolder, Lifetime, Narrowing, NewGrant};
 use crate::policy::Authority;
+use crate::private_file::StoreFile;
 use crate::scope::{Scope, ScopePattern};
 
 /// Why a store is not changed. Nothing in it is other than before, but for [`Self::Write`].

@@ -344,14 +344,14 @@ fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is
             GrantStore::open(&path).unwrap_err(),
         ] {
             assert!(
-                matches!(error, GrantStoreError::Unsafe { reason, .. } if reason == why),
+                matches!(&error, GrantStoreError::Unsafe { reason, .. } if reason == why),
                 "{error:?}"
             );
         }
     };
     for mode in [0o720, 0o702, 0o777, 0o775] {
         set_mode(mode);
-        refused("other users may write its folder; `chmod g-w,o-w` on it takes that away");
+        refused("its folder can be written by other users; `chmod g-w,o-w` takes that away");
     }
     for mode in [0o1777, 0o755, 0o700] {
         set_mode(mode);
@@ -359,6 +359,42 @@ fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is
     }
     std::os::unix::fs::chown(folder.path(), Some(1234), None).expect("these tests run as root");
     refused("its folder belongs to another user");
+}
+
+#[test]
+fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_one_is_not() {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("private");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = prepared(&folder);
+    let linked = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(&folder, linked.path().join("link")).unwrap();
+    let by_link = linked.path().join("link/grants");
+    let set_mode = |folder: &Path, mode| {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = |path: &Path, what: &Path| {
+        let error = GrantStore::open(path).unwrap_err();
+        let expected = format!("the folder `{}` above it can be written", what.display());
+        assert!(
+            matches!(&error, GrantStoreError::Unsafe { reason, .. } if reason.starts_with(&expected)),
+            "{error:?}"
+        );
+    };
+    for (others_write, sticky) in [(0o777, 0o1777), (0o775, 0o1775)] {
+        set_mode(above.path(), others_write);
+        refused(&path, above.path());
+        refused(&by_link, above.path());
+        set_mode(above.path(), sticky);
+        assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
+        set_mode(above.path(), 0o755);
+        // Whoever may replace the link decides which folder is opened.
+        set_mode(linked.path(), others_write);
+        refused(&by_link, linked.path());
+        set_mode(linked.path(), 0o755);
+        assert_eq!(GrantStore::open(&by_link).unwrap().grants().count(), 2);
+    }
 }
 
 #[test]

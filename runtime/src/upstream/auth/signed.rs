@@ -1,4 +1,4 @@
-//! Requests to a server in, the same with its token out; what it wants a person for is noted, and told to no log.
+//! Adds the token to requests to a server, and notes what the server wants a person for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use sse_stream::Sse;
 
 use super::Account;
 use super::account::Challenge;
+use crate::upstream::failure::bare_status;
 use crate::upstream::session::LONGEST_EVENT;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -56,7 +57,9 @@ impl Signed {
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let answer = self.once(letter, token).await;
         match answer {
-            Err(StreamableHttpError::UnexpectedServerResponse(said)) if is_shut(&said) => {
+            Err(StreamableHttpError::UnexpectedServerResponse(said))
+                if bare_status(&said) == Some(401) =>
+            {
                 let nothing = AuthRequiredError::new(String::new());
                 Err(StreamableHttpError::AuthRequired(nothing))
             }
@@ -135,12 +138,6 @@ fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     }
 }
 
-/// Whether a server answered by 401 and did not say how to be let in. rmcp tells the status of such an answer in a text
-/// alone, which begins with it whatever the server says.
-fn is_shut(said: &str) -> bool {
-    said.starts_with("HTTP 401 ")
-}
-
 /// What a call is answered that would need more than a person allowed the server. The connection is none the worse for it.
 fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse> {
     let ClientJsonRpcMessage::Request(request) = message else {
@@ -160,8 +157,10 @@ fn silenced(error: Failed) -> Failed {
         StreamableHttpError::InsufficientScope(_) => {
             StreamableHttpError::InsufficientScope(InsufficientScopeError::new(String::new(), None))
         }
-        StreamableHttpError::UnexpectedServerResponse(_) => {
-            StreamableHttpError::UnexpectedServerResponse("it is none of MCP".into())
+        StreamableHttpError::UnexpectedServerResponse(said) => {
+            let status = bare_status(&said).map(|status| format!("HTTP {status}"));
+            let said = status.map_or("it is not of MCP".into(), Into::into);
+            StreamableHttpError::UnexpectedServerResponse(said)
         }
         StreamableHttpError::UnexpectedContentType(_) => {
             StreamableHttpError::UnexpectedContentType(None)

@@ -1,4 +1,6 @@
-//! A path in; a folder, the file in it, its lock and its replacement out. Everything goes through one handle of the folder.
+//! A small file that only its owner writes: its folder, its lock and its atomic replacement.
+//!
+//! Everything goes through one handle of the folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -6,14 +8,11 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, fsync, openat, renameat,
-    renameat_with, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, openat, renameat,
+    renameat_with, stat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
-
-use super::GrantStoreError;
-use super::format::{GrantDamage, MOST_BYTES, Unread};
 
 /// How many damaged files are kept beside one another.
 const MOST_ASIDE: u32 = 100;
@@ -21,14 +20,31 @@ const MOST_ASIDE: u32 = 100;
 const ROOT: u32 = 0;
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// Why a file cannot be used.
+#[derive(Debug)]
+pub(crate) enum PrivateFileError {
+    /// It cannot be opened, created or read.
+    Open(io::Error),
+    /// Somebody else may have written it, or may replace it.
+    Unsafe(String),
+    /// Somebody else holds its lock.
+    InUse,
+}
+
+impl From<Errno> for PrivateFileError {
+    fn from(errno: Errno) -> Self {
+        Self::Open(errno.into())
+    }
+}
+
 /// The folder that a file of this path is in.
 fn folder_of(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).canonicalize()
 }
 
-/// Every file of the store at `path`, whether it is there or not.
-pub(super) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
+/// The file at `path` and every file that is made beside it, whether they exist or not.
+pub(crate) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     Ok(places(&folder_of(path)?.join(name)))
 }
@@ -52,151 +68,126 @@ fn aside(name: &OsStr, number: u32) -> OsString {
 
 /// The folder of a store, and its name there.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     dir: File,
     name: OsString,
     place: PathBuf,
 }
 
 impl Folder {
-    pub(super) fn of(path: &Path) -> Result<Self, GrantStoreError> {
-        let failed = |source| GrantStoreError::Open {
-            file: path.to_owned(),
-            source,
-        };
+    pub(crate) fn of(path: &Path) -> Result<Self, PrivateFileError> {
         let name = path
             .file_name()
-            .ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
-        let folder = folder_of(path).map_err(failed)?;
+            .ok_or_else(|| PrivateFileError::Open(io::ErrorKind::IsADirectory.into()))?;
+        let folder = folder_of(path).map_err(PrivateFileError::Open)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, &folder, flags, Mode::empty());
+        let dir = openat(CWD, &folder, flags, Mode::empty())?;
         let this = Self {
-            dir: dir.map_err(|errno| failed(errno.into()))?.into(),
+            dir: dir.into(),
             name: name.to_owned(),
             place: folder.join(name),
         };
-        this.kept()?;
+        let unsafe_folder = |reason| PrivateFileError::Unsafe(format!("its folder {reason}"));
+        unsafe_directory(&fstat(&this.dir)?).map_or(Ok(()), |it| Err(unsafe_folder(it)))?;
+        // Whoever may rename a folder above it may put another folder in its place. The path as it was written matters
+        // too: it may lead through a link that somebody else may replace.
+        let written = std::path::absolute(path).map_err(PrivateFileError::Open)?;
+        for above in folder
+            .ancestors()
+            .skip(1)
+            .chain(written.ancestors().skip(1))
+        {
+            if let Some(reason) = unsafe_directory(&stat(above)?) {
+                let above = above.display();
+                let reason = format!("the folder `{above}` above it {reason}");
+                return Err(PrivateFileError::Unsafe(reason));
+            }
+        }
         Ok(this)
     }
 
-    /// Refuses a folder in which somebody else may put another file in the place of ours. The folders above it are not looked
-    /// at.
-    fn kept(&self) -> Result<(), GrantStoreError> {
-        let stat = fstat(&self.dir).map_err(|errno| self.unopened(errno.into()))?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        let others = Mode::WGRP | Mode::WOTH;
-        if ![geteuid().as_raw(), ROOT].contains(&stat.st_uid) {
-            Err(self.not_ours("its folder belongs to another user"))
-        } else if mode.intersects(others) && !mode.contains(Mode::SVTX) {
-            Err(self.not_ours(
-                "other users may write its folder; `chmod g-w,o-w` on it takes that away",
-            ))
-        } else {
-            Ok(())
-        }
-    }
-
     /// Where the file stands.
-    pub(super) fn place(&self) -> &Path {
+    pub(crate) fn place(&self) -> &Path {
         &self.place
     }
 
     /// Where the file stands, and what is made beside it.
-    pub(super) fn places(&self) -> Vec<PathBuf> {
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
         places(&self.place)
     }
 
-    /// The bytes of the file; none if there is no file.
-    pub(super) fn read(&self) -> Result<Option<Vec<u8>>, GrantStoreError> {
+    /// The first `most` bytes of the file and one more if it is longer; none if there is no file.
+    pub(crate) fn read(&self, most: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file: File = match openat(&self.dir, &self.name, flags, Mode::empty()) {
             Ok(file) => file.into(),
             Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(self.unopened(errno.into())),
+            Err(errno) => return Err(errno.into()),
         };
-        self.ours(&file)?;
+        ours(&file)?;
         let mut bytes = Vec::new();
-        let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|source| self.unopened(source))?;
+        let read = file.take(most + 1).read_to_end(&mut bytes);
+        read.map_err(PrivateFileError::Open)?;
         Ok(Some(bytes))
     }
 
-    /// Refuses a file that somebody else may have written.
-    fn ours(&self, file: &File) -> Result<(), GrantStoreError> {
-        let stat = fstat(file).map_err(|errno| self.unopened(errno.into()))?;
-        let others = Mode::WGRP | Mode::WOTH;
-        let reason = if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            "it is not a regular file"
-        } else if stat.st_uid != geteuid().as_raw() {
-            "it belongs to another user"
-        } else if Mode::from_raw_mode(stat.st_mode).intersects(others) {
-            "other users may write it"
-        } else {
-            return Ok(());
-        };
-        Err(self.not_ours(reason))
-    }
-
-    fn not_ours(&self, reason: &'static str) -> GrantStoreError {
-        GrantStoreError::Unsafe {
-            file: self.place.clone(),
-            reason,
-        }
-    }
-
     /// Keeps everyone else from writing the file, for as long as the answer lives.
-    pub(super) fn locked(self) -> Result<StoreFile, GrantStoreError> {
+    pub(crate) fn locked(self) -> Result<StoreFile, PrivateFileError> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let lock = openat(&self.dir, beside(&self.name, ".lock"), flags, OWNERS);
-        let lock: File = lock.map_err(|errno| self.unopened(errno.into()))?.into();
-        self.ours(&lock)?;
+        let lock = openat(&self.dir, beside(&self.name, ".lock"), flags, OWNERS)?;
+        let lock: File = lock.into();
+        ours(&lock)?;
         match lock.try_lock() {
             Ok(()) => Ok(StoreFile { folder: self, lock }),
-            Err(TryLockError::WouldBlock) => Err(GrantStoreError::InUse { file: self.place }),
-            Err(TryLockError::Error(source)) => Err(self.unopened(source)),
-        }
-    }
-
-    pub(super) fn unopened(&self, source: io::Error) -> GrantStoreError {
-        GrantStoreError::Open {
-            file: self.place.clone(),
-            source,
-        }
-    }
-
-    pub(super) fn damaged(&self, source: GrantDamage, kept_in: Option<PathBuf>) -> GrantStoreError {
-        GrantStoreError::Damaged {
-            file: self.place.clone(),
-            kept_in,
-            source,
-        }
-    }
-
-    pub(super) fn unread(&self, unread: Unread) -> GrantStoreError {
-        let file = self.place.clone();
-        match unread {
-            Unread::Foreign => GrantStoreError::Foreign { file },
-            Unread::Version(version) => GrantStoreError::Version { file, version },
-            Unread::Damaged(damage) => self.damaged(damage, None),
+            Err(TryLockError::WouldBlock) => Err(PrivateFileError::InUse),
+            Err(TryLockError::Error(source)) => Err(PrivateFileError::Open(source)),
         }
     }
 }
 
-/// The file of a store that nobody else writes.
+/// Why somebody else may rename or replace what is in a directory, or nothing if nobody may.
+fn unsafe_directory(stat: &Stat) -> Option<&'static str> {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if ![geteuid().as_raw(), ROOT].contains(&stat.st_uid) {
+        Some("belongs to another user")
+    } else if mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX) {
+        Some("can be written by other users; `chmod g-w,o-w` takes that away")
+    } else {
+        None
+    }
+}
+
+/// Refuses a file that somebody else may have written.
+fn ours(file: &File) -> Result<(), PrivateFileError> {
+    let stat = fstat(file)?;
+    let others = Mode::WGRP | Mode::WOTH;
+    let reason = if !FileType::from_raw_mode(stat.st_mode).is_file() {
+        "it is not a regular file"
+    } else if stat.st_uid != geteuid().as_raw() {
+        "it belongs to another user"
+    } else if Mode::from_raw_mode(stat.st_mode).intersects(others) {
+        "other users may write it"
+    } else {
+        return Ok(());
+    };
+    Err(PrivateFileError::Unsafe(reason.to_owned()))
+}
+
+/// A file that nobody else writes while this lives.
 #[derive(Debug)]
-pub(super) struct StoreFile {
+pub(crate) struct StoreFile {
     folder: Folder,
     lock: File,
 }
 
 impl StoreFile {
-    pub(super) fn folder(&self) -> &Folder {
+    pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
 
     /// Puts `bytes` in the place of the file; after a crash it holds the old bytes or the new ones.
-    pub(super) fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn replace(&self, bytes: &[u8]) -> io::Result<()> {
         let new = beside(&self.folder.name, ".new");
         let written = self.write(&new, bytes);
         if written.is_err() {
@@ -223,7 +214,7 @@ impl StoreFile {
     }
 
     /// Moves the file to a name beside it that is free, and says which.
-    pub(super) fn set_aside(&self) -> io::Result<PathBuf> {
+    pub(crate) fn set_aside(&self) -> io::Result<PathBuf> {
         let Folder { dir, name, place } = &self.folder;
         for number in 1..=MOST_ASIDE {
             let aside = aside(name, number);

@@ -1,0 +1,173 @@
+//! Why servers are not connected, as their host is told.
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::any;
+use bailiwick::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::support::{alone, does, hostile, started, text, until};
+
+async fn failure(spec: ServerSpec) -> ServerFailure {
+    let bounds = Bounds {
+        connect: Duration::from_secs(10),
+        message_bytes: 10_000,
+        tools: 8,
+        ..Bounds::default()
+    };
+    let builder = Upstreams::builder().server(spec).bounds(bounds);
+    let upstreams = builder.start().await.unwrap();
+    assert_ne!(upstreams.state("h"), Some(ServerState::Ready));
+    upstreams.failure("h").unwrap()
+}
+
+#[tokio::test]
+async fn failures_of_programs_have_a_typed_cause() {
+    let missing = ServerSpec::stdio("h", "/no/such/program");
+    for (spec, expected) in [
+        (missing, ServerFailure::Start(std::io::ErrorKind::NotFound)),
+        (hostile("h", "dies").args(["3"]), ServerFailure::Exited(3)),
+        (hostile("h", "killed"), ServerFailure::Signalled(9)),
+        (hostile("h", "refuses"), ServerFailure::Refused(-32000)),
+        (hostile("h", "long"), ServerFailure::MessageTooLarge),
+        (
+            hostile("h", "future"),
+            ServerFailure::ProtocolVersion {
+                supported: vec!["2099-01-01".to_owned()],
+            },
+        ),
+    ] {
+        assert_eq!(failure(spec).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn silent_server_fails_by_timeout() {
+    let bounds = Bounds {
+        connect: Duration::from_millis(300),
+        ..Bounds::default()
+    };
+    let builder = Upstreams::builder().server(hostile("h", "silent"));
+    let upstreams = builder.bounds(bounds).start().await.unwrap();
+    let expected = ServerFailure::Timeout(bounds.connect);
+    assert_eq!(upstreams.failure("h"), Some(expected));
+}
+
+/// A server by HTTP that answers everything with a status and a type.
+async fn answering(status: u16, kind: &'static str) -> ServerSpec {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
+    let listener = listener.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let answer = move || async move {
+        let status = StatusCode::from_u16(status).unwrap();
+        (status, [(header::CONTENT_TYPE, kind)], "obey").into_response()
+    };
+    let router = Router::new().route("/mcp", any(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    ServerSpec::http("h", url)
+}
+
+#[tokio::test]
+async fn failures_by_http_have_a_typed_cause() {
+    for (status, kind, expected) in [
+        (500, "text/plain", ServerFailure::HttpStatus(500)),
+        (503, "application/json", ServerFailure::HttpStatus(503)),
+        (404, "text/html", ServerFailure::HttpStatus(404)),
+        (401, "text/plain", ServerFailure::HttpStatus(401)),
+        (302, "text/plain", ServerFailure::HttpStatus(302)),
+        (200, "text/html", ServerFailure::Protocol),
+    ] {
+        let failed = failure(answering(status, kind).await).await;
+        assert_eq!(failed, expected, "{status} {kind}");
+    }
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}/mcp", free.local_addr().unwrap());
+    drop(free);
+    let expected = ServerFailure::Unreachable(std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(failure(ServerSpec::http("h", url)).await, expected);
+}
+
+#[tokio::test]
+async fn longest_list_of_tools_is_accepted_and_one_more_is_not() {
+    let bounds = Bounds {
+        tools: 8,
+        ..Bounds::default()
+    };
+    for (count, accepted) in [("32", true), ("33", false)] {
+        let spec = hostile("h", "count").args([count]);
+        let builder = Upstreams::builder().server(spec).bounds(bounds);
+        let upstreams = builder.start().await.unwrap();
+        let failure = (!accepted).then_some(ServerFailure::TooManyTools);
+        assert_eq!(upstreams.failure("h"), failure, "{count}");
+        let tools = upstreams.tools("h");
+        let offered = tools.iter().filter(|tool| tool.offered.is_ok());
+        assert_eq!(offered.count(), if accepted { 8 } else { 0 }, "{count}");
+    }
+}
+
+#[tokio::test]
+async fn cause_is_told_with_a_failed_call_and_gone_once_the_server_is_back() {
+    let (stage, worker) = alone("plain").await;
+    assert_eq!(stage.upstreams.failure("h"), None);
+    let pid = text(does(&worker, "h__edit", "pid").await);
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    until(|| stage.upstreams.failure("h").is_some()).await;
+    let expected = Some(ServerFailure::Signalled(9));
+    assert_eq!(stage.upstreams.failure("h"), expected);
+    let refused = does(&worker, "h__edit", "").await.unwrap_err();
+    assert!(refused.message().contains("signal 9"), "{refused}");
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    assert_eq!(stage.upstreams.failure("h"), None);
+}
+
+#[tokio::test]
+async fn retry_of_a_connected_server_is_not_kept_for_later() {
+    let (stage, worker) = alone("plain").await;
+    let pid = text(does(&worker, "h__edit", "pid").await);
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    stage.upstreams.retry("h");
+    let began = Instant::now();
+    kill_process(pid, Signal::KILL).unwrap();
+    until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    // The first pause is this long at least.
+    assert!(began.elapsed() >= Duration::from_millis(500));
+}
+
+#[tokio::test]
+async fn silent_legacy_server_connects_in_time_and_is_not_asked_for_the_new_protocol_again() {
+    let asked = tempfile::NamedTempFile::new().unwrap();
+    let bounds = Bounds {
+        connect: Duration::from_secs(9),
+        ..Bounds::default()
+    };
+    let spec = hostile("h", "legacy").args([asked.path().to_str().unwrap()]);
+    let builder = Upstreams::builder().server(spec).bounds(bounds);
+    let upstreams = builder.start().await.unwrap();
+    assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
+    let stage = super::support::stage(upstreams, |builder| {
+        builder.approver(super::support::yes().0)
+    })
+    .await;
+    let worker = stage.worker(bailiwick::Policy::new()).await;
+    let pid = text(does(&worker, "h__edit", "pid").await);
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    let asked = std::fs::read_to_string(asked.path()).unwrap();
+    let times = |method: &str| asked.lines().filter(|line| *line == method).count();
+    assert_eq!((times("server/discover"), times("initialize")), (1, 2));
+}
+
+#[tokio::test]
+async fn one_server_that_fails_leaves_the_reason_of_another_alone() {
+    let upstreams = started([hostile("a", "dies"), hostile("b", "plain")]).await;
+    assert_eq!(upstreams.failure("a"), Some(ServerFailure::Exited(1)));
+    assert_eq!(upstreams.failure("b"), None);
+    assert_eq!(upstreams.failure("unknown"), None);
+}

@@ -1,0 +1,111 @@
+//! A server by HTTP that floods its stream, beside one that does not.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use bailiwick::{GrantHolder, Lifetime, NewGrant, Policy, ServerSpec, ServerState};
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use super::support::{does, stage, started, text, until};
+
+#[derive(Clone, Default)]
+struct Server {
+    noisy: bool,
+    /// Events that were taken from the noisy server.
+    events: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Starts it on a thread of its own, which lasts as long as the test.
+    fn start(name: &str, noisy: bool) -> (Self, ServerSpec) {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let server = Self {
+            noisy,
+            ..Self::default()
+        };
+        let router = Router::new().route("/mcp", post(answered).get(opened));
+        let router = router.with_state(server.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                axum::serve(listener, router).await
+            })
+        });
+        (server, ServerSpec::http(name, url))
+    }
+}
+
+/// The stream of a session: notifications without end or pause, if the server is noisy.
+async fn opened(State(server): State<Server>) -> Response {
+    if !server.noisy {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let params = json!({"level": "info", "data": "x".repeat(1000)});
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+    let event = Bytes::from(format!("data: {told}\n\n"));
+    let events = stream::repeat_with(move || {
+        server.events.fetch_add(1, Ordering::Relaxed);
+        Ok::<_, Infallible>(event.clone())
+    });
+    let kind = [(header::CONTENT_TYPE, "text/event-stream")];
+    (kind, Body::from_stream(events)).into_response()
+}
+
+async fn answered(Json(asked): Json<Value>) -> Response {
+    if asked.get("id").is_none() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let result = match asked["method"].as_str().unwrap() {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "h", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "seen"}]}),
+        _ => {
+            let error = json!({"code": -32601, "message": "unknown"});
+            return Json(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
+                .into_response();
+        }
+    };
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+    ([("mcp-session-id", "one")], Json(answer)).into_response()
+}
+
+#[tokio::test]
+async fn calls_of_a_quiet_server_are_answered_while_another_floods_its_stream() {
+    let (noisy, loud) = Server::start("loud", true);
+    let (_, quiet) = Server::start("quiet", false);
+    let upstreams = started([loud, quiet]).await;
+    let stage = stage(upstreams, |builder| builder).await;
+    let worker = stage.worker(Policy::new()).await;
+    let grant = NewGrant {
+        pattern: "write:mcp:quiet".parse().unwrap(),
+        holder: GrantHolder::Agent("main".into()),
+        lifetime: Lifetime::Agent,
+        descendants: false,
+    };
+    stage.grants.grant(grant).await.unwrap();
+    let events = || noisy.events.load(Ordering::Relaxed);
+    until(|| events() > 1000).await;
+    for _ in 0..20 {
+        let before = events();
+        until(|| events() > before).await;
+        assert_eq!(text(does(&worker, "quiet__look", "").await), "seen");
+    }
+    let state = stage.upstreams.state("quiet");
+    assert_eq!(state, Some(ServerState::Ready));
+}

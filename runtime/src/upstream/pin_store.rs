@@ -1,0 +1,347 @@
+//! Keeps the approved forms of tools in a file, so that a change is noticed after a restart, too.
+//!
+//! The first line names the format, its version and the hash of the rest; then comes one line a server. The file is
+//! small and is replaced as a whole.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::pins::Fingerprint;
+use crate::effect::ContentHash;
+use crate::private_file::{Folder, PrivateFileError, StoreFile};
+
+const FORMAT: &str = "bailiwick-pins";
+const VERSION: u64 = 1;
+/// How large a file may be.
+const MOST_BYTES: u64 = 64 << 20;
+/// How many servers are remembered. A host has at most 64 at one time; those that were changed last are kept.
+const MOST_SERVERS: usize = 256;
+
+/// Why a file cannot keep the forms of tools.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PinStoreError {
+    /// It cannot be opened, created, read or written.
+    #[error("cannot use the pin store `{}`", .file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Somebody else may have written it.
+    #[error("`{}` cannot be a pin store: {reason}", .file.display())]
+    Unsafe {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it or with a folder above it.
+        reason: String,
+    },
+    /// Another process uses it.
+    #[error("the pin store `{}` is in use", .file.display())]
+    InUse {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It was written by another program or by a later version.
+    #[error("`{}` is not a pin store of a known version", .file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It is not as it was written. Without it every tool of every server would count as approved again, so it is neither
+    /// ignored nor moved away: look at the servers' tools, then delete it.
+    #[error("the pin store `{}` is damaged; review the tools of your servers and delete it", .file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+impl PinStoreError {
+    fn of(file: &Path, error: PrivateFileError) -> Self {
+        let file = file.to_owned();
+        match error {
+            PrivateFileError::Open(source) => Self::Io { file, source },
+            PrivateFileError::Unsafe(reason) => Self::Unsafe { file, reason },
+            PrivateFileError::InUse => Self::InUse { file },
+        }
+    }
+
+    /// The thread that writes was lost.
+    pub(super) fn unsaved() -> Self {
+        Self::Io {
+            file: PathBuf::new(),
+            source: io::Error::other("the writing thread was lost"),
+        }
+    }
+
+    /// The kind of the system's error, where it is one.
+    pub(super) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io { source, .. } => source.kind(),
+            _ => io::ErrorKind::Other,
+        }
+    }
+}
+
+type Forms = BTreeMap<String, Fingerprint>;
+
+/// A file that remembers which forms of the tools of servers were approved, for
+/// [`UpstreamsBuilder::pin_store`](super::UpstreamsBuilder::pin_store).
+///
+/// One process at a time has it. It holds the names of servers and tools and hashes, and no secret.
+#[derive(Debug)]
+pub struct PinStore {
+    file: StoreFile,
+    /// The server that was changed last stands last.
+    servers: Mutex<VecDeque<(String, Forms)>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: String,
+    version: u64,
+    sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    server: String,
+    tools: Forms,
+}
+
+impl PinStore {
+    /// Opens the file at `path`, or creates an empty one that only its owner may read. A link is not followed. Nobody else
+    /// may write the file, its folder or a folder above it, but for sticky ones such as `/tmp`.
+    ///
+    /// # Errors
+    /// [`PinStoreError`]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, PinStoreError> {
+        let path = path.as_ref();
+        let file = Folder::of(path).and_then(Folder::locked);
+        let file = file.map_err(|error| PinStoreError::of(path, error))?;
+        let place = file.folder().place().to_owned();
+        let read = file.folder().read(MOST_BYTES);
+        let servers = match read.map_err(|error| PinStoreError::of(&place, error))? {
+            Some(bytes) => decode(&bytes).map_err(|unread| match unread {
+                Unread::Foreign => PinStoreError::Foreign { file: place },
+                Unread::Damaged => PinStoreError::Damaged { file: place },
+            })?,
+            None => {
+                let servers = VecDeque::new();
+                let written = encode(&servers).and_then(|bytes| file.replace(&bytes));
+                let failed = |source| PinStoreError::Io {
+                    file: place,
+                    source,
+                };
+                written.map_err(failed)?;
+                servers
+            }
+        };
+        Ok(Self {
+            file,
+            servers: Mutex::new(servers),
+        })
+    }
+
+    fn servers(&self) -> MutexGuard<'_, VecDeque<(String, Forms)>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The approved forms of a server that was connected before.
+    pub(super) fn forms(&self, server: &str) -> Option<Forms> {
+        let servers = self.servers();
+        let found = servers.iter().find(|(label, _)| label == server);
+        found.map(|(_, forms)| forms.clone())
+    }
+
+    /// Replaces the approved forms of a server; they are on the disk when this returns. Waits for the disk.
+    pub(super) fn save(&self, server: &str, forms: &Forms) -> Result<(), PinStoreError> {
+        let mut servers = self.servers();
+        let mut next = servers.clone();
+        next.retain(|(label, _)| label != server);
+        next.push_back((server.to_owned(), forms.clone()));
+        while next.len() > MOST_SERVERS {
+            next.pop_front();
+        }
+        let written = encode(&next).and_then(|bytes| self.file.replace(&bytes));
+        written.map_err(|source| PinStoreError::Io {
+            file: self.file.folder().place().to_owned(),
+            source,
+        })?;
+        *servers = next;
+        Ok(())
+    }
+
+    /// Every file that belongs to it; workers must reach none of them.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        self.file.folder().places()
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Unread {
+    Foreign,
+    Damaged,
+}
+
+fn encode(servers: &VecDeque<(String, Forms)>) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    for (server, tools) in servers {
+        let (server, tools) = (server.clone(), tools.clone());
+        serde_json::to_writer(&mut body, &Line { server, tools })?;
+        body.push(b'\n');
+    }
+    let mut bytes = serde_json::to_vec(&Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        sha256: ContentHash::of(&body).to_string(),
+    })?;
+    bytes.push(b'\n');
+    bytes.extend(body);
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<VecDeque<(String, Forms)>, Unread> {
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(Unread::Damaged);
+    }
+    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
+    let (header, body) = (parts.next().unwrap_or_default(), parts.next());
+    let begins = format!(r#"{{"format":"{FORMAT}","version":"#);
+    if !header.starts_with(begins.as_bytes()) {
+        let cut = begins.as_bytes().starts_with(bytes);
+        return Err(if cut {
+            Unread::Damaged
+        } else {
+            Unread::Foreign
+        });
+    }
+    let header: Header = match serde_json::from_slice(header) {
+        Ok(header) => header,
+        Err(_) => return Err(other_version(header)),
+    };
+    if header.version != VERSION {
+        return Err(Unread::Foreign);
+    }
+    let body = body.ok_or(Unread::Damaged)?;
+    if ContentHash::of(body).to_string() != header.sha256 {
+        return Err(Unread::Damaged);
+    }
+    let lines = body.split_inclusive(|byte| *byte == b'\n');
+    let read = lines.map(|line| serde_json::from_slice(line).map_err(|_| Unread::Damaged));
+    read.map(|line| line.map(|Line { server, tools }| (server, tools)))
+        .collect()
+}
+
+/// Whether a first line that cannot be read is one of a later version.
+fn other_version(header: &[u8]) -> Unread {
+    let value: Result<serde_json::Value, _> = serde_json::from_slice(header);
+    let version = value.ok().and_then(|value| value.get("version")?.as_u64());
+    match version {
+        Some(VERSION) | None => Unread::Damaged,
+        Some(_) => Unread::Foreign,
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the file is damaged here on purpose"
+)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn forms(names: &[&str]) -> Forms {
+        let form = |name: &&str| {
+            let hash = ContentHash::of(name.as_bytes()).to_string();
+            ((*name).to_owned(), hash.parse().unwrap())
+        };
+        names.iter().map(form).collect()
+    }
+
+    #[test]
+    fn saved_pins_are_read_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins");
+        let store = PinStore::open(&path).unwrap();
+        assert_eq!(store.forms("s~1"), None);
+        store.save("s~1", &forms(&["s__a", "s__b"])).unwrap();
+        store.save("t~2", &forms(&[])).unwrap();
+        store.save("s~1", &forms(&["s__a"])).unwrap();
+        assert!(matches!(
+            PinStore::open(&path),
+            Err(PinStoreError::InUse { .. })
+        ));
+        drop(store);
+        let store = PinStore::open(&path).unwrap();
+        assert_eq!(store.forms("s~1"), Some(forms(&["s__a"])));
+        assert_eq!(store.forms("t~2"), Some(forms(&[])));
+        assert_eq!(store.forms("u~3"), None);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn damaged_pin_store_is_refused_and_left_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins");
+        let store = PinStore::open(&path).unwrap();
+        store.save("s~1", &forms(&["s__a"])).unwrap();
+        drop(store);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut other = whole.clone();
+            other[at] ^= 1;
+            for damaged in [&whole[..at], &other[..]] {
+                assert!(decode(damaged).is_err(), "byte {at}");
+            }
+        }
+        std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        for _ in 0..2 {
+            let refused = PinStore::open(&path).map(|_| ()).unwrap_err();
+            assert!(
+                matches!(refused, PinStoreError::Damaged { .. }),
+                "{refused}"
+            );
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert!(PinStore::open(&path).is_ok());
+        for foreign in [
+            "{}\n".to_owned(),
+            r#"{"format":"bailiwick-pins","version":2,"more":1}"#.to_owned(),
+            String::from_utf8(whole)
+                .unwrap()
+                .replacen("\"version\":1", "\"version\":3", 1),
+        ] {
+            assert_eq!(decode(foreign.as_bytes()), Err(Unread::Foreign));
+        }
+    }
+
+    #[test]
+    fn servers_changed_longest_ago_are_forgotten_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PinStore::open(folder.path().join("pins")).unwrap();
+        let mut filled: VecDeque<_> = (0..MOST_SERVERS)
+            .map(|n| (format!("s~{n}"), Forms::new()))
+            .collect();
+        store.servers().append(&mut filled);
+        store.save("s~0", &forms(&["a"])).unwrap();
+        assert!(store.forms("s~1").is_some());
+        store.save("new~1", &forms(&["a"])).unwrap();
+        assert!(store.forms("s~1").is_none());
+        assert!(store.forms("s~0").is_some() && store.forms("s~2").is_some());
+    }
+}
