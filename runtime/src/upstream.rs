@@ -15,6 +15,7 @@ mod child;
 mod classify;
 mod client;
 mod connect;
+mod discovery;
 mod elicit;
 mod failure;
 mod house;

@@ -107,6 +107,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("upstream/auth/signed", Actor),
     ("upstream/server", Actor),
     ("upstream/client", Actor),
+    ("upstream/discovery", Actor),
     ("upstream/bounded", Actor),
     ("upstream/sent", Actor),
     ("upstream/job", Actor),

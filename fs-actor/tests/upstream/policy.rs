@@ -415,7 +415,7 @@ async fn one_yes_is_one_effect_of_sixty_four_equal_calls_of_a_server() {
     };
     let sent = async || {
         let steps = stage.steps().await;
-        steps.iter().filter(|step| *step == "sent").count()
+        steps.iter().filter(|step| *step == "remote_call").count()
     };
     let question = asked(64).await;
     stage.grants.answer(question, Answer::ONCE).await.unwrap();

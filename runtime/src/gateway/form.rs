@@ -163,7 +163,9 @@ fn message(question: &Question) -> String {
             "CAREFUL: this changes what agents or tools may do{why}."
         ));
     }
-    if request.origin == Origin::View {
+    if let Some(warning) = request.page_warning() {
+        line(warning.to_owned());
+    } else if request.origin == Origin::View {
         // Which of the two called, this server has only the client's word for.
         let from = "The agent's client asks for this, for a page that it shows or for the agent.";
         line(from.to_owned());

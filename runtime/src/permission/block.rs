@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, QuestionState};
+use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, QuestionState, Request};
+use crate::call::Origin;
 use crate::escape::listed;
 use crate::id::QuestionId;
 use crate::scope::{Scope, ScopePattern, Verb};
@@ -245,7 +246,19 @@ fn description(question: &Question) -> String {
     let waiting = question
         .all_waiting()
         .map_or_else(String::new, |calls| format!("; {calls} equal calls wait"));
-    format!("{intent} (needs {needs}{waiting})")
+    let warning = question.request.page_warning();
+    let warning = warning.map_or_else(String::new, |warning| format!(". {warning}"));
+    format!("{intent} (needs {needs}{waiting}){warning}")
+}
+
+impl Request {
+    /// What a person must know where a page of another server asks: browsers let it send what it reads elsewhere.
+    pub(crate) fn page_warning(&self) -> Option<&'static str> {
+        let theirs = self.origin == Origin::View && self.server.is_some();
+        theirs.then_some(
+            "A page of another server asks for this. It can send what it reads to other machines: browsers do not block WebRTC.",
+        )
+    }
 }
 
 impl GrantAuthority {

@@ -380,6 +380,9 @@ fn prompt(question: &Question, coloured: bool) -> String {
         cut(request.tool.as_str()),
         cut(&request.intent),
     );
+    if let Some(warning) = request.page_warning() {
+        out.push_str(&format!("{warning}\n"));
+    }
     match &request.preview {
         Some(preview) => show_preview(&mut out, preview, request.divisible, coloured),
         None => out.push_str("no preview: what would change is not known\n"),
@@ -525,6 +528,23 @@ mod tests {
             expires_at: Duration::from_secs(600),
             request,
             calls: crate::permission::WaitingCalls::default(),
+        }
+    }
+
+    #[test]
+    fn prompt_warns_that_the_page_of_another_server_reaches_the_network() {
+        for (origin, server, warned) in [
+            (crate::call::Origin::View, Some("weather"), true),
+            (crate::call::Origin::View, None, false),
+            (crate::call::Origin::Model, Some("weather"), false),
+        ] {
+            let request = Request {
+                origin,
+                server: server.map(Into::into),
+                ..request(1, 1, &["read:mcp:weather:look"])
+            };
+            let text = prompt(&question(request), false);
+            assert_eq!(text.contains("WebRTC"), warned, "{text}");
         }
     }
 

@@ -267,7 +267,7 @@ impl Authority {
         self.total.flags.follow_symlinks
     }
 
-    /// Whether the network may be used.
+    /// Whether scopes of the resource `network` may be used.
     #[must_use]
     pub fn allows_network(&self) -> bool {
         self.total.flags.network

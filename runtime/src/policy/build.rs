@@ -169,7 +169,8 @@ impl Policy {
         self
     }
 
-    /// Says whether the network may be used.
+    /// Says whether scopes of the resource `network` may be used, which tools of the host may need. Servers over MCP are not
+    /// meant: scopes of `mcp` govern them, however they are reached.
     #[must_use]
     pub fn network(mut self, allowed: bool) -> Self {
         self.flags.network = Some(allowed);

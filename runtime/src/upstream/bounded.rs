@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientRequest, DiscoverResult, ErrorCode,
-    ErrorData, Implementation, InitializeResult, JsonRpcMessage, LoggingMessageNotificationParam,
-    NotificationMetaObject, RequestId, ServerCapabilities, ServerNotification, ServerRequest,
-    ServerResult, SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams,
-    TASKS_EXTENSION_ID,
+    CancelledNotification, CancelledNotificationParam, DiscoverResult, Implementation,
+    InitializeResult, JsonRpcMessage, LoggingMessageNotificationParam, NotificationMetaObject,
+    RequestId, ServerCapabilities, ServerNotification, ServerRequest, ServerResult,
+    SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams, TASKS_EXTENSION_ID,
 };
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 
 use super::classify::cut;
+use super::discovery::Discovery;
 use super::failure::{ServerFailure, is_dated};
 use super::line::Line;
 use super::quiet::Quiet;
@@ -31,8 +31,6 @@ use super::server::Server;
 const MOST_ASKED: usize = 64;
 /// The longest id of a request, in bytes.
 const LONGEST_ID: usize = 256;
-/// How long a server may take to say whether it needs no handshake, at most; rmcp waits 10 s by itself.
-const LATEST_DISCOVERY: Duration = Duration::from_secs(9);
 /// How long a message may take to be written.
 const LATEST_WRITE: Duration = Duration::from_secs(10);
 
@@ -68,18 +66,6 @@ pub(super) struct Bounded<T> {
     next: i64,
 }
 
-/// What became of the request that only servers without a handshake know. Many others do not answer it at all.
-#[derive(Debug)]
-enum Discovery {
-    Unsent,
-    Sent {
-        id: RequestId,
-        until: Instant,
-    },
-    /// Nobody waits for its answer any more.
-    Late(RequestId),
-}
-
 /// How far the server came in saying who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Greeting {
@@ -97,44 +83,8 @@ impl<T> Bounded<T> {
             unsent,
             quiet: Quiet::default(),
             greeting: Greeting::Awaited,
-            discovery: Discovery::Unsent,
+            discovery: Discovery::default(),
             next: 0,
-        }
-    }
-
-    /// How long the server may take to answer whether it needs no handshake, so that there is time for one.
-    fn discovery_limit(&self) -> Duration {
-        LATEST_DISCOVERY.min(self.server.bounds.connect / 3)
-    }
-
-    /// The answer to a discovery that the server did not answer in time: that it knows no such method.
-    fn undiscovered(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let sent = std::mem::replace(&mut self.discovery, Discovery::Unsent);
-        let Discovery::Sent { id, .. } = sent else {
-            return None;
-        };
-        self.discovery = Discovery::Late(id.clone());
-        let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
-        Some(JsonRpcMessage::error(error, Some(id)))
-    }
-
-    /// Whether a message is an answer to a discovery that nobody waits for any more.
-    fn is_late(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
-        let id = match message {
-            JsonRpcMessage::Response(response) => &response.id,
-            JsonRpcMessage::Error(error) => match &error.id {
-                Some(id) => id,
-                None => return false,
-            },
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return false,
-        };
-        match &self.discovery {
-            Discovery::Late(late) => late == id,
-            Discovery::Sent { id: sent, .. } if sent == id => {
-                self.discovery = Discovery::Unsent;
-                false
-            }
-            Discovery::Sent { .. } | Discovery::Unsent => false,
         }
     }
 
@@ -317,18 +267,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let message = self.outgoing(message);
         // Where each is sent on its own, a request is sent once it is answered: its caller knows how long that may take.
-        let mut limit = Some(LATEST_WRITE);
-        if let JsonRpcMessage::Request(request) = &message {
-            if self.unsent == Unsent::FailsAlone {
-                limit = None;
-            }
-            if matches!(request.request, ClientRequest::DiscoverRequest(_)) {
-                let discovery = self.discovery_limit();
-                limit = Some(limit.map_or(discovery, |limit| limit.min(discovery)));
-                let (id, until) = (request.id.clone(), Instant::now() + discovery);
-                self.discovery = Discovery::Sent { id, until };
-            }
-        }
+        let patient =
+            self.unsent == Unsent::FailsAlone && matches!(message, JsonRpcMessage::Request(_));
+        let written = (!patient).then_some(LATEST_WRITE);
+        let discovered = self.discovery.sent(&message, self.server.bounds.connect);
+        let limit = written.into_iter().chain(discovered).min();
         let place = Arc::clone(&self.line.writes).try_acquire_owned();
         if place.is_err() {
             self.line.end(ServerFailure::NotReading);
@@ -363,27 +306,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let until = match &self.discovery {
-                Discovery::Sent { until, .. } => Some(*until),
-                Discovery::Unsent | Discovery::Late(_) => None,
-            };
-            let late = async {
-                match until {
-                    Some(until) => sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
             let message = tokio::select! {
                 biased;
                 _ = self.line.ended() => return None,
                 message = self.inner.receive() => message,
-                () = late => return self.undiscovered(),
+                () = self.discovery.expired() => return self.discovery.give_up(),
             };
             let Some(message) = message else {
                 self.line.end(ServerFailure::Closed);
                 return None;
             };
-            if !self.is_late(&message)
+            if !self.discovery.is_late(&message)
                 && let Some(message) = self.sieved(message)
             {
                 return Some(message);
@@ -405,8 +338,8 @@ mod tests {
     use std::io;
 
     use rmcp::model::{
-        ClientResult, DiscoverRequest, DiscoverRequestParams, JsonRpcRequest, JsonRpcVersion2_0,
-        ListToolsRequest, NumberOrString, ProgressToken,
+        ClientRequest, ClientResult, DiscoverRequest, DiscoverRequestParams, ErrorData,
+        JsonRpcRequest, JsonRpcVersion2_0, ListToolsRequest, NumberOrString, ProgressToken,
     };
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
@@ -737,7 +670,7 @@ mod tests {
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
         stage.bounded.send(discover).await.unwrap();
         let mut stage = stage.greeted(true).await;
-        tokio::time::advance(LATEST_DISCOVERY * 2).await;
+        tokio::time::advance(stage.server.bounds.connect).await;
         assert_eq!(stage.hears(ask(1)).await.unwrap()["method"], "ping");
     }
 

@@ -89,6 +89,9 @@ impl ViewSpec {
 
     /// Says that it is a page of another server: it may call that server's tools, and no others. The runtime must have
     /// been built with these [`servers`](crate::RuntimeBuilder::servers).
+    ///
+    /// A sandbox of the browser does not keep the page from the network: no policy of a page blocks WebRTC, so it can send
+    /// what it reads elsewhere. Questions about its calls say so; show no page of a server that you would not give the data.
     #[must_use]
     pub fn of_server(mut self, upstreams: &Upstreams, server: impl Into<String>) -> Self {
         self.source = Some((upstreams.clone(), server.into()));

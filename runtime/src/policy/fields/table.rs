@@ -187,7 +187,7 @@ pub const FIELDS: &[Field] = &[
         "network",
         ValueKind::Flag,
         Restrict::And,
-        "The network may be used",
+        "Scopes of the resource `network` may be used; MCP servers are governed by scopes of `mcp` alone",
         "true",
     ),
     any(
