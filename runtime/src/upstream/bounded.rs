@@ -343,6 +343,7 @@ mod tests {
     };
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
+    use tokio::time::Instant;
 
     use super::super::Bounds;
     use super::super::requests::{DenyRequests, Hearing};

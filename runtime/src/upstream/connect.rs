@@ -39,9 +39,9 @@ impl Resources {
         self.child.as_ref()?.exit_cause().await
     }
 
-    /// Ends everything.
-    pub(super) async fn end(self) {
-        if let Some(child) = self.child {
+    /// Ends the program. The thread lasts until this goes: the end of a session is told on it.
+    pub(super) async fn end_child(&mut self) {
+        if let Some(child) = self.child.take() {
             child.end().await;
         }
     }

@@ -195,7 +195,7 @@ async fn life(
 }
 
 /// Ends what a connection consists of. Returns how it ended, by the end of its program if that is why.
-async fn closed(service: Option<Service>, resources: Resources, end: End) -> End {
+async fn closed(service: Option<Service>, mut resources: Resources, end: End) -> End {
     let cause = match &end {
         End::Failed(ServerFailure::Closed) | End::Lost(ServerFailure::Closed) => {
             resources.exit_cause().await
@@ -208,7 +208,7 @@ async fn closed(service: Option<Service>, resources: Resources, end: End) -> End
             let _ = service.close_with_timeout(CLOSING).await;
         }
     };
-    tokio::join!(closing, resources.end());
+    tokio::join!(closing, resources.end_child());
     match (end, cause) {
         (End::Failed(_), Some(cause)) => End::Failed(cause),
         (End::Lost(_), Some(cause)) => End::Lost(cause),
