@@ -42,6 +42,9 @@ pub(crate) trait Lens {
     /// Whether the call was judged as one that changes a protected file at `path`.
     fn may_change_protected(&self, path: &VirtualPath) -> bool;
 
+    /// Whether files with more than one name are refused.
+    fn strict_hardlinks(&self) -> bool;
+
     /// Whether an entry at `path` may be shown.
     fn shows(&self, path: &VirtualPath) -> bool {
         self.judge(path) == Verdict::Allow
@@ -84,6 +87,10 @@ impl Lens for ReadPermit {
 
     fn max_results(&self) -> u64 {
         self.limits().max_results
+    }
+
+    fn strict_hardlinks(&self) -> bool {
+        Self::strict_hardlinks(self)
     }
 
     fn may_change_protected(&self, path: &VirtualPath) -> bool {

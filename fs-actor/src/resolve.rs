@@ -87,7 +87,24 @@ impl OpenDir {
 /// [`Halt::Moved`] if a link stands in the way; `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`,
 /// `PERMISSION_DENIED` by the system and the like otherwise.
 pub(crate) fn file(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenFile, Halt> {
-    reach(lens, path, lens.actual(path), Ok, |spot| spot.file())
+    let opened = reach(lens, path, lens.actual(path), Ok, |spot| spot.file())?;
+    one_name(lens, path, &opened.meta)?;
+    Ok(opened)
+}
+
+/// Refuses a regular file that has another name, if the policy says so: that one may lie outside the roots, or be denied.
+///
+/// # Errors
+/// `PERMISSION_DENIED`
+pub(crate) fn one_name(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Result<(), CallError> {
+    if meta.kind == Kind::File && meta.links > 1 && lens.strict_hardlinks() {
+        let message = format!(
+            "`{}` has more than one name (hard links), and `strict_hardlinks` refuses such files",
+            escape(path.as_str())
+        );
+        return Err(CallError::new(Code::PermissionDenied, message));
+    }
+    Ok(())
 }
 
 /// Opens the directory at `path`, for listing and for `*at` calls.
@@ -184,7 +201,8 @@ pub(crate) fn file_at_hand(
     let handle = beneath::open_cached(base, names, OFlags::PATH, false).ok()?;
     let seen = Meta::of(&handle)
         .ok()
-        .filter(|seen| seen.kind == Kind::File && seen.len <= most)?;
+        .filter(|seen| seen.kind == Kind::File && seen.len <= most)
+        .filter(|seen| one_name(lens, path, seen).is_ok())?;
     if let Some(file) = held.get(actual, &seen) {
         return Some(file);
     }

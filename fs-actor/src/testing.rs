@@ -227,6 +227,10 @@ impl Lens for View<'_> {
         self.world.max_results
     }
 
+    fn strict_hardlinks(&self) -> bool {
+        false
+    }
+
     fn may_change_protected(&self, _: &VirtualPath) -> bool {
         false
     }

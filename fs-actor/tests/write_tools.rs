@@ -973,3 +973,36 @@ async fn names_of_a_repository_are_ordinary_elsewhere() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn files_with_hard_links_are_refused_only_under_strict_hardlinks() {
+    for strict in [true, false] {
+        let policy = Policy::new().strict_hardlinks(strict);
+        let stage = Stage::new(&[("d/plain", "one")], policy).await;
+        fs::write(stage.host("outside/secret"), "one").unwrap();
+        fs::hard_link(stage.host("outside/secret"), stage.host("root/d/linked")).unwrap();
+        for (tool, arguments) in [
+            ("read_file", json!({"path": "/r/d/linked"})),
+            ("copy", json!({"from": "/r/d/linked", "to": "/r/c"})),
+            ("copy", json!({"from": "/r/d", "to": "/r/e"})),
+            (
+                "edit_file",
+                json!({"path": "/r/d/linked", "edits": [{"old_text": "one", "new_text": "two"}]}),
+            ),
+        ] {
+            let answer = stage.call(tool, arguments).await;
+            let code = answer.as_ref().err().map(CallError::code);
+            assert_eq!(code, strict.then_some(Code::PermissionDenied), "{tool}");
+        }
+        stage
+            .call("read_file", json!({"path": "/r/d/plain"}))
+            .await
+            .unwrap();
+        let found = stage.call("grep", json!({"path": "/r/d", "pattern": "one|two"}));
+        let found = found.await.unwrap().structured().unwrap();
+        assert_eq!(
+            found["files"].as_array().unwrap().len(),
+            if strict { 1 } else { 2 }
+        );
+    }
+}

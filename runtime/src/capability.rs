@@ -326,6 +326,12 @@ impl ReadPermit {
         self.terms.authority.allows_write_mode(mode)
     }
 
+    /// Whether files with more than one name (hard links) are refused.
+    #[must_use]
+    pub fn strict_hardlinks(&self) -> bool {
+        self.terms.authority.strict_hardlinks()
+    }
+
     /// Returns at once while the call may go on; called between pieces of work.
     ///
     /// # Errors

@@ -227,6 +227,7 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
     let every = seen.items.iter().map(|item| (&item.path, &item.meta));
     for (path, meta) in every.chain([(&from, &meta)]) {
         may_be_copied(path, meta, limit)?;
+        resolve::one_name(permit, path, meta)?;
     }
     Ok(Judged {
         from,

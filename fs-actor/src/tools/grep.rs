@@ -271,7 +271,9 @@ impl<'a> Answer<'a> {
             }
             let opened = found.path.name().map(|name| found.holder.read(name));
             match opened {
-                Some(Ok(opened)) => self.search(&found.path, opened),
+                Some(Ok(opened)) if resolve::one_name(lens, &found.path, &opened.meta).is_ok() => {
+                    self.search(&found.path, opened)
+                }
                 _ => {
                     self.found.unreadable += 1;
                     Ok(Onward::Enter)

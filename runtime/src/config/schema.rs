@@ -151,6 +151,7 @@ fn default(field: &Field) -> Option<Value> {
         "follow_symlinks" => Some(json!(flags.follow_symlinks)),
         "network" => Some(json!(flags.network)),
         "read_only" => Some(json!(flags.read_only)),
+        "strict_hardlinks" => Some(json!(flags.strict_hardlinks)),
         "require_preview" => Some(json!(flags.require_preview)),
         "require_approval" => Some(json!(flags.require_approval)),
         "strict" => Some(json!(Config::new().strict)),

@@ -279,6 +279,12 @@ impl Authority {
         self.total.flags.read_only
     }
 
+    /// Whether files with more than one name are refused.
+    #[must_use]
+    pub fn strict_hardlinks(&self) -> bool {
+        self.total.flags.strict_hardlinks
+    }
+
     /// Whether a change must have been previewed.
     #[must_use]
     pub fn requires_preview(&self) -> bool {

@@ -184,6 +184,13 @@ impl Policy {
         self
     }
 
+    /// Says whether files with more than one name (hard links) are refused, since another name may lie elsewhere.
+    #[must_use]
+    pub fn strict_hardlinks(mut self, strict: bool) -> Self {
+        self.flags.strict_hardlinks = Some(strict);
+        self
+    }
+
     /// Says whether a change must have been previewed.
     #[must_use]
     pub fn require_preview(mut self, required: bool) -> Self {

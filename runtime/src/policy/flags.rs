@@ -19,6 +19,8 @@ pub(crate) struct FlagFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_only: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) strict_hardlinks: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) require_preview: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) require_approval: Option<bool>,
@@ -35,6 +37,7 @@ pub(crate) struct Flags {
     pub(crate) follow_symlinks: bool,
     pub(crate) network: bool,
     pub(crate) read_only: bool,
+    pub(crate) strict_hardlinks: bool,
     pub(crate) require_preview: bool,
     pub(crate) require_approval: bool,
 }
@@ -55,6 +58,7 @@ impl FlagFields {
             follow_symlinks,
             network,
             read_only,
+            strict_hardlinks,
             require_preview,
             require_approval,
         } = self;
@@ -63,6 +67,7 @@ impl FlagFields {
             follow_symlinks: follow_symlinks.unwrap_or(true),
             network: network.unwrap_or(true),
             read_only: read_only.unwrap_or(false),
+            strict_hardlinks: strict_hardlinks.unwrap_or(false),
             require_preview: require_preview.unwrap_or(false),
             require_approval: require_approval.unwrap_or(false),
         }
@@ -75,6 +80,7 @@ impl FlagFields {
             follow_symlinks,
             network,
             read_only,
+            strict_hardlinks,
             require_preview,
             require_approval,
         } = self;
@@ -85,6 +91,7 @@ impl FlagFields {
         ];
         let closing = [
             ("read_only", read_only, held.read_only),
+            ("strict_hardlinks", strict_hardlinks, held.strict_hardlinks),
             ("require_preview", require_preview, held.require_preview),
             ("require_approval", require_approval, held.require_approval),
         ];
@@ -114,6 +121,7 @@ impl Flags {
             follow_symlinks,
             network,
             read_only,
+            strict_hardlinks,
             require_preview,
             require_approval,
         } = self;
@@ -122,6 +130,7 @@ impl Flags {
             follow_symlinks: follow_symlinks && other.follow_symlinks,
             network: network && other.network,
             read_only: read_only || other.read_only,
+            strict_hardlinks: strict_hardlinks || other.strict_hardlinks,
             require_preview: require_preview || other.require_preview,
             require_approval: require_approval || other.require_approval,
         }
@@ -144,12 +153,13 @@ impl Flags {
 
 impl FlagFields {
     /// Each key, and whether the policy says something about it.
-    pub(crate) fn present(&self) -> [(&'static str, bool); 6] {
+    pub(crate) fn present(&self) -> [(&'static str, bool); 7] {
         let Self {
             allow_escape,
             follow_symlinks,
             network,
             read_only,
+            strict_hardlinks,
             require_preview,
             require_approval,
         } = self;
@@ -158,6 +168,7 @@ impl FlagFields {
             ("follow_symlinks", follow_symlinks.is_some()),
             ("network", network.is_some()),
             ("read_only", read_only.is_some()),
+            ("strict_hardlinks", strict_hardlinks.is_some()),
             ("require_preview", require_preview.is_some()),
             ("require_approval", require_approval.is_some()),
         ]

@@ -223,6 +223,7 @@ impl Policy {
             "follow_symlinks" => &mut flags.follow_symlinks,
             "network" => &mut flags.network,
             "read_only" => &mut flags.read_only,
+            "strict_hardlinks" => &mut flags.strict_hardlinks,
             "require_preview" => &mut flags.require_preview,
             "require_approval" => &mut flags.require_approval,
             "budget" => {

@@ -198,6 +198,13 @@ pub const FIELDS: &[Field] = &[
         "true",
     ),
     any(
+        "strict_hardlinks",
+        ValueKind::Flag,
+        Restrict::Or,
+        "Files with more than one name (hard links) are neither read nor copied",
+        "true",
+    ),
+    any(
         "require_preview",
         ValueKind::Flag,
         Restrict::Or,

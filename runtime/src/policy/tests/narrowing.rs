@@ -155,6 +155,7 @@ fn every_flag_is_joined_its_own_way() {
         .follow_symlinks(false);
     let closing = closing
         .read_only(true)
+        .strict_hardlinks(true)
         .require_preview(true)
         .require_approval(true);
     let child = under(&open, &closing);
@@ -162,6 +163,7 @@ fn every_flag_is_joined_its_own_way() {
     for worker in [&child, &grandchild] {
         assert!(!worker.allows_escape() && !worker.allows_network() && !worker.follows_symlinks());
         assert!(worker.read_only() && worker.requires_preview() && worker.requires_approval());
+        assert!(worker.strict_hardlinks() && !open.strict_hardlinks());
     }
     admitted(&child, &closing);
     expands(&child, &Policy::new().allow_escape(true), "/allow_escape");
@@ -172,6 +174,11 @@ fn every_flag_is_joined_its_own_way() {
         "/follow_symlinks",
     );
     expands(&child, &Policy::new().read_only(false), "/read_only");
+    expands(
+        &child,
+        &Policy::new().strict_hardlinks(false),
+        "/strict_hardlinks",
+    );
     expands(
         &child,
         &Policy::new().require_preview(false),

@@ -509,7 +509,7 @@ fn a_policy_reads_back_what_it_writes() {
         "delegate_only": ["execute:cli"], "otherwise": "ask",
         "tools": ["t"], "verbs": ["read"], "write_modes": ["append"], "access": "interact",
         "allow_escape": false, "follow_symlinks": true, "network": false,
-        "read_only": true, "require_preview": true, "require_approval": true,
+        "read_only": true, "strict_hardlinks": true, "require_preview": true, "require_approval": true,
         "read_max_bytes": 1, "write_max_bytes": 2, "max_results": 3, "max_calls": 4, "ttl_ms": 5,
         "min_interval_ms": 6,
         "budget": { "calls": 1, "bytes_written": 2, "files_touched": 3, "children": 4 },
