@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bailiwick::{
-    Authority, Config, Origin, Policy, RootConfig, Scope, ScopePattern, Verb, Verdict, VirtualPath,
+    Authority, Config, Coverage, Origin, Policy, RootConfig, Scope, Verb, Verdict, VirtualPath,
     glob_builds,
 };
 use bailiwick_benches::{Race, Target};
@@ -20,7 +20,7 @@ const GLOBS: usize = 20;
 
 fn main() {
     let authority = authority();
-    let grants: Vec<ScopePattern> = (0..20)
+    let grants: Vec<Coverage> = (0..20)
         .map(|n| format!("write:file:/r/granted/{n}").parse().unwrap())
         .collect();
     let path = |text: &str| VirtualPath::parse(text, None).unwrap();

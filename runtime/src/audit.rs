@@ -21,7 +21,7 @@ use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, Narrowing, RevokeCause};
 use crate::policy::Verdict;
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
@@ -254,7 +254,7 @@ pub struct AnsweredStep {
     pub by: Option<DecidedBy>,
     /// What was allowed; empty if that is exactly what was asked, or nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub patterns: Vec<ScopePattern>,
+    pub patterns: Vec<Coverage>,
     /// For how long, if it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
@@ -275,8 +275,9 @@ pub struct AnsweredStep {
 pub struct GrantedStep {
     /// Which.
     pub grant: GrantId,
-    /// What it covers.
-    pub pattern: ScopePattern,
+    /// What it covers. One of an older record without reach and operations covers all that is beneath it.
+    #[serde(flatten, deserialize_with = "crate::scope::beside")]
+    pub pattern: Coverage,
     /// To whom.
     pub holder: GrantHolder,
     /// For how long.

@@ -13,7 +13,7 @@ use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Limits, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Operation, Scope, Verb};
 
 pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
@@ -96,9 +96,9 @@ pub(crate) struct Terms {
     /// Every layer above the call, and its own.
     pub(crate) authority: Authority,
     /// What people granted for this call.
-    pub(crate) granted: Vec<ScopePattern>,
+    pub(crate) granted: Vec<Coverage>,
     /// Changes that were judged as those of protected files, though their names are not protected.
-    pub(crate) protected: Vec<Scope>,
+    pub(crate) protected: Vec<VirtualPath>,
     /// Links that were followed: the path as asked, the path as judged.
     pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
     /// The directory handles this worker holds.
@@ -211,12 +211,16 @@ impl ReadPermit {
         Self { terms }
     }
 
-    /// The verdict on doing `verb` to `path`, with all layers and grants of this call.
+    /// The verdict on doing `verb`, whichever operation of it, to `path`, with all layers and grants of this call.
     #[must_use]
     pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
-        self.terms
-            .authority
-            .judge(&Scope::file(verb, path.clone()), &self.terms.granted)
+        self.judge_need(&Scope::file(verb, path.clone()))
+    }
+
+    /// The verdict on `need`, with all layers and grants of this call.
+    #[must_use]
+    pub fn judge_need(&self, need: &Scope) -> Verdict {
+        self.terms.authority.judge(need, &self.terms.granted)
     }
 
     /// Whether an entry at `path` may be shown.
@@ -225,27 +229,36 @@ impl ReadPermit {
         self.judge(Verb::Read, path) == Verdict::Allow
     }
 
-    /// Requires that the call may do `verb` to each of `paths`, which it found on its way.
+    /// Requires that the call may do `verb`, whichever operation of it, to each of `paths`, which it found on its way.
     ///
     /// # Errors
-    /// [`Halt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Halt::Needs`] with those that a person must allow.
+    /// As [`Self::require_needs`].
     pub fn require<'p>(
         &self,
         verb: Verb,
         paths: impl IntoIterator<Item = &'p VirtualPath>,
     ) -> Result<(), Halt> {
-        let mut needs = Vec::new();
-        for path in paths {
-            match self.judge(verb, path) {
+        let paths = paths.into_iter();
+        self.require_needs(paths.map(|path| Scope::file(verb, path.clone())))
+    }
+
+    /// Requires that the call may do all of `needs`, which it found on its way.
+    ///
+    /// # Errors
+    /// [`Halt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Halt::Needs`] with those that a person must allow.
+    pub fn require_needs(&self, needs: impl IntoIterator<Item = Scope>) -> Result<(), Halt> {
+        let mut asks = Vec::new();
+        for need in needs {
+            match self.judge_need(&need) {
                 Verdict::Allow => {}
-                Verdict::Ask => needs.push(Scope::file(verb, path.clone())),
+                Verdict::Ask => asks.push(need),
                 Verdict::Deny => return Err(Halt::Failed(hidden_in_the_way())),
             }
         }
-        if needs.is_empty() {
+        if asks.is_empty() {
             Ok(())
         } else {
-            Err(Halt::Needs(needs))
+            Err(Halt::Needs(asks))
         }
     }
 
@@ -253,7 +266,7 @@ impl ReadPermit {
     #[must_use]
     pub fn may_change_protected(&self, path: &VirtualPath) -> bool {
         let need = Scope::file(Verb::Write, path.clone());
-        self.terms.protected.contains(&need) || self.terms.authority.protects(&need)
+        self.terms.protected.contains(path) || self.terms.authority.protects(&need)
     }
 
     /// Requires a grant that names each of `paths`, which the call found to be protected by what stands around them.
@@ -269,23 +282,31 @@ impl ReadPermit {
         }
     }
 
-    /// Requires that the call may make the directories `missing`, all of which lead to `target`. What a person granted to
-    /// change `target` is enough, unless a directory is protected by its own name.
+    /// Requires that the call may make the directories `missing`, all of which lead to `target`. What a host granted by a bare
+    /// pattern to change `target` is enough, unless a directory is protected by its own name; what a person allowed at a
+    /// prompt names each directory.
     ///
     /// # Errors
-    /// As [`ReadPermit::require`].
+    /// As [`ReadPermit::require_needs`].
     pub fn require_parents<'p>(
         &self,
         target: &VirtualPath,
         missing: impl IntoIterator<Item = &'p VirtualPath>,
     ) -> Result<(), Halt> {
-        let target = Scope::file(Verb::Write, target.clone());
-        let granted = self.terms.granted.iter().any(|grant| grant.binds(&target));
-        let rest = missing.into_iter().filter(|path| {
-            let asked = self.judge(Verb::Write, path) == Verdict::Ask;
-            !(granted && asked && !self.may_change_protected(path))
+        let target = Scope::doing(Operation::Create, target.clone());
+        let mut grants = self.terms.granted.iter();
+        let granted = grants.any(|grant| grant.is_bare() && grant.covers(&target));
+        let made = missing.into_iter();
+        let needs = made.map(|path| Scope::doing(Operation::Create, path.clone()));
+        let rest = needs.filter(|need| {
+            let asked = self.judge_need(need) == Verdict::Ask;
+            let protected = || {
+                need.path()
+                    .is_some_and(|path| self.may_change_protected(path))
+            };
+            !(granted && asked && !protected())
         });
-        self.require(Verb::Write, rest)
+        self.require_needs(rest)
     }
 
     /// The path that was judged in place of `asked`, if links were followed; else `asked`.

@@ -134,10 +134,10 @@ pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Apart, Approver, AskLimits, AuthorityError, Batch, BatchAnswer,
-    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, CallOutcome, CallTally, Changes,
-    DecidedBy, Deciding, Decision, Deferred, Denial, DenyAll, GrantAuthority, GrantDamage,
-    GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse, GrantView,
-    GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally,
+    Changes, Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DenyAll, GrantAuthority,
+    GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse,
+    GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
     HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind, PastCall, PastQuestion,
     PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
     QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, StoredGrant,
@@ -151,7 +151,9 @@ pub use policy::{
 #[cfg(feature = "mcp")]
 pub use rate::Rate;
 pub use root::{Root, RootError};
-pub use scope::{Detail, Resource, Scope, ScopeError, ScopePattern, Verb};
+pub use scope::{
+    Coverage, Detail, Operation, Operations, Reach, Resource, Scope, ScopeError, ScopePattern, Verb,
+};
 pub use supervisor::{Revoked, SpawnError};
 pub use tool::{
     Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,

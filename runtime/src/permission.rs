@@ -5,11 +5,11 @@ mod authority;
 mod batch;
 mod block;
 mod broker;
+mod choices;
 mod decided;
 mod desk;
 mod grants;
 mod history;
-mod ladder;
 mod ledger;
 mod manage;
 mod options;
@@ -31,7 +31,8 @@ use serde_json::Value;
 use crate::call::Origin;
 use crate::effect::{ContentHash, LeftOut, Preview, PreviewToken};
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
-use crate::scope::{Scope, ScopePattern};
+use crate::path::VirtualPath;
+use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
@@ -43,6 +44,8 @@ pub use block::{
     PermissionRequired, PermissionType, ServerCard,
 };
 pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
+pub(crate) use choices::choices;
+pub use choices::{Breadth, Choice};
 pub use decided::{DecidedBy, RevokeCause};
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
@@ -50,9 +53,6 @@ pub use history::{
     CallOutcome, CallTally, Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter,
     HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
 };
-pub(crate) use ladder::ladder;
-#[cfg(all(feature = "ui", feature = "http"))]
-pub(crate) use ladder::meaning;
 pub use ledger::AskLimits;
 pub use options::{AnswerOption, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
@@ -90,8 +90,10 @@ pub struct Request {
     pub needs: Vec<Scope>,
     /// What the call would do, where the worker may look.
     pub preview: Option<Preview>,
-    /// Wider and wider patterns a person may choose from; each rung covers all needs, the first exactly them.
-    pub ladder: Vec<Vec<ScopePattern>>,
+    /// What a person may choose from, the narrowest first: each covers all needs, the first exactly them.
+    pub choices: Vec<Choice>,
+    /// The served roots; what lies in none of them is outside.
+    pub roots: Vec<VirtualPath>,
     /// The widest that may be granted here.
     pub ceiling: Vec<ScopePattern>,
     /// A protected name is among the needs: only exactly them can be allowed.
@@ -116,40 +118,40 @@ impl Request {
     ///
     /// No patterns at all means exactly the needs.
     #[must_use]
-    pub fn fits(&self, patterns: &[ScopePattern]) -> bool {
+    pub fn fits(&self, patterns: &[Coverage]) -> bool {
         let patterns = self.marked(patterns);
-        let exact = |pattern: &ScopePattern| {
+        let exact = |one: &Coverage| {
             self.needs
                 .iter()
-                .any(|need| ScopePattern::of(need) == *pattern)
+                .any(|need| ScopePattern::of(need) == *one.pattern())
         };
-        let may = |pattern: &ScopePattern| {
-            if self.sensitive {
-                exact(pattern)
-            } else {
-                exact(pattern) || self.ceiling.iter().any(|top| top.covers_pattern(pattern))
-            }
+        let may = |one: &Coverage| {
+            let mut ceiling = self.ceiling.iter();
+            exact(one) || (!self.sensitive && ceiling.any(|top| top.covers_pattern(one.pattern())))
         };
         patterns.is_empty()
             || self
                 .needs
                 .iter()
-                .all(|need| patterns.iter().any(|pattern| pattern.binds(need)))
+                .all(|need| patterns.iter().any(|one| one.covers(need)))
                 && patterns.iter().all(may)
     }
 
     /// `patterns`, with the marks of what is asked about where they have none.
-    fn marked(&self, patterns: &[ScopePattern]) -> Vec<ScopePattern> {
-        let mut all: Vec<ScopePattern> = Vec::with_capacity(patterns.len());
-        for pattern in patterns {
-            let marked = self.needs.iter().filter_map(|need| pattern.marked_as(need));
-            let mut marked: Vec<ScopePattern> = marked.collect();
+    fn marked(&self, patterns: &[Coverage]) -> Vec<Coverage> {
+        let mut all: Vec<Coverage> = Vec::with_capacity(patterns.len());
+        for one in patterns {
+            let marked = self.needs.iter().filter_map(|need| {
+                let pattern = one.pattern().marked_as(need)?;
+                one.with_pattern(pattern)
+            });
+            let mut marked: Vec<Coverage> = marked.collect();
             if marked.is_empty() {
-                marked.push(pattern.clone());
+                marked.push(one.clone());
             }
-            for pattern in marked {
-                if !all.contains(&pattern) {
-                    all.push(pattern);
+            for one in marked {
+                if !all.contains(&one) {
+                    all.push(one);
                 }
             }
         }
@@ -163,16 +165,16 @@ impl Request {
         parts.is_empty() || shown.is_some_and(|preview| LeftOut::fits(parts, &preview.changes))
     }
 
-    /// What `patterns` would let the worker do beyond this call, in words for people.
+    /// What `patterns` would grant, in words for people, generated from all that they are.
     #[must_use]
-    pub fn covers(&self, patterns: &[ScopePattern]) -> String {
-        ladder::covers(&self.needs, patterns)
+    pub fn covers(&self, patterns: &[Coverage]) -> String {
+        choices::sentence(&self.meant(patterns), &self.roots)
     }
 
     /// What `patterns` stands for: itself, or exactly the needs if it is empty.
-    pub(crate) fn meant(&self, patterns: &[ScopePattern]) -> Vec<ScopePattern> {
+    pub(crate) fn meant(&self, patterns: &[Coverage]) -> Vec<Coverage> {
         if patterns.is_empty() {
-            self.needs.iter().map(ScopePattern::of).collect()
+            self.needs.iter().map(Coverage::of).collect()
         } else {
             self.marked(patterns)
         }
@@ -219,9 +221,10 @@ impl WaitingCalls {
 pub enum Answer {
     /// It may.
     Allow {
-        /// What may be done; empty for exactly what was asked.
+        /// What may be done; empty for exactly what was asked. A bare pattern covers all that is beneath it and every
+        /// operation of its verb; a [`Choice`] says what it covers.
         #[serde(default)]
-        patterns: Vec<ScopePattern>,
+        patterns: Vec<Coverage>,
         /// For how long.
         lifetime: Lifetime,
         /// Whether the worker's sub-agents may use it too.
@@ -368,8 +371,9 @@ pub struct GrantsRevoked {
 /// A grant that a person gives without being asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewGrant {
-    /// What it covers.
-    pub pattern: ScopePattern,
+    /// What it covers. A bare pattern covers all that is beneath it and every operation of its verb.
+    #[serde(flatten)]
+    pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
     /// How long it holds; [`Lifetime::Once`] means one use.
@@ -426,6 +430,7 @@ pub(crate) mod tests {
     pub(crate) fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
         let ceiling = vec![ScopePattern::ANY];
+        let roots = vec![VirtualPath::parse("/r", None).unwrap()];
         let arguments = serde_json::json!({ "argument": argument });
         Request {
             worker: WorkerId(worker),
@@ -438,7 +443,8 @@ pub(crate) mod tests {
             arguments,
             intent: "Edit a file".to_owned(),
             preview: None,
-            ladder: ladder(&needs, &ceiling, false),
+            choices: choices(&needs, &ceiling, &roots, false),
+            roots,
             needs,
             ceiling,
             sensitive: false,
@@ -449,6 +455,22 @@ pub(crate) mod tests {
             server: None,
             alone: false,
         }
+    }
+
+    /// The same, where nothing but the content of files is changed.
+    pub(crate) fn changing(mut request: Request) -> Request {
+        let change = crate::scope::Operation::Change.into();
+        let needs = request.needs.into_iter();
+        request.needs = needs.map(|need| need.only(change)).collect();
+        let Request {
+            needs,
+            ceiling,
+            roots,
+            sensitive,
+            ..
+        } = &request;
+        request.choices = choices(needs, ceiling, roots, *sensitive);
+        request
     }
 
     /// The same with something to see.
@@ -466,8 +488,7 @@ pub(crate) mod tests {
 
     #[track_caller]
     fn check(request: &Request, patterns: &[&str], fits: bool) {
-        let patterns: Vec<ScopePattern> =
-            patterns.iter().map(|text| text.parse().unwrap()).collect();
+        let patterns: Vec<Coverage> = patterns.iter().map(|text| text.parse().unwrap()).collect();
         assert_eq!(request.fits(&patterns), fits, "{patterns:?}");
     }
 
@@ -499,10 +520,10 @@ pub(crate) mod tests {
             (&["write:mcp"], &["write:mcp"]),
         ] {
             check(&request, said, true);
-            let said: Vec<ScopePattern> = said.iter().map(|text| text.parse().unwrap()).collect();
+            let said: Vec<Coverage> = said.iter().map(|text| text.parse().unwrap()).collect();
             let patterns = request.meant(&said);
-            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-            assert_eq!(patterns, meant);
+            let marked = patterns.iter().map(|one| one.pattern().to_string());
+            assert_eq!(marked.collect::<Vec<_>>(), meant);
         }
         check(&request, &["write:mcp:h~9"], false);
         check(&request, &["write:mcp:h:edit"], false);

@@ -20,7 +20,7 @@ use crate::path::VirtualPath;
 use crate::permission::Redeemed;
 use crate::policy::{Authority, Explanation, Limits, Verdict};
 use crate::root::{Root, RootTable};
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
 use token::of_one_call;
@@ -189,7 +189,7 @@ impl<S> Step<S> {
         })
     }
 
-    fn terms(&self, granted: Vec<ScopePattern>) -> Arc<Terms> {
+    fn terms(&self, granted: Vec<Coverage>) -> Arc<Terms> {
         Arc::new(Terms {
             authority: self.way.authority.clone(),
             granted,

@@ -1,6 +1,8 @@
 //! `verb:resource[:detail]` in, a scope (what one call needs) or a pattern (what a rule covers) out.
 
+mod coverage;
 mod marks;
+mod operation;
 mod pattern;
 
 use std::fmt;
@@ -11,7 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::path::{PathError, VirtualPath};
 
+pub use coverage::Coverage;
+pub(crate) use coverage::{all_parts, beside};
 pub(crate) use marks::Marks;
+pub use operation::{Operation, Operations, Reach};
 pub use pattern::ScopePattern;
 
 /// What is done to a resource. No verb implies another: `write` does not cover `read`.
@@ -150,31 +155,96 @@ pub enum Detail {
 }
 
 /// What one call needs: always concrete, such as `write:file:/repo/src/x.rs`.
+///
+/// Beside its text it says which operations are meant and how far it reaches: every operation of its verb, and the named
+/// thing alone, unless a tool says otherwise. Only grants look at that; policies and the text form know verbs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     verb: Verb,
     resource: Resource,
     detail: Detail,
+    operations: Operations,
+    reach: Reach,
 }
 
 impl Scope {
-    /// The need to do `verb` to the file or directory at `path`.
+    /// The need to do `verb`, whichever operation of it, to the file or directory at `path`.
     #[must_use]
     pub fn file(verb: Verb, path: VirtualPath) -> Self {
         Self {
             verb,
             resource: Resource::File,
             detail: Detail::Path(path),
+            operations: Operations::of(Some(verb)),
+            reach: Reach::Exact,
         }
     }
 
-    /// The need to do `verb` to the same thing.
+    /// The need to do `operation`, and no other, to the file or directory at `path`.
+    #[must_use]
+    pub fn doing(operation: Operation, path: VirtualPath) -> Self {
+        Self::file(operation.verb(), path).only(operation.into())
+    }
+
+    /// The same need for `operation` as well, if its verb has it.
+    #[must_use]
+    pub fn or(mut self, operation: Operation) -> Self {
+        if operation.verb() == self.verb {
+            self.operations = self.operations | operation.into();
+        }
+        self
+    }
+
+    /// The same need for those of `operations` that its verb has; for all of them if it has none.
+    #[must_use]
+    pub fn only(mut self, operations: Operations) -> Self {
+        let of_verb = Operations::of(Some(self.verb));
+        let only = operations.intersection(of_verb);
+        self.operations = if only.is_empty() { of_verb } else { only };
+        self
+    }
+
+    /// The same need for everything beneath, too.
+    #[must_use]
+    pub fn beneath(mut self) -> Self {
+        self.reach = Reach::Beneath;
+        self
+    }
+
+    /// The need to do `verb`, whichever operation of it, to the same thing.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
         Self {
             verb,
+            operations: Operations::of(Some(verb)),
             ..self.clone()
         }
+    }
+
+    /// The same need for the file or directory at `path`.
+    pub(crate) fn at(&self, path: VirtualPath) -> Self {
+        Self {
+            resource: Resource::File,
+            detail: Detail::Path(path),
+            ..self.clone()
+        }
+    }
+
+    /// Which operations are meant.
+    #[must_use]
+    pub fn operations(&self) -> Operations {
+        self.operations
+    }
+
+    /// How far it reaches.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Whether who may do this may do `other`.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        Coverage::of(self).covers(other)
     }
 
     /// What is to be done.
@@ -215,6 +285,8 @@ impl FromStr for Scope {
                 verb,
                 resource,
                 detail: pattern.detail,
+                operations: Operations::of(Some(verb)),
+                reach: Reach::Exact,
             }),
             (Some(_), Some(_)) => Err(ScopeError::Star(text.into())),
             _ => Err(ScopeError::Incomplete(text.into())),

@@ -48,7 +48,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("artifact/render", Pure),
     ("artifact/review", Pure),
     ("artifact", Actor),
-    ("permission/ladder", Pure),
+    ("permission/choices", Pure),
     ("permission/options", Pure),
     ("permission/grants", Pure),
     ("permission/ledger", Pure),

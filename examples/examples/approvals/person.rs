@@ -90,7 +90,7 @@ fn take(lines: &mut Vec<Line>, question: &Question) -> Result<Answer, Failure> {
     let agent = request.agent_path.join("/");
     let place = lines
         .iter()
-        .position(|line| line.agent == agent && line.needs == request.needs);
+        .position(|line| line.agent == agent && in_a_row(&line.needs) == in_a_row(&request.needs));
     match place {
         Some(place) => Ok(lines.remove(place).answer),
         None => {

@@ -1,8 +1,8 @@
 //! A path that a call wants to change in, what a plan must know of it out.
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Op, Plan, ReadPermit, Reply,
-    Verb, Verdict, VirtualPath, WriteMode, not_yours,
+    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Op, Operation, Plan,
+    ReadPermit, Reply, Scope, Verdict, VirtualPath, WriteMode, not_yours,
 };
 
 use super::state::Seen;
@@ -180,23 +180,23 @@ pub(crate) fn unmake(made: &[Step]) -> Vec<Step> {
     made.iter().rev().filter_map(remove).collect()
 }
 
-/// Requires that the call may do `verb` to everything beneath `top`, at the path that `at` gives each.
+/// Requires that the call may do `operation` to everything beneath `top`, at the path that `at` gives each.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`, and nothing about which entry, if one is denied or may not even be shown; else those a person must allow.
 pub(crate) fn require_beneath(
     permit: &ReadPermit,
-    verb: Verb,
+    operation: Operation,
     top: &VirtualPath,
     items: &[Item],
     at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
 ) -> Result<(), Halt> {
     let mut asked = Vec::new();
     for item in items {
-        let path = at(&item.path)?;
-        match permit.judge(verb, &path) {
+        let need = Scope::doing(operation, at(&item.path)?);
+        match permit.judge_need(&need) {
             Verdict::Allow => {}
-            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED => asked.push(path),
+            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED => asked.push(need),
             Verdict::Ask | Verdict::Deny => {
                 let message = format!(
                     "`{top}` holds what this worker may not touch; name smaller parts of it"
@@ -205,7 +205,36 @@ pub(crate) fn require_beneath(
             }
         }
     }
-    permit.require(verb, &asked)
+    permit.require_needs(asked)
+}
+
+/// The need to put something at `to`, in place of a file if `overwrite` says so.
+pub(crate) fn put(to: &VirtualPath, overwrite: bool) -> Scope {
+    let create = Scope::doing(Operation::Create, to.clone());
+    if overwrite {
+        create.or(Operation::Change)
+    } else {
+        create
+    }
+}
+
+/// Requires of a directory that the call may take (`operation`) all that it holds, and make all of it at `to`.
+///
+/// # Errors
+/// As [`ReadPermit::require_needs`].
+pub(crate) fn require_whole(
+    permit: &ReadPermit,
+    operation: Operation,
+    (from, seen): (&VirtualPath, &Seen),
+    to: &VirtualPath,
+) -> Result<(), Halt> {
+    if !matches!(seen.state, State::Directory { .. }) {
+        return Ok(());
+    }
+    permit.require_needs([
+        Scope::doing(operation, from.clone()).beneath(),
+        Scope::doing(Operation::Create, to.clone()).beneath(),
+    ])
 }
 
 /// What `path`, beneath `from`, is called beneath `to`.

@@ -2,7 +2,7 @@
 
 use bailiwick::{
     CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
-    HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, ScopePattern, SignedInStep,
+    HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, SignedInStep,
     Suggestion, Tally,
 };
 
@@ -212,7 +212,7 @@ pub(super) fn report(report: &HistoryReport) -> String {
                 grant
                     .pattern
                     .as_ref()
-                    .map_or_else(|| "-".to_owned(), ScopePattern::to_string),
+                    .map_or_else(|| "-".to_owned(), ToString::to_string),
             ]
         }),
     );

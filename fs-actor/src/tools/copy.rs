@@ -1,9 +1,9 @@
 //! Two paths in, what stands at the first standing at the second too out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Plan, Prepared,
-    ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
-    not_yours,
+    CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Operation, Plan,
+    Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool, escape, not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,7 @@ impl WriteTool for Copy {
         Ok(Prepared {
             needs: vec![
                 Scope::file(Verb::Read, from.clone()),
-                Scope::file(Verb::Write, to.clone()),
+                target::put(&to, args.overwrite),
             ],
             job: Job {
                 from,
@@ -218,11 +218,12 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
-    target::require_beneath(permit, Verb::Read, &from, &seen.items, |path| {
+    target::require_whole(permit, Operation::Read, (&from, &seen), &to)?;
+    target::require_beneath(permit, Operation::Read, &from, &seen.items, |path| {
         Ok(path.clone())
     })?;
     let at = |path: &VirtualPath| target::relocated(path, &from, &to);
-    target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
+    target::require_beneath(permit, Operation::Create, &from, &seen.items, at)?;
     let limit = permit.limits().write_max_bytes;
     let every = seen.items.iter().map(|item| (&item.path, &item.meta));
     for (path, meta) in every.chain([(&from, &meta)]) {

@@ -2,7 +2,7 @@
 
 use bailiwick::{
     CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Halt,
-    Namespace, Op, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath,
+    Namespace, Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, VirtualPath,
     WritePermit, WriteTool, escape, not_yours,
 };
 use schemars::JsonSchema;
@@ -110,8 +110,9 @@ impl WriteTool for Delete {
 
     fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
+        let need = Scope::doing(Operation::Delete, path.clone());
         Ok(Prepared {
-            needs: vec![Scope::file(Verb::Write, path.clone())],
+            needs: vec![if args.recursive { need.beneath() } else { need }],
             job: Job {
                 path,
                 recursive: args.recursive,
@@ -139,7 +140,7 @@ impl WriteTool for Delete {
             };
             return Err(CallError::new(Code::InvalidArguments, message).into());
         }
-        target::require_beneath(permit, Verb::Write, &path, &seen.items, |path| {
+        target::require_beneath(permit, Operation::Delete, &path, &seen.items, |path| {
             Ok(path.clone())
         })?;
         let inverse = restore(permit, &path, &meta, &seen);

@@ -6,8 +6,8 @@ mod notes;
 mod refusal;
 
 use bailiwick::{
-    CallError, Code, ContentHash, Halt, LeftOut, Namespace, Plan, Prepared, ReadPermit, Scope,
-    ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, not_yours,
+    CallError, Code, ContentHash, Halt, LeftOut, Namespace, Operation, Plan, Prepared, ReadPermit,
+    Scope, ToolSpec, VirtualPath, WritePermit, WriteTool, not_yours,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -174,7 +174,8 @@ impl WriteTool for EditFile {
             (Some(_), false) => return Err(invalid("give either edits or a patch, not both")),
             (None, true) => return Err(invalid("there is nothing to do: give edits or a patch")),
         };
-        let needs = [Verb::Read, Verb::Write].map(|verb| Scope::file(verb, path.clone()));
+        let needs = [Operation::Read, Operation::Change]
+            .map(|operation| Scope::doing(operation, path.clone()));
         let job = Job {
             path,
             what,

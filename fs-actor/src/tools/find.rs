@@ -133,7 +133,7 @@ impl ReadTool for Find {
             cursor: args.cursor.as_deref().map(Cursor::parse).transpose()?,
         };
         Ok(Prepared {
-            needs: vec![Scope::file(Verb::Read, path)],
+            needs: vec![Scope::file(Verb::Read, path).beneath()],
             job,
         })
     }

@@ -199,7 +199,7 @@ impl ReadTool for Grep {
             include_ignored: args.include_ignored,
         };
         Ok(Prepared {
-            needs: vec![Scope::file(Verb::Read, path)],
+            needs: vec![Scope::file(Verb::Read, path).beneath()],
             job,
         })
     }

@@ -163,7 +163,7 @@ impl ReadTool for ListDirectory {
             cursor: args.cursor.as_deref().map(Cursor::parse).transpose()?,
         };
         Ok(Prepared {
-            needs: vec![Scope::file(Verb::Read, path)],
+            needs: vec![Scope::file(Verb::Read, path).beneath()],
             job,
         })
     }

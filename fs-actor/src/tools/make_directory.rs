@@ -1,8 +1,8 @@
 //! A path in, a directory there out.
 
 use bailiwick::{
-    CallError, Code, Cost, Example, Failure, Halt, Namespace, Plan, Prepared, ReadPermit, Reply,
-    Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
+    CallError, Code, Cost, Example, Failure, Halt, Namespace, Operation, Plan, Prepared,
+    ReadPermit, Reply, Reverse, Scope, ToolSpec, VirtualPath, WritePermit, WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ impl WriteTool for MakeDirectory {
         let path = names.path(&args.path)?;
         target::free_name(&path)?;
         Ok(Prepared {
-            needs: vec![Scope::file(Verb::Write, path.clone())],
+            needs: vec![Scope::doing(Operation::Create, path.clone())],
             job: Job {
                 path,
                 create_parents: args.create_parents,

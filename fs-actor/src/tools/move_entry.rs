@@ -1,9 +1,9 @@
 //! Two paths in, what stood at the first now standing at the second out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Plan, Prepared,
-    ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool, escape,
-    not_yours,
+    CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Operation, Plan,
+    Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool, escape, not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,9 +113,9 @@ impl WriteTool for Move {
         let (from, to) = (names.path(&args.from)?, names.path(&args.to)?);
         target::free_name(&to)?;
         target::apart(&from, &to)?;
-        let needs = [&from, &to].map(|path| Scope::file(Verb::Write, path.clone()));
+        let taken = Scope::doing(Operation::Move, from.clone());
         Ok(Prepared {
-            needs: needs.into(),
+            needs: vec![taken, target::put(&to, args.overwrite)],
             job: Job {
                 from,
                 to,
@@ -228,10 +228,11 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
     let at = |path: &VirtualPath| target::relocated(path, &from, &to);
-    target::require_beneath(permit, Verb::Write, &from, &seen.items, |path| {
+    target::require_whole(permit, Operation::Move, (&from, &seen), &to)?;
+    target::require_beneath(permit, Operation::Move, &from, &seen.items, |path| {
         Ok(path.clone())
     })?;
-    target::require_beneath(permit, Verb::Write, &from, &seen.items, at)?;
+    target::require_beneath(permit, Operation::Create, &from, &seen.items, at)?;
     stays_hidden(permit, &from, &to, &seen.items)?;
     Ok(Judged {
         from,

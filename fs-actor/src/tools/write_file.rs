@@ -2,8 +2,8 @@
 
 use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Halt, Namespace, Op,
-    Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit, WriteTool,
-    escape,
+    Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -141,7 +141,11 @@ impl WriteTool for WriteFile {
     fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
         target::free_name(&path)?;
-        let mut needs = vec![Scope::file(Verb::Write, path.clone())];
+        let create = Scope::doing(Operation::Create, path.clone());
+        let mut needs = vec![match args.mode {
+            IfExists::Create => create,
+            IfExists::Overwrite | IfExists::Append => create.or(Operation::Change),
+        }];
         // What is compared or continued is read; a hash that may be tried would tell the content.
         if args.mode == IfExists::Append || args.expected_hash.is_some() {
             needs.push(Scope::file(Verb::Read, path.clone()));

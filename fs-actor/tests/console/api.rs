@@ -28,7 +28,12 @@ async fn a_question_is_shown_with_all_that_a_person_needs_and_answered_once() {
     let own = &shown["bailiwick"];
     assert_eq!(own["agent"], json!(["main"]));
     assert_eq!(own["needs"], json!(["write:file:/repo/a.txt"]));
-    assert_eq!(own["rungs"][0]["covers"], "exactly what is asked");
+    assert_eq!(own["rungs"][0]["covers"], "create /repo/a.txt");
+    let grants = &own["rungs"][0]["grants"];
+    let exact =
+        json!({ "pattern": "write:file:/repo/a.txt", "reach": "exact", "operations": ["create"] });
+    assert_eq!(*grants, json!([exact]));
+    assert_eq!(own["waiting"], 1);
     assert_eq!(
         own["preview"],
         json!({ "files": 1, "added": 1, "removed": 0 })

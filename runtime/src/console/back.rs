@@ -13,7 +13,7 @@ use super::office::{Desk, Office, locked};
 use super::record::{self, Chain};
 use super::routes::{Here, Served, answered, of_run};
 use super::wire::{self, Often, Past};
-use crate::permission::{GrantHolder, History, Lifetime, Suggestion, meaning};
+use crate::permission::{GrantHolder, History, Lifetime, Suggestion};
 
 /// A rule for what a person allowed often, if there is one that was not suggested before.
 pub(super) async fn suggestions(State(office): Here, body: Bytes) -> Served {
@@ -29,7 +29,7 @@ pub(super) async fn suggestions(State(office): Here, body: Bytes) -> Served {
     let found = rules.into_iter().find(|one| {
         let spared = live
             .iter()
-            .any(|grant| grant.pattern.covers_pattern(&one.pattern));
+            .any(|grant| grant.pattern.includes(&one.pattern));
         one.agent == often.agent && !spared && !kept.suggested.contains(&key(one))
     });
     let Some(found) = found else {
@@ -43,7 +43,8 @@ pub(super) async fn suggestions(State(office): Here, body: Bytes) -> Served {
         worker: often.worker,
     };
     answered(&json!({ "suggestion": {
-        "run": often.run, "agent": found.agent, "pattern": found.pattern, "covers": meaning(&found.pattern), "spares": found.spares,
+        "run": often.run, "agent": found.agent, "spares": found.spares, "covers": found.pattern.sentence(),
+        "pattern": found.pattern.pattern(), "reach": found.pattern.reach(), "operations": found.pattern.operations(),
         "holder": holder, "lifetime": Lifetime::Session,
     } }))
 }

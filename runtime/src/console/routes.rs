@@ -24,6 +24,7 @@ use crate::permission::{
     Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
     apart,
 };
+use crate::scope::Coverage;
 
 /// The longest body of a request, in bytes.
 const MAX_BODY: usize = 256 << 10;
@@ -160,8 +161,9 @@ async fn standing(State(office): Here, Path(question): Path<String>) -> Served {
     answered(&stands(&question, standing.state, &standing.granted))
 }
 
-fn stands(question: &str, state: QuestionState, granted: &[crate::scope::ScopePattern]) -> Value {
+fn stands(question: &str, state: QuestionState, granted: &[Coverage]) -> Value {
     let status = crate::permission::BlockStatus::from(state);
+    let granted: Vec<String> = granted.iter().map(Coverage::sentence).collect();
     json!({ "question": question, "status": status, "granted": granted })
 }
 
@@ -315,7 +317,7 @@ async fn grant(State(office): Here, body: Bytes) -> Served {
     let given: Given = wire::read(&body)?;
     let desk = of_run(&office, &given.run)?;
     let new = NewGrant {
-        pattern: given.pattern,
+        pattern: given.covered()?,
         holder: given.holder.into(),
         lifetime: given.lifetime,
         descendants: given.descendants,

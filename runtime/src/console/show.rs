@@ -10,9 +10,10 @@ use crate::effect::Change;
 use crate::id::GrantId;
 use crate::path::VirtualPath;
 use crate::permission::{
-    Batch, GrantHolder, GrantView, PermissionBlock, Question, Request, Run, ServerCard, Template,
+    Batch, Breadth, Choice, GrantHolder, GrantView, PermissionBlock, Question, Request, Run,
+    ServerCard, Template,
 };
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope};
 
 /// Everything that a page shows of what is open and granted.
 #[derive(Debug, Default, Serialize)]
@@ -141,8 +142,15 @@ enum Trust {
 
 #[derive(Debug, Serialize)]
 struct Rung {
-    patterns: Vec<ScopePattern>,
+    /// The patterns as text, to be shown.
+    patterns: Vec<String>,
+    /// What an answer says to grant just this.
+    grants: Vec<Coverage>,
     covers: String,
+    breadth: Breadth,
+    outside: bool,
+    /// For longer than the call, a person has to confirm it.
+    confirm: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -181,7 +189,10 @@ pub(super) struct Together {
 pub(super) struct Granted {
     grant: String,
     run: String,
-    pattern: ScopePattern,
+    #[serde(flatten)]
+    pattern: Coverage,
+    /// What it allows, in words.
+    covers: String,
     verb: Option<String>,
     resource: Option<String>,
     holder: GrantHolder,
@@ -283,11 +294,19 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
 }
 
 fn rungs(request: &Request) -> Vec<Rung> {
-    let rung = |patterns: &Vec<ScopePattern>| Rung {
-        covers: request.covers(patterns),
-        patterns: patterns.clone(),
+    let rung = |choice: &Choice| Rung {
+        patterns: choice
+            .patterns
+            .iter()
+            .map(|one| one.pattern().to_string())
+            .collect(),
+        grants: choice.patterns.clone(),
+        covers: choice.sentence(&request.roots),
+        breadth: choice.breadth,
+        outside: choice.outside,
+        confirm: choice.is_broad(),
     };
-    request.ladder.iter().map(rung).collect()
+    request.choices.iter().map(rung).collect()
 }
 
 fn summary(request: &Request) -> Option<Summary> {
@@ -316,9 +335,11 @@ pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Gran
         grant: grant_name(run, grant.id),
         run: run_name(run),
         pattern: grant.pattern.clone(),
-        verb: grant.pattern.verb().map(|verb| verb.to_string()),
+        covers: grant.pattern.sentence(),
+        verb: grant.pattern.pattern().verb().map(|verb| verb.to_string()),
         resource: grant
             .pattern
+            .pattern()
             .resource()
             .map(|resource| resource.as_str().to_owned()),
         holder: grant.holder.clone(),
@@ -348,7 +369,7 @@ fn whose(grant: &GrantView) -> Vec<String> {
         GrantHolder::Session { session, .. } => Some(format!("session {session}")),
         GrantHolder::Worker(_) => None,
     };
-    let pattern = grant.pattern.to_string();
+    let pattern = grant.pattern.pattern().to_string();
     let mut parts = pattern.split(':').skip(1);
     let of_server = parts.next() == Some("mcp");
     let server = parts.next().filter(|_| of_server);

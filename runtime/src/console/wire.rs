@@ -12,9 +12,9 @@ use crate::effect::LeftOut;
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{
-    Answer, Decision, GrantFilter, GrantHolder, HistoryFilter, Lifetime, Narrowing,
+    Answer, AuthorityError, Decision, GrantFilter, GrantHolder, HistoryFilter, Lifetime, Narrowing,
 };
-use crate::scope::{ScopePattern, Verb};
+use crate::scope::{Coverage, Operations, Reach, ScopePattern, Verb};
 
 /// The longest note to an agent, in characters.
 const MAX_NOTE: usize = 1000;
@@ -72,7 +72,7 @@ pub(super) struct SaidOfEach {
 pub(super) enum Word {
     Allow {
         #[serde(default)]
-        patterns: Vec<ScopePattern>,
+        patterns: Vec<Coverage>,
         lifetime: Lifetime,
         #[serde(default)]
         descendants: bool,
@@ -171,6 +171,8 @@ impl Swept {
 pub(super) struct Narrowed {
     pub(super) grant: String,
     pattern: Option<ScopePattern>,
+    reach: Option<Reach>,
+    operations: Option<Operations>,
     uses: Option<NonZeroU32>,
     for_ms: Option<u64>,
     #[serde(default)]
@@ -181,6 +183,8 @@ impl Narrowed {
     pub(super) fn change(&self) -> Narrowing {
         Narrowing {
             pattern: self.pattern.clone(),
+            reach: self.reach,
+            operations: self.operations,
             uses: self.uses,
             time: self.for_ms.map(Duration::from_millis),
             holder_only: self.holder_only,
@@ -212,11 +216,26 @@ impl From<Holder> for GrantHolder {
 #[serde(deny_unknown_fields)]
 pub(super) struct Given {
     pub(super) run: String,
-    pub(super) pattern: ScopePattern,
+    pattern: ScopePattern,
+    reach: Option<Reach>,
+    operations: Option<Operations>,
     pub(super) holder: Holder,
     pub(super) lifetime: Lifetime,
     #[serde(default)]
     pub(super) descendants: bool,
+}
+
+impl Given {
+    /// What is to be granted: all of the pattern, unless the page says how far and what.
+    pub(super) fn covered(&self) -> Result<Coverage, Fault> {
+        let pattern = self.pattern.clone();
+        let covered = match (self.reach, self.operations) {
+            (None, None) => Some(pattern.into()),
+            (Some(reach), Some(operations)) => Coverage::new(pattern, reach, operations),
+            (Some(_), None) | (None, Some(_)) => None,
+        };
+        covered.ok_or_else(|| Fault::from(AuthorityError::DoesNotFit))
+    }
 }
 
 /// A template and the directories it is for.

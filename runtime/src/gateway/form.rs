@@ -7,9 +7,7 @@ use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
 use crate::call::Origin;
-use crate::escape::listed;
-use crate::permission::{Answer, Lifetime, Question};
-use crate::scope::ScopePattern;
+use crate::permission::{Answer, Choice, Lifetime, Question};
 
 /// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
 const MOST_ARGUMENTS: usize = 2000;
@@ -68,9 +66,9 @@ fn answer(
     }
     let chosen = match content.get("breadth") {
         None | Some(Value::Null) => Some(Vec::new()),
-        Some(Value::String(chosen)) => rungs(question)
+        Some(Value::String(chosen)) => choices(question)
             .find(|(text, _)| text == chosen)
-            .map(|(_, rung)| rung.clone()),
+            .map(|(_, choice)| choice.patterns.clone()),
         Some(_) => None,
     };
     let lifetime = match content.get("lifetime") {
@@ -92,16 +90,17 @@ fn answer(
     }
 }
 
-/// The rungs that a form offers, each as the text that chooses it.
-fn rungs(question: &Question) -> impl Iterator<Item = (String, &Vec<ScopePattern>)> {
-    let rungs = question.rungs().enumerate().map(|(number, rung)| {
-        let text = listed(rung, ", ");
-        if number == 0 && text.len() > MOST_RUNG {
-            return ("exactly the needs above".to_owned(), rung);
+/// The choices that a form offers, each as the sentence that chooses it.
+fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
+    let roots = &question.request.roots;
+    let all = question.lasting_choices().map(|(number, choice)| {
+        let sentence = crate::escape(&choice.sentence(roots)).into_owned();
+        if number == 0 && sentence.len() > MOST_RUNG {
+            return ("exactly the needs above".to_owned(), choice);
         }
-        (text, rung)
+        (sentence, choice)
     });
-    rungs.filter(|(text, _)| text.len() <= MOST_RUNG)
+    all.filter(|(text, _)| text.len() <= MOST_RUNG)
 }
 
 /// How long an answer may hold, each by the name that chooses it.
@@ -216,7 +215,7 @@ fn properties(question: &Question) -> Map<String, Value> {
         "decision".into(),
         json!({"type": "string", "title": "Allow this call?", "enum": ["allow", "deny"]}),
     );
-    let offered: Vec<String> = rungs(question).map(|(text, _)| text).collect();
+    let offered: Vec<String> = choices(question).map(|(text, _)| text).collect();
     if offered.len() > 1 {
         let narrowest = offered.first().cloned();
         properties.insert(
@@ -260,6 +259,9 @@ fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permission::tests::{changing, request};
+
+    const FOLDER: &str = "change /r/a and everything in it; protected names stay closed";
 
     fn question() -> Question {
         Question {
@@ -267,7 +269,7 @@ mod tests {
             run: crate::permission::Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
-            request: crate::permission::tests::request(1, 1, &["write:file:/r/a/x"]),
+            request: changing(request(1, 1, &["write:file:/r/a/x"])),
             calls: crate::permission::WaitingCalls::default(),
         }
     }
@@ -282,9 +284,8 @@ mod tests {
     #[test]
     fn a_form_says_how_much_and_how_long_and_defaults_to_the_least() {
         check("accept", &json!({"decision": "allow"}), &Answer::ONCE);
-        let wider =
-            json!({"decision": "allow", "breadth": "write:file:/r/a", "lifetime": "session"});
-        let patterns = vec!["write:file:/r/a".parse().unwrap()];
+        let wider = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
+        let patterns = question().request.choices[2].patterns.clone();
         let expected = Answer::Allow {
             patterns,
             lifetime: Lifetime::Session,
@@ -346,8 +347,8 @@ mod tests {
         let needs: Vec<String> = needs.collect();
         let request = &mut question.request;
         request.needs = needs.iter().map(|need| need.parse().unwrap()).collect();
-        let ceiling = [ScopePattern::ANY];
-        request.ladder = crate::permission::ladder(&request.needs, &ceiling, false);
+        let ceiling = [crate::scope::ScopePattern::ANY];
+        request.choices = crate::permission::choices(&request.needs, &ceiling, &[], false);
         request.intent = "i".repeat(1024);
         request.arguments = json!({ "path": "\u{202e}".repeat(1 << 20) });
         let mut shown = crate::permission::tests::shown(request.clone());
@@ -396,7 +397,7 @@ mod tests {
 
     #[test]
     fn what_reaches_one_call_is_allowed_for_that_call() {
-        let wide = json!({"decision": "allow", "breadth": "write:file:/r", "lifetime": "session"});
+        let wide = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
         let accept = ElicitationAction::Accept;
         let answer = read(&question(), Reach::Call, &accept, &wide);
         assert_eq!(answer, Some(Answer::ONCE));
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_offers_three_rungs_and_every_lifetime_but_the_longest() {
+    fn a_form_offers_what_needs_no_confirmation_and_every_lifetime_but_the_longest() {
         let ElicitRequestParams::FormElicitationParams {
             message,
             requested_schema,
@@ -422,7 +423,7 @@ mod tests {
         let schema = serde_json::to_value(requested_schema).unwrap();
         assert_eq!(
             schema["properties"]["breadth"]["enum"],
-            json!(["write:file:/r/a/x", "write:file:/r/a", "write:file:/r"])
+            json!(["change /r/a/x", FOLDER])
         );
         assert_eq!(
             schema["properties"]["lifetime"]["enum"],

@@ -13,7 +13,7 @@ use super::{
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
 use crate::policy::Authority;
-use crate::scope::{Marks, ScopePattern};
+use crate::scope::{Coverage, Marks, ScopePattern};
 
 /// Why a person's word had no effect.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -137,6 +137,16 @@ impl GrantAuthority {
         marks.marked(pattern).map_err(AuthorityError::NotThere)
     }
 
+    /// The same for what a grant covers. What nobody may grant here would have no effect, so it is refused.
+    pub(super) fn grantable(&self, covered: &Coverage) -> Result<Coverage, AuthorityError> {
+        let pattern = self.marked(covered.pattern())?;
+        if !self.authority.is_grantable(&pattern) {
+            return Err(AuthorityError::NotGrantable(pattern.to_string()));
+        }
+        let none = || AuthorityError::NotGrantable(covered.pattern().to_string());
+        covered.with_pattern(pattern).ok_or_else(none)
+    }
+
     /// Ends a question whose answer had no effect, in the name of the host: no person refused it.
     #[cfg(feature = "mcp")]
     pub(crate) fn refuse_unusable(&self, question: QuestionId) {
@@ -196,10 +206,7 @@ impl GrantAuthority {
     /// [`AuthorityError::NotGrantable`] if the configuration leaves nothing of it to be granted;
     /// [`AuthorityError`] if there are too many grants or it cannot be recorded or stored.
     pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
-        let pattern = self.marked(&grant.pattern)?;
-        if !self.authority.is_grantable(&pattern) {
-            return Err(AuthorityError::NotGrantable(pattern.to_string()));
-        }
+        let pattern = self.grantable(&grant.pattern)?;
         self.broker.grant(NewGrant { pattern, ..grant }).await
     }
 

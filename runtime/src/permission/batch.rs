@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::choices::may_be_offered;
 use super::{Lifetime, Question, Request};
 use crate::id::{QuestionId, ToolName};
 use crate::path::VirtualPath;
-use crate::scope::{Resource, Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Operations, Resource, Scope, Verb};
 
 /// Open questions of one session that ask for the same kind of thing. Each still has an answer of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,8 +26,8 @@ pub struct Batch {
     pub folder: Option<VirtualPath>,
     /// The widest that is offered: what is to be done, beneath that folder. None if it would reach above what may be granted
     /// for every item, or it is not about files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<ScopePattern>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<Coverage>,
     /// The questions, in the order they were asked.
     pub items: Vec<BatchItem>,
 }
@@ -59,7 +60,7 @@ pub enum BatchAnswer {
     Allow {
         /// What may be done, such as [`Batch::pattern`]; none for exactly what each of them asks.
         #[serde(default)]
-        pattern: Option<ScopePattern>,
+        pattern: Option<Coverage>,
         /// For how long. [`Lifetime::Uses`] counts for each question by itself, so ten uses for three questions are thirty, and a
         /// later call may use what is left of any of them.
         lifetime: Lifetime,
@@ -110,7 +111,9 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
         .map(|((session, verb, resource), mut group)| {
             group.sort_by_key(|question| question.id);
             let folder = folder(&group);
-            let pattern = folder.as_ref().and_then(|folder| pattern(verb, folder));
+            let pattern = folder
+                .as_ref()
+                .and_then(|folder| pattern(verb, folder, &group));
             let items = group.into_iter();
             let items: Vec<BatchItem> = items.map(|one| item(one, pattern.as_ref())).collect();
             Batch {
@@ -149,13 +152,20 @@ fn kind_of(need: &Scope) -> (Verb, &Resource) {
     (need.verb(), need.resource())
 }
 
-/// All that is beneath a folder; what is common to everything is nothing to grant.
-fn pattern(verb: Verb, folder: &VirtualPath) -> Option<ScopePattern> {
-    let all = || ScopePattern::of(&Scope::file(verb, folder.clone()));
-    (!folder.is_top()).then(all)
+/// All that is beneath a folder, for the operations that are asked; none of a folder that is not offered whole.
+fn pattern(verb: Verb, folder: &VirtualPath, group: &[&Question]) -> Option<Coverage> {
+    let roots = &group.first()?.request.roots;
+    let needs = group.iter().flat_map(|question| &question.request.needs);
+    let operations = needs.flat_map(|need| need.operations().iter());
+    let operations: Operations = operations.collect();
+    let all = || {
+        let need = Scope::file(verb, folder.clone());
+        Coverage::of(&need.only(operations).beneath())
+    };
+    may_be_offered(folder, roots).then(all)
 }
 
-fn item(question: &Question, pattern: Option<&ScopePattern>) -> BatchItem {
+fn item(question: &Question, pattern: Option<&Coverage>) -> BatchItem {
     let request = &question.request;
     BatchItem {
         question: question.id,

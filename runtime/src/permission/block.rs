@@ -10,7 +10,7 @@ use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, Question
 use crate::call::Origin;
 use crate::escape::listed;
 use crate::id::QuestionId;
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, Verb};
 
 /// Who offers the tool, as a chat shows it. The name is that of this runtime's own tools; a question about a tool of
 /// another server names that itself.
@@ -171,7 +171,7 @@ impl PermissionBlock {
     }
 
     /// Takes up how the question stands; once it ended nothing changes the block any more.
-    pub fn update(&mut self, state: QuestionState, granted: &[ScopePattern]) {
+    pub fn update(&mut self, state: QuestionState, granted: &[Coverage]) {
         if self.status != BlockStatus::Pending {
             return;
         }
@@ -274,7 +274,7 @@ impl GrantAuthority {
         session: &str,
         tool_call_id: &str,
         answer: Answer,
-    ) -> Result<(QuestionState, Vec<ScopePattern>), AuthorityError> {
+    ) -> Result<(QuestionState, Vec<Coverage>), AuthorityError> {
         let (nonce, id) = parse(tool_call_id).ok_or(AuthorityError::NoQuestion)?;
         if nonce != self.broker().run().nonce {
             return Ok((QuestionState::Settled(Decision::Expired), Vec::new()));

@@ -484,7 +484,8 @@ mod tests {
     async fn a_yes_for_once_serves_the_call_that_asked_and_enters_no_book() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
         let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
-        assert_eq!(redeemed.patterns, ["write:file:/r/x".parse().unwrap()]);
+        let need: Scope = NEED[0].parse().unwrap();
+        assert_eq!(redeemed.patterns, [crate::scope::Coverage::of(&need)]);
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         assert_eq!(
             refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),

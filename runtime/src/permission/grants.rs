@@ -11,7 +11,7 @@ use super::settings::Narrowing;
 use super::{GrantHolder, Lifetime, NewGrant};
 use crate::capability::Gate;
 use crate::id::{GrantId, WorkerId};
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Reach, Scope, ScopePattern};
 
 /// Who wants to use grants.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Claimant {
 /// What a call may do by grants, and what stops it when they are revoked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redeemed {
-    pub(crate) patterns: Vec<ScopePattern>,
+    pub(crate) patterns: Vec<Coverage>,
     pub(crate) gates: Vec<Arc<Gate>>,
     /// The grants that each lost one use; none for an answer that holds for one call.
     pub(crate) ids: Vec<GrantId>,
@@ -65,7 +65,8 @@ pub struct GrantView {
     /// Names it.
     pub id: GrantId,
     /// What it covers.
-    pub pattern: ScopePattern,
+    #[serde(flatten)]
+    pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
     /// Whether the holder's sub-agents may use it too.
@@ -80,7 +81,7 @@ pub struct GrantView {
 
 #[derive(Debug)]
 struct Grant {
-    pattern: ScopePattern,
+    pattern: Coverage,
     narrowness: Narrowness,
     descendants: bool,
     uses_left: Option<u32>,
@@ -181,7 +182,7 @@ impl GrantBook {
         for need in needs {
             let (id, _) = usable
                 .iter()
-                .filter(|(_, grant)| grant.pattern.binds(need))
+                .filter(|(_, grant)| grant.pattern.covers(need))
                 .min_by_key(|(id, grant)| {
                     let breadth = std::cmp::Reverse(grant.narrowness);
                     (breadth, !chosen.contains(id), grant.uses_left.is_some())
@@ -207,12 +208,12 @@ impl GrantBook {
         change: &Narrowing,
         now: Duration,
     ) -> Option<Arc<Gate>> {
-        let cuts = change.cuts(&self.view(id, now)?);
+        let view = self.view(id, now)?;
+        let cuts = change.cuts(&view);
+        let left = change.left_of(&view.pattern)?;
         let grant = self.get_mut(id)?;
-        if let Some(pattern) = &change.pattern {
-            grant.narrowness = narrowness(pattern);
-            grant.pattern = pattern.clone();
-        }
+        grant.narrowness = narrowness(&left);
+        grant.pattern = left;
         if let Some(uses) = change.uses {
             grant.uses_left = Some(uses.get());
         }
@@ -297,17 +298,20 @@ impl GrantBook {
     }
 }
 
-/// Length of the detail, then whether the resource and the verb are named.
-type Narrowness = (usize, bool, bool);
+/// Length of the detail, then whether it is exact, the resource and the verb are named, and how many operations it lacks.
+type Narrowness = (usize, bool, bool, bool, std::cmp::Reverse<u32>);
 
-/// How much a pattern pins down. Of two patterns that cover the same path, the greater is the narrower.
-fn narrowness(pattern: &ScopePattern) -> Narrowness {
+/// How much a grant pins down. Of two grants that cover the same path, the greater is the narrower.
+fn narrowness(covered: &Coverage) -> Narrowness {
+    let pattern = covered.pattern();
     let text = pattern.to_string();
     let detail = text.splitn(3, ':').nth(2).unwrap_or_default();
     (
         detail.len(),
+        covered.reach() == Reach::Exact,
         pattern.resource().is_some(),
         pattern.verb().is_some(),
+        std::cmp::Reverse(covered.operations().len()),
     )
 }
 

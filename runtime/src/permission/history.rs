@@ -20,7 +20,7 @@ use crate::audit::{End, walk};
 use crate::call::Origin;
 use crate::effect::{LeftOut, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub use call::{CallOutcome, PastCall};
 pub use denial::Denial;
@@ -118,7 +118,7 @@ pub enum HistoryEvent {
         step: Box<NarrowedStep>,
         /// What it covered before; none if the record does not say.
         #[serde(skip_serializing_if = "Option::is_none")]
-        held: Option<ScopePattern>,
+        held: Option<Coverage>,
     },
     /// A grant that was taken back.
     Revoked {
@@ -126,7 +126,7 @@ pub enum HistoryEvent {
         grant: GrantId,
         /// What it covered; none if the record does not say.
         #[serde(skip_serializing_if = "Option::is_none")]
-        held: Option<ScopePattern>,
+        held: Option<Coverage>,
         /// Why; none in the record of an older version.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
@@ -151,7 +151,7 @@ impl HistoryEvent {
     }
 
     /// What the grant covers that it is about, or did until then.
-    fn pattern(&self) -> Option<&ScopePattern> {
+    fn pattern(&self) -> Option<&Coverage> {
         match self {
             Self::Question(_) | Self::Call(_) | Self::SignedIn(_) => None,
             Self::Granted(step) | Self::Unrecorded(step) => Some(&step.pattern),
@@ -173,7 +173,7 @@ pub struct PastQuestion {
     pub ended_at: Option<u64>,
     /// What was allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub patterns: Vec<ScopePattern>,
+    pub patterns: Vec<Coverage>,
     /// For how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
@@ -254,7 +254,7 @@ impl HistoryFilter {
         agent.is_none_or(|agent| is_at_or_beneath(held, agent))
             && is_same(self.session.as_ref(), grant.session.as_ref())
             && self.server.as_ref().is_none_or(|server| {
-                pattern.is_some_and(|one| all_of(server, |all| all.covers_pattern(one)))
+                pattern.is_some_and(|one| all_of(server, |all| all.covers_pattern(one.pattern())))
             })
             && self.since.is_none_or(|since| since <= at)
             && self.until.is_none_or(|until| at < until)
@@ -279,7 +279,7 @@ fn is_of_server(event: &HistoryEvent, server: &str) -> bool {
     }
     all_of(server, |all| {
         let pattern = event.pattern();
-        pattern.is_some_and(|pattern| all.covers_pattern(pattern))
+        pattern.is_some_and(|pattern| all.covers_pattern(pattern.pattern()))
             || event.needs().iter().any(|need| all.covers(need))
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Decision, Question, QuestionState, Request, Run, WaitingCalls};
 use crate::effect::ContentHash;
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
-use crate::scope::{Resource, Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Resource, Scope, Verb};
 
 use refused::NotAsked;
 
@@ -101,7 +101,7 @@ struct Past {
     id: QuestionId,
     session: Arc<str>,
     decision: Decision,
-    granted: Vec<ScopePattern>,
+    granted: Vec<Coverage>,
 }
 
 /// How a question stands, as the conversation it belongs to may know.
@@ -110,7 +110,7 @@ pub(crate) struct Standing {
     pub(crate) session: Arc<str>,
     pub(crate) state: QuestionState,
     /// What was granted, if it was.
-    pub(crate) granted: Vec<ScopePattern>,
+    pub(crate) granted: Vec<Coverage>,
 }
 
 /// What is remembered of one worker's questions.
@@ -228,7 +228,7 @@ impl<W> Ledger<W> {
     pub(crate) fn answer(
         &mut self,
         id: QuestionId,
-        granted: Option<&[ScopePattern]>,
+        granted: Option<&[Coverage]>,
         now: Duration,
     ) -> Option<Ended<W>> {
         self.answer_counting(id, granted, now, &mut HashSet::new())
@@ -246,7 +246,7 @@ impl<W> Ledger<W> {
     fn answer_counting(
         &mut self,
         id: QuestionId,
-        granted: Option<&[ScopePattern]>,
+        granted: Option<&[Coverage]>,
         now: Duration,
         counted: &mut HashSet<(WorkerId, Kind)>,
     ) -> Option<Ended<W>> {

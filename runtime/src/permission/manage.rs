@@ -63,7 +63,7 @@ impl GrantAuthority {
     ) -> Result<Vec<GrantId>, AuthorityError> {
         let mut grants = template.grants(roots, holder, lifetime)?;
         for grant in &mut grants {
-            grant.pattern = self.marked(&grant.pattern)?;
+            grant.pattern = self.grantable(&grant.pattern)?;
         }
         self.broker().grant_all(grants).await
     }
@@ -163,7 +163,9 @@ mod tests {
             ..BrokerConfig::default()
         };
         let broker = Broker::start(config, audit.clone(), Arc::new(Deferred)).await;
-        let roots = Config::new().root(RootConfig::new(path("/r")));
+        let roots = Config::new()
+            .root(RootConfig::new(path("/r")))
+            .root(RootConfig::new(path("/s")));
         let authority = Authority::configured(&roots).unwrap();
         let grants = GrantAuthority::new(broker.unwrap(), authority, Arc::default());
         Stage { grants, audit, log }
@@ -267,6 +269,60 @@ mod tests {
         let again = stage.grants.revoke_where(filter).await.unwrap();
         assert_eq!(again.grants, 0);
         assert!(ids(stage.grants.grants().await.unwrap()).contains(&kept));
+    }
+
+    #[tokio::test]
+    async fn a_grant_without_effect_is_refused_with_the_reason() {
+        let stage = stage(100).await;
+        let grant = async |pattern: &str| {
+            let grant = NewGrant {
+                pattern: pattern.parse().unwrap(),
+                holder: ME,
+                lifetime: Lifetime::Session,
+                descendants: false,
+            };
+            stage.grants.grant(grant).await
+        };
+        for beyond in ["write:file:/etc", "execute:file:/r", "read:clock"] {
+            let refused = grant(beyond).await.unwrap_err();
+            assert!(
+                matches!(refused, AuthorityError::NotGrantable(_)),
+                "{refused}"
+            );
+            assert!(refused.to_string().contains("`grantable`"), "{refused}");
+        }
+        assert_eq!(stage.grants.grants().await.unwrap(), []);
+        for within in ["write:file:/r/a", "write:file", "read"] {
+            grant(within).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn operations_and_reach_of_a_grant_can_be_narrowed_too() {
+        let stage = stage(100).await;
+        let grant = stage.give(&ME, "write:file:/r/a").await;
+        let less = Narrowing {
+            operations: Some(crate::scope::Operation::Change.into()),
+            ..Narrowing::default()
+        };
+        assert_eq!(stage.grants.narrow(grant, less).await.unwrap().grants, 1);
+        assert!(
+            !stage.serves("write:file:/r/a").await,
+            "no longer all of the verb"
+        );
+        let more = Narrowing {
+            operations: Some(crate::scope::Operation::Delete.into()),
+            ..Narrowing::default()
+        };
+        let wider = stage.grants.narrow(grant, more).await;
+        assert!(matches!(wider, Err(AuthorityError::Wider)));
+        let exact = Narrowing {
+            reach: Some(crate::scope::Reach::Exact),
+            ..Narrowing::default()
+        };
+        stage.grants.narrow(grant, exact).await.unwrap();
+        let left = stage.grants.grants().await.unwrap().remove(0).pattern;
+        assert_eq!(left.sentence(), "change /r/a");
     }
 
     #[tokio::test]

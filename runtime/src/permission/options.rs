@@ -8,9 +8,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use super::{Answer, Lifetime, Question};
-use crate::escape::listed;
-use crate::scope::ScopePattern;
+use super::{Answer, Choice, Lifetime, Question};
 
 /// What an option does, as an ACP client marks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,22 +40,22 @@ pub struct AnswerOption {
     pub kind: OptionKind,
 }
 
-/// How many rungs are offered for longer than a call: wider ones ask for more care than a button or a form can.
-const MOST_RUNGS: usize = 3;
 const REJECT: &str = "reject";
 /// Before the number of waiting calls that an option allows.
 const WAITING: &str = "waiting-";
 
 impl Question {
-    /// The answers worth a button: exactly what is asked, once and for the session; its folder and its root for the
-    /// session; exactly what is asked for the agent, for good; and a no.
+    /// The answers worth a button: exactly what is asked, once and, with what else needs no confirmation, for the session;
+    /// and a no. What needs one ([`Choice::needs_confirmation`]) is for a host's own page or the terminal.
     #[must_use]
     pub fn options(&self) -> Vec<AnswerOption> {
         let mut options: Vec<AnswerOption> = self
             .offers()
             .into_iter()
             .map(|(option_id, rung, lifetime)| {
-                let patterns = self.request.ladder.get(rung).map_or(&[][..], Vec::as_slice);
+                let choice = self.request.choices.get(rung);
+                let covered =
+                    choice.map_or_else(String::new, |one| one.sentence(&self.request.roots));
                 let (time, kind) = match lifetime {
                     Lifetime::Once if self.waiting() > 1 => (
                         format!("one of {} equal calls that wait", self.waiting()),
@@ -78,7 +76,7 @@ impl Question {
                 };
                 AnswerOption {
                     option_id,
-                    name: format!("Allow {} for {time}", listed(patterns, " and ")),
+                    name: format!("Allow for {time}: {}", crate::escape(&covered)),
                     kind,
                 }
             })
@@ -103,16 +101,18 @@ impl Question {
             None => self.offers().into_iter().find(|(id, ..)| id == option_id)?,
         };
         Some(Answer::Allow {
-            patterns: self.request.ladder.get(rung)?.clone(),
+            patterns: self.request.choices.get(rung)?.patterns.clone(),
             lifetime,
             descendants: false,
             left_out: Vec::new(),
         })
     }
 
-    /// The rungs that are offered for longer than a call, the narrowest first.
-    pub(crate) fn rungs(&self) -> impl Iterator<Item = &Vec<ScopePattern>> {
-        self.request.ladder.iter().take(MOST_RUNGS)
+    /// The choices that are offered for longer than a call, the narrowest first. What has to be confirmed takes more than a
+    /// button or a form.
+    pub(crate) fn lasting_choices(&self) -> impl Iterator<Item = (usize, &Choice)> {
+        let choices = self.request.choices.iter().enumerate();
+        choices.filter(|(_, choice)| !choice.needs_confirmation(Lifetime::Session))
     }
 
     /// How many equal calls wait, if there are several.
@@ -123,16 +123,15 @@ impl Question {
 
     /// Each allowing option: its id, its rung and how long it holds.
     fn offers(&self) -> Vec<(String, usize, Lifetime)> {
-        let rungs = self.rungs().count();
         let mut offers = vec![("once".to_owned(), 0, Lifetime::Once)];
         offers.extend(self.all_waiting().map(|calls| {
             let id = format!("{WAITING}{calls}");
             (id, 0, Lifetime::Waiting(calls))
         }));
-        offers.extend((0..rungs).map(|rung| (format!("session-{rung}"), rung, Lifetime::Session)));
-        if !self.request.sensitive {
-            offers.push(("agent".to_owned(), 0, Lifetime::Agent));
-        }
+        let lasting = self.lasting_choices();
+        offers.extend(
+            lasting.map(|(place, _)| (format!("session-{place}"), place, Lifetime::Session)),
+        );
         offers
     }
 }
@@ -146,13 +145,12 @@ mod tests {
     use super::*;
     use crate::id::QuestionId;
     use crate::permission::Run;
-    use crate::permission::ladder::ladder;
-    use crate::permission::tests::request;
+    use crate::permission::tests::{changing, request};
 
     fn question(sensitive: bool) -> Question {
         let mut request = request(1, 1, &["write:file:/r/a/x"]);
         request.sensitive = sensitive;
-        request.ladder = ladder(&request.needs, &request.ceiling, sensitive);
+        let request = changing(request);
         Question {
             id: QuestionId(1),
             run: Run::default(),
@@ -167,11 +165,9 @@ mod tests {
     fn options_have_the_form_of_the_protocol() {
         let shown = serde_json::to_value(question(false).options()).unwrap();
         let expected = json!([
-            {"optionId": "once", "name": "Allow write:file:/r/a/x for this call", "kind": "allow_once"},
-            {"optionId": "session-0", "name": "Allow write:file:/r/a/x for this session", "kind": "allow_always"},
-            {"optionId": "session-1", "name": "Allow write:file:/r/a for this session", "kind": "allow_always"},
-            {"optionId": "session-2", "name": "Allow write:file:/r for this session", "kind": "allow_always"},
-            {"optionId": "agent", "name": "Allow write:file:/r/a/x for this agent, until revoked", "kind": "allow_always"},
+            {"optionId": "once", "name": "Allow for this call: change /r/a/x", "kind": "allow_once"},
+            {"optionId": "session-0", "name": "Allow for this session: change /r/a/x", "kind": "allow_always"},
+            {"optionId": "session-2", "name": "Allow for this session: change /r/a and everything in it; protected names stay closed", "kind": "allow_always"},
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
         ]);
         assert_eq!(shown, expected);
@@ -183,8 +179,8 @@ mod tests {
         question.calls.set(3);
         let options = serde_json::to_value(question.options()).unwrap();
         let expected = json!([
-            {"optionId": "once", "name": "Allow write:file:/r/a/x for one of 3 equal calls that wait", "kind": "allow_once"},
-            {"optionId": "waiting-3", "name": "Allow write:file:/r/a/x for 3 equal calls that wait", "kind": "allow_once"},
+            {"optionId": "once", "name": "Allow for one of 3 equal calls that wait: change /r/a/x", "kind": "allow_once"},
+            {"optionId": "waiting-3", "name": "Allow for 3 equal calls that wait: change /r/a/x", "kind": "allow_once"},
         ]);
         assert_eq!(
             options.as_array().unwrap()[..2],
@@ -207,7 +203,15 @@ mod tests {
                 Answer::Deny { .. } => assert_eq!(option.kind, OptionKind::RejectOnce),
             }
         }
-        for wrong in ["", "always", "session-3", "session-", "Once"] {
+        for wrong in [
+            "",
+            "always",
+            "agent",
+            "session-1",
+            "session-3",
+            "session-",
+            "Once",
+        ] {
             assert_eq!(question.chosen(wrong), None, "{wrong}");
         }
     }

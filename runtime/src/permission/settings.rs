@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::grants::GrantView;
 use super::{GrantHolder, is_at_or_beneath, millis};
 use crate::id::WorkerId;
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Operations, Reach, Scope, ScopePattern, Verb};
 
 /// Which grants are meant: those for which everything that is set holds. One that sets nothing means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl GrantFilter {
             .is_none_or(|agent| held.is_some_and(|held| is_at_or_beneath(held, agent)))
             && session.as_ref().is_none_or(|session| of == Some(session))
             && worker.is_none_or(|worker| by == Some(worker))
-            && verb.is_none_or(|verb| grant.pattern.verb().is_none_or(|of| of == verb))
+            && verb.is_none_or(|verb| grant.pattern.pattern().verb().is_none_or(|of| of == verb))
             && touches
                 .as_ref()
-                .is_none_or(|touches| touches.overlaps(&grant.pattern))
+                .is_none_or(|touches| touches.overlaps(grant.pattern.pattern()))
     }
 }
 
@@ -61,6 +61,12 @@ pub struct Narrowing {
     /// What it covers from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<ScopePattern>,
+    /// How far it reaches from what the pattern names from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
+    /// What may be done from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Operations>,
     /// How many uses are left from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<NonZeroU32>,
@@ -78,11 +84,13 @@ impl Narrowing {
     pub(crate) fn narrows(&self, grant: &GrantView, now: Duration) -> bool {
         let Self {
             pattern: _,
+            reach: _,
+            operations: _,
             uses,
             time,
             holder_only: _,
         } = self;
-        self.narrows_pattern(&grant.pattern)
+        self.left_of(&grant.pattern).is_some()
             && uses.is_none_or(|uses| grant.uses_left.is_none_or(|left| uses.get() <= left))
             && time.is_none_or(|time| {
                 grant
@@ -91,19 +99,18 @@ impl Narrowing {
             })
     }
 
-    /// Whether a grant of `held` would cover no more after it.
-    pub(crate) fn narrows_pattern(&self, held: &ScopePattern) -> bool {
-        let pattern = self.pattern.as_ref();
-        pattern.is_none_or(|pattern| held.covers_pattern(pattern))
+    /// What a grant of `held` would cover after it; none if that is nothing, or more than `held`.
+    pub(crate) fn left_of(&self, held: &Coverage) -> Option<Coverage> {
+        let pattern = self.pattern.as_ref().unwrap_or(held.pattern());
+        let reach = self.reach.unwrap_or(held.reach());
+        let operations = self.operations.unwrap_or(held.operations());
+        let left = Coverage::new(pattern.clone(), reach, operations)?;
+        held.includes(&left).then_some(left)
     }
 
     /// Whether it names a protected file that a grant of `held` does not name: a folder gives nothing on the protected
     /// files in it, but their very names do.
-    pub(crate) fn uncovers(
-        &self,
-        held: &ScopePattern,
-        protects: impl FnOnce(&Scope) -> bool,
-    ) -> bool {
+    pub(crate) fn uncovers(&self, held: &Coverage, protects: impl FnOnce(&Scope) -> bool) -> bool {
         let named = self.pattern.as_ref().and_then(ScopePattern::path);
         named.is_some_and(|path| {
             held.path() != Some(path) && protects(&Scope::file(Verb::Write, path.clone()))
@@ -112,8 +119,8 @@ impl Narrowing {
 
     /// Whether calls that use `grant` already may be beyond what is left of it.
     pub(crate) fn cuts(&self, grant: &GrantView) -> bool {
-        let other = |pattern: &ScopePattern| *pattern != grant.pattern;
-        self.pattern.as_ref().is_some_and(other) || (self.holder_only && grant.descendants)
+        let other = self.left_of(&grant.pattern).as_ref() != Some(&grant.pattern);
+        other || (self.holder_only && grant.descendants)
     }
 }
 
@@ -284,11 +291,13 @@ mod tests {
     fn a_change_survives_json() {
         let change = Narrowing {
             pattern: Some("read:file:/r".parse().unwrap()),
+            reach: Some(Reach::Exact),
+            operations: Some(Operations::of(Some(Verb::Read))),
             uses: NonZeroU32::new(2),
             time: Some(Duration::from_secs(1)),
             holder_only: true,
         };
-        let text = r#"{"pattern":"read:file:/r","uses":2,"for_ms":1000,"holder_only":true}"#;
+        let text = r#"{"pattern":"read:file:/r","reach":"exact","operations":["read"],"uses":2,"for_ms":1000,"holder_only":true}"#;
         assert_eq!(serde_json::to_string(&change).unwrap(), text);
         assert_eq!(serde_json::from_str::<Narrowing>(text).unwrap(), change);
         assert_eq!(

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use super::is_at_or_beneath;
 use crate::id::GrantId;
 use crate::private_file::{self, Folder, PrivateFileError, StoreFile};
-use crate::scope::ScopePattern;
-use format::{MOST_BYTES, Unread};
+use crate::scope::Coverage;
+use format::{MOST_BYTES, Unread, VERSION};
 
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
@@ -32,7 +32,6 @@ pub use writer::GrantWriteError;
 
 /// A grant to an agent as it is stored: it holds for every worker of that name, now and later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StoredGrant {
     /// Names it, over restarts too.
@@ -40,7 +39,8 @@ pub struct StoredGrant {
     /// The agent's path, such as `main/tests`.
     pub agent: Arc<str>,
     /// What it covers.
-    pub pattern: ScopePattern,
+    #[serde(flatten, deserialize_with = "crate::scope::all_parts")]
+    pub pattern: Coverage,
     /// Whether the agent's sub-agents may use it too.
     pub descendants: bool,
     /// When it was given, in milliseconds since 1970.
@@ -87,8 +87,12 @@ pub enum GrantStoreError {
         /// The file.
         file: PathBuf,
     },
-    /// A later version of this program wrote it; it was left alone.
-    #[error("the grant store `{}` has version {version}, which is not known here", .file.display())]
+    /// Another version of this program wrote it; it was left alone.
+    #[error(
+        "the grant store `{}` has format version {version}, and this program reads version {VERSION}{}",
+        .file.display(),
+        if *version < VERSION { "; grants of older versions do not say which operations they cover, so move the file away and grant again" } else { "" }
+    )]
     Version {
         /// The file.
         file: PathBuf,

@@ -10,7 +10,7 @@ use crate::effect::Op;
 use crate::error::Code;
 use crate::path::VirtualPath;
 use crate::policy::Authority;
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
 /// How often a person must have allowed the same kind before a rule is suggested.
 const OFTEN: usize = 3;
@@ -19,14 +19,15 @@ const DEEP: usize = 2;
 
 /// A rule that a person may want to give. Nothing gives it by itself.
 ///
-/// A pattern of the verb `write` speaks of removing files, too: whoever shows this says so.
+/// [`Coverage::sentence`] says what it would allow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Suggestion {
     /// The agent that asked.
     pub agent: Arc<str>,
-    /// The folder that holds everything that was allowed, or the very file.
-    pub pattern: ScopePattern,
+    /// The folder that holds everything that was allowed, or the very file. Of changes it covers creating and changing.
+    #[serde(flatten)]
+    pub pattern: Coverage,
     /// `Session` if all was asked by one worker, which then holds the rule; else `Agent`.
     pub lifetime: Lifetime,
     /// How many of the questions of this history it would have spared.
@@ -142,10 +143,17 @@ fn rules(
             paths.all(|path| path.starts_with(&place))
         };
         let (held, rest): (Vec<_>, Vec<_>) = questions.into_iter().partition(beneath);
-        let pattern = ScopePattern::of(&Scope::file(verb, place.clone()));
+        let need = match verb {
+            // Nothing else was allowed.
+            Verb::Write => Scope::doing(Operation::Create, place.clone()).or(Operation::Change),
+            Verb::Read | Verb::Execute => Scope::file(verb, place.clone()),
+        };
+        let mut paths = held.iter().flat_map(|question| &question.paths);
+        let very_file = paths.all(|path| **path == place);
+        let pattern = Coverage::of(&if very_file { need } else { need.beneath() });
         let good = held.len() >= OFTEN
             && deepest(&held).as_ref() == Some(&place)
-            && !refused.iter().any(|need| is_like(need, &pattern));
+            && !refused.iter().any(|need| is_like(need, pattern.pattern()));
         questions = rest;
         if good {
             rules.push(Suggestion {
@@ -213,7 +221,7 @@ mod tests {
         let suggestions = suggested(asked);
         let got: Vec<(String, usize)> = suggestions
             .iter()
-            .map(|one| (one.pattern.to_string(), one.spares))
+            .map(|one| (one.pattern.pattern().to_string(), one.spares))
             .collect();
         let expected: Vec<(String, usize)> = expected
             .iter()
@@ -385,7 +393,7 @@ mod tests {
             let (log, suggestions) = told(&asked);
             for one in &suggestions {
                 let covered = |entry: &&HistoryEntry| {
-                    entry.event.needs().iter().all(|need| one.pattern.covers(need))
+                    entry.event.needs().iter().all(|need| one.pattern.pattern().covers(need))
                 };
                 let allowed = log.history.entries().filter(|entry| entry.decision == Some(YES));
                 let counted: Vec<_> = allowed.filter(covered).collect();
@@ -400,7 +408,7 @@ mod tests {
                 }
                 let refused = log.history.entries().filter(|entry| entry.decision == Some(Decision::Denied));
                 for need in refused.flat_map(|entry| entry.event.needs()) {
-                    prop_assert!(!one.pattern.covers(need), "{} covers {}", one.pattern, need);
+                    prop_assert!(!one.pattern.pattern().covers(need), "{} covers {}", one.pattern.pattern(), need);
                 }
             }
             let mut shuffled = asked;

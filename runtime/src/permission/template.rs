@@ -266,8 +266,8 @@ impl Template {
         holder: &GrantHolder,
         lifetime: Lifetime,
     ) -> Result<Vec<NewGrant>, TemplateError> {
-        let grant = |pattern| NewGrant {
-            pattern,
+        let grant = |pattern: ScopePattern| NewGrant {
+            pattern: pattern.into(),
             holder: holder.clone(),
             lifetime,
             descendants: false,

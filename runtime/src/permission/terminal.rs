@@ -12,10 +12,9 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
-use super::{Answer, Approver, Deciding, Lifetime, Question, Request};
+use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
 use crate::effect::{Change, LeftOut, Preview};
-use crate::escape::{escape, listed};
-use crate::scope::ScopePattern;
+use crate::escape::escape;
 
 /// The most characters shown of one text that an agent or file has a say in.
 const MOST_CHARS: usize = 300;
@@ -237,7 +236,7 @@ impl Console {
         }
         let shown = Instant::now();
         let choice = self.read(shown).await?;
-        let Some((patterns, left_out)) = choose(&choice, &question.request) else {
+        let Some((choice, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
         // More equal calls may have come since the question was shown.
@@ -250,14 +249,26 @@ impl Console {
         ))
         .await?;
         let time = self.read(shown).await?;
-        Ok(
-            lifetime(&time, waiting).map_or(Answer::DENY, |lifetime| Answer::Allow {
-                patterns,
-                lifetime,
-                descendants: false,
-                left_out,
-            }),
-        )
+        let Some(lifetime) = lifetime(&time, waiting) else {
+            return Ok(Answer::DENY);
+        };
+        if choice.needs_confirmation(lifetime) {
+            let sentence = choice.sentence(&question.request.roots);
+            self.show(format!(
+                "This grants more than this call: {}. Type \"yes\" to allow it, or Enter to refuse: ",
+                escape(&sentence)
+            ))
+            .await?;
+            if self.read(shown).await? != "yes" {
+                return Ok(Answer::DENY);
+            }
+        }
+        Ok(Answer::Allow {
+            patterns: choice.patterns.clone(),
+            lifetime,
+            descendants: false,
+            left_out,
+        })
     }
 
     /// Returns once the text is written.
@@ -312,26 +323,26 @@ fn read_line(input: &mut dyn BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).trim().to_owned())
 }
 
-/// The rung and the parts to leave out that a line names; none if it is not wholly clear.
-fn choose(choice: &str, request: &Request) -> Option<(Vec<ScopePattern>, Vec<LeftOut>)> {
-    let (rung, parts) = match choice.split_once("without") {
-        Some((rung, parts)) => (rung, parts),
-        None => (choice, ""),
+/// The choice and the parts to leave out that a line names; none if it is not wholly clear.
+fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<LeftOut>)> {
+    let (number, parts) = match typed.split_once("without") {
+        Some((number, parts)) => (number, parts),
+        None => (typed, ""),
     };
-    let number: usize = rung.trim().parse().ok()?;
-    let rung = request.ladder.get(number.checked_sub(1)?)?;
+    let number: usize = number.trim().parse().ok()?;
+    let choice = request.choices.get(number.checked_sub(1)?)?;
     let parts = parts
         .split([' ', ','])
         .filter(|part| !part.is_empty())
         .map(|part| part.parse().ok())
         .collect::<Option<BTreeSet<usize>>>()?;
-    if parts.is_empty() && choice.contains("without") {
+    if parts.is_empty() && typed.contains("without") {
         return None;
     }
     let left_out = left_out(request, &parts)?;
     request
         .can_leave_out(&left_out)
-        .then(|| (rung.clone(), left_out))
+        .then_some((choice, left_out))
 }
 
 /// The parts by the numbers that the prompt shows them with; none if one is not there.
@@ -406,10 +417,9 @@ fn prompt(question: &Question, coloured: bool) -> String {
         out.push_str(&format!("  {}\n", escape(&need.to_string())));
     }
     out.push_str("you may allow:\n");
-    for (index, rung) in request.ladder.iter().enumerate() {
-        let patterns = listed(rung, "  ");
-        let covers = escape(&request.covers(rung)).into_owned();
-        out.push_str(&format!("  {}) {patterns}\n     {covers}\n", index + 1,));
+    for (index, choice) in request.choices.iter().enumerate() {
+        let sentence = choice.sentence(&request.roots);
+        out.push_str(&format!("  {}) {}\n", index + 1, escape(&sentence)));
     }
     out
 }
@@ -503,7 +513,7 @@ mod tests {
     use crate::escape::is_deceptive;
     use crate::id::{QuestionId, ToolName};
     use crate::path::VirtualPath;
-    use crate::permission::tests::request;
+    use crate::permission::tests::{changing, request};
     use std::sync::Mutex as Lock;
 
     #[derive(Clone, Default)]
@@ -550,14 +560,16 @@ mod tests {
 
     async fn typed(input: &'static str) -> Answer {
         let terminal = Terminal::new(input.as_bytes(), Screen::default(), false);
-        terminal
-            .decide(&question(request(1, 1, &["write:file:/r/a/x"])))
-            .await
+        terminal.decide(&question(asked())).await
     }
 
-    fn allow(pattern: &str, lifetime: Lifetime) -> Answer {
+    fn asked() -> Request {
+        changing(request(1, 1, &["write:file:/r/a/x"]))
+    }
+
+    fn allow(choice: usize, lifetime: Lifetime) -> Answer {
         Answer::Allow {
-            patterns: vec![pattern.parse().unwrap()],
+            patterns: asked().choices[choice - 1].patterns.clone(),
             lifetime,
             descendants: false,
             left_out: Vec::new(),
@@ -568,16 +580,32 @@ mod tests {
     async fn a_number_and_a_time_are_a_yes() {
         let ten = Lifetime::Uses(NonZeroU32::new(10).unwrap());
         let hour = Lifetime::For(Duration::from_secs(3600));
-        assert_eq!(
-            typed("1\n1\n").await,
-            allow("write:file:/r/a/x", Lifetime::Once)
-        );
-        assert_eq!(typed("2\n2\n").await, allow("write:file:/r/a", ten));
-        assert_eq!(typed(" 3 \r\n3\n").await, allow("write:file:/r", hour));
-        assert_eq!(
-            typed("1\n4").await,
-            allow("write:file:/r/a/x", Lifetime::Session)
-        );
+        assert_eq!(typed("1\n1\n").await, allow(1, Lifetime::Once));
+        assert_eq!(typed("3\n2\n").await, allow(3, ten));
+        assert_eq!(typed(" 3 \r\n3\n").await, allow(3, hour));
+        assert_eq!(typed("1\n4").await, allow(1, Lifetime::Session));
+    }
+
+    #[tokio::test]
+    async fn a_broad_choice_is_said_in_full_and_confirmed() {
+        for broad in [2, 4] {
+            let typed = async |sure: &str| {
+                let screen = Screen::default();
+                let input = io::Cursor::new(format!("{broad}\n4\n{sure}\n"));
+                let answer = Terminal::new(input, screen.clone(), false)
+                    .decide(&question(asked()))
+                    .await;
+                let shown = screen.0.lock().unwrap().clone();
+                (answer, String::from_utf8(shown).unwrap())
+            };
+            let (answer, shown) = typed("yes").await;
+            assert_eq!(answer, allow(broad, Lifetime::Session));
+            let sentence = asked().choices[broad - 1].sentence(&asked().roots);
+            assert_eq!(shown.matches(&sentence).count(), 2, "{shown}");
+            for unsure in ["", "y", "Yes"] {
+                assert_eq!(typed(unsure).await.0, Answer::DENY);
+            }
+        }
     }
 
     #[tokio::test]
@@ -585,7 +613,7 @@ mod tests {
         for (input, told) in [("1\n1\n", false), ("\n", true), ("1\n\n", true)] {
             let screen = Screen::default();
             let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
-            let question = question(request(1, 1, &["write:file:/r/a/x"]));
+            let question = question(asked());
             terminal.decide(&question).await;
             let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
             assert_eq!(shown.ends_with(REFUSED), told, "{shown}");
@@ -608,12 +636,9 @@ mod tests {
     async fn the_rest_of_an_overlong_line_answers_nothing() {
         let overlong = format!("{}1\n1\n1\n", " ".repeat(1024));
         let terminal = Terminal::new(io::Cursor::new(overlong), Screen::default(), false);
-        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        let question = question(asked());
         assert_eq!(terminal.decide(&question).await, Answer::DENY);
-        assert_eq!(
-            terminal.decide(&question).await,
-            allow("write:file:/r/a/x", Lifetime::Once)
-        );
+        assert_eq!(terminal.decide(&question).await, allow(1, Lifetime::Once));
     }
 
     /// A request in which everything that an agent or file has a say in holds `text`.
@@ -748,7 +773,7 @@ mod tests {
             shown.contains("... 382 more lines are not shown"),
             "{shown}"
         );
-        assert!(shown.contains("\n  5) write\n"), "{shown}");
+        assert!(shown.ends_with("protected names stay closed\n"), "{shown}");
     }
 
     #[test]
@@ -816,7 +841,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_typed_before_a_question_is_shown_is_no_answer_to_it() {
         let (terminal, keyboard, _) = with_keyboard();
-        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        let question = question(asked());
         keyboard.press("1\n1\n");
         let answer = async {
             keyboard.shown(1).await;
@@ -829,13 +854,13 @@ mod tests {
             keyboard.press("1\n1\n");
         };
         let (decided, ()) = tokio::join!(terminal.decide(&question), answer);
-        assert_eq!(decided, allow("write:file:/r/a/x", Lifetime::Once));
+        assert_eq!(decided, allow(1, Lifetime::Once));
     }
 
     #[tokio::test]
     async fn a_withdrawn_question_makes_room_for_the_next_and_says_so() {
         let (terminal, keyboard, screen) = with_keyboard();
-        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        let question = question(asked());
         for round in 1..=2 {
             let mut withdrawn = terminal.decide(&question);
             tokio::select! {
@@ -848,7 +873,7 @@ mod tests {
             keyboard.press("1\n1\n");
         };
         let (decided, ()) = tokio::join!(terminal.decide(&question), answer);
-        assert_eq!(decided, allow("write:file:/r/a/x", Lifetime::Once));
+        assert_eq!(decided, allow(1, Lifetime::Once));
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
         let (first, rest) = shown.split_once(WITHDRAWN).unwrap();
         assert_eq!(first.matches("-- permission").count(), 1);
@@ -872,9 +897,9 @@ mod tests {
     async fn questions_wait_for_one_another() {
         let screen = Screen::default();
         let terminal = Terminal::new("1\n1\n\n".as_bytes(), screen.clone(), false);
-        let question = question(request(1, 1, &["write:file:/r/a/x"]));
+        let question = question(asked());
         let (first, second) = tokio::join!(terminal.decide(&question), terminal.decide(&question));
-        let yes = allow("write:file:/r/a/x", Lifetime::Once);
+        let yes = allow(1, Lifetime::Once);
         assert_eq!((first, second), (yes, Answer::DENY));
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
         assert_eq!(shown.matches("-- permission").count(), 2);

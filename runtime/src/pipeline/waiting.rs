@@ -9,7 +9,7 @@ use super::{Granted, Parsed, Step, Waiting};
 use crate::capability::ReadPermit;
 use crate::error::{CallError, Code};
 use crate::policy::Verdict;
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{Job, WriteJob};
 
 impl Step<Waiting> {
@@ -89,7 +89,7 @@ impl Step<Waiting> {
         let supposed = needs
             .iter()
             .filter(|need| need.verb() == Verb::Write)
-            .map(ScopePattern::of);
+            .map(Coverage::of);
         let supposed = granted.iter().cloned().chain(supposed).collect();
         Some((Arc::clone(job), ReadPermit::mint(self.terms(supposed))))
     }

@@ -10,7 +10,7 @@ use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Explanation, REPOSITORY_REASON, Verdict};
 use crate::root::Root;
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::Job;
 
 /// What a call gathers on its way.
@@ -20,9 +20,9 @@ pub(super) struct Way {
     pub(super) needs: Vec<Scope>,
     pub(super) authority: Authority,
     pub(super) holder: Arc<Holder>,
-    pub(super) granted: Vec<ScopePattern>,
+    pub(super) granted: Vec<Coverage>,
     /// Changes of files that are protected by what stands around them, not by their names.
-    pub(super) protected: Vec<Scope>,
+    pub(super) protected: Vec<VirtualPath>,
     pub(super) grant_gates: Vec<Arc<Gate>>,
     pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
     /// Directories that people granted beyond the worker's roots, for this call.
@@ -58,13 +58,17 @@ impl Way {
     }
 
     fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
-        let before = self.needs.len();
+        let mut fresh = false;
         for need in needs {
-            if !self.needs.contains(&need) {
-                self.needs.push(need);
+            if self.needs.iter().any(|known| known.includes(&need)) {
+                continue;
             }
+            // What it found on its way says more of the same, such as a directory with all it holds.
+            self.needs.retain(|known| !need.includes(known));
+            self.needs.push(need);
+            fresh = true;
         }
-        if self.needs.len() == before {
+        if !fresh {
             return Err(CallError::new(
                 Code::Internal,
                 "the tool asked again for what it was granted",
@@ -77,12 +81,12 @@ impl Way {
     fn protect(&mut self, paths: Vec<VirtualPath>) -> Result<(), CallError> {
         let before = self.protected.len();
         for path in paths {
-            let need = Scope::file(Verb::Write, path);
-            if !self.needs.contains(&need) {
-                self.needs.push(need.clone());
+            let changes = |need: &Scope| need.verb() == Verb::Write && need.path() == Some(&path);
+            if !self.needs.iter().any(changes) {
+                self.needs.push(Scope::file(Verb::Write, path.clone()));
             }
-            if !self.protected.contains(&need) {
-                self.protected.push(need);
+            if !self.protected.contains(&path) {
+                self.protected.push(path);
             }
         }
         if self.protected.len() == before {
@@ -97,12 +101,18 @@ impl Way {
     /// The verdict on `need`: a change of a protected file takes a grant that names that very file.
     pub(super) fn judge(&self, need: &Scope) -> Verdict {
         let verdict = self.authority.judge(need, &self.granted);
-        let names = |grant: &ScopePattern| grant.binds(need) && grant.path() == need.path();
-        if self.protected.contains(need) && !self.granted.iter().any(names) {
+        let names = |grant: &Coverage| grant.covers(need) && grant.path() == need.path();
+        if self.is_protected(need) && !self.granted.iter().any(names) {
             verdict.max(Verdict::Ask)
         } else {
             verdict
         }
+    }
+
+    /// Whether `need` would change a file that is protected by what stands around it.
+    fn is_protected(&self, need: &Scope) -> bool {
+        let path = need.path().filter(|_| need.verb() == Verb::Write);
+        path.is_some_and(|path| self.protected.contains(path))
     }
 
     /// Why `need` must be asked for.
@@ -118,7 +128,7 @@ impl Way {
     /// Why `need` is a change of a protected file; none if it is not.
     pub(super) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
         let by_name = self.authority.protection_reason(need);
-        by_name.or_else(|| self.protected.contains(need).then_some(REPOSITORY_REASON))
+        by_name.or_else(|| self.is_protected(need).then_some(REPOSITORY_REASON))
     }
 
     /// Takes the path that a link leads to in place of the one that was asked for.
@@ -129,7 +139,7 @@ impl Way {
         let mut judged = false;
         for need in &mut self.needs {
             if need.path() == Some(from) {
-                *need = Scope::file(need.verb(), to.clone());
+                *need = need.at(to.clone());
                 judged = true;
             }
         }

@@ -18,7 +18,7 @@ use super::{Layer, Policy};
 use crate::call::Origin;
 use crate::config::Config;
 use crate::path::VirtualPath;
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
 /// Everything above a call, as a conjunction of layers; cheap to clone.
 ///
@@ -169,7 +169,7 @@ impl Authority {
     ///
     /// A protected file needs a grant that names that very file. Nothing turns `Deny` into anything.
     #[must_use]
-    pub fn judge(&self, need: &Scope, granted: &[ScopePattern]) -> Verdict {
+    pub fn judge(&self, need: &Scope, granted: &[Coverage]) -> Verdict {
         let ruling = self.rule(&Need::new(need));
         if ruling.verdict == Verdict::Ask && satisfying(ruling, need, granted).is_some() {
             Verdict::Allow
@@ -199,7 +199,7 @@ impl Authority {
 
     /// Says which layer and rule decide, and the smallest grant that would help.
     #[must_use]
-    pub fn explain(&self, need: &Scope, granted: &[ScopePattern]) -> Explanation {
+    pub fn explain(&self, need: &Scope, granted: &[Coverage]) -> Explanation {
         Explanation::of(self, need, granted)
     }
 
@@ -355,6 +355,12 @@ impl Authority {
         self.base.ceiling()
     }
 
+    /// The mounts of the served roots.
+    pub(crate) fn served(&self) -> Vec<VirtualPath> {
+        let roots = self.base.listed();
+        roots.map(|root| root.place.path.clone()).collect()
+    }
+
     /// The subtrees that a worker with this authority can see anyway.
     pub(crate) fn visible(&self) -> Value {
         let mounts = self.base.listed().map(|root| root.place.path.clone());
@@ -370,10 +376,10 @@ impl Authority {
 pub(crate) fn satisfying<'g>(
     ruling: Ruling,
     need: &Scope,
-    granted: &'g [ScopePattern],
-) -> Option<&'g ScopePattern> {
+    granted: &'g [Coverage],
+) -> Option<&'g Coverage> {
     granted.iter().find(|grant| {
-        grant.binds(need)
+        grant.covers(need)
             && (!ruling.is_exact() || grant.path().is_some_and(|path| need.path() == Some(path)))
     })
 }

@@ -8,7 +8,7 @@ use super::Layer;
 use super::authority::{Authority, satisfying};
 use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope};
 
 /// Where a layer of an authority comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,13 +57,13 @@ pub struct Explanation {
     /// The rule as a sentence for people.
     pub rule: &'static str,
     /// The grant that turns `Ask` into `Allow`, if one was given.
-    pub granted_by: Option<ScopePattern>,
+    pub granted_by: Option<Coverage>,
     /// The smallest grant that would help; none when no grant can.
-    pub grant: Option<ScopePattern>,
+    pub grant: Option<Coverage>,
 }
 
 impl Explanation {
-    pub(crate) fn of(authority: &Authority, need: &Scope, granted: &[ScopePattern]) -> Self {
+    pub(crate) fn of(authority: &Authority, need: &Scope, granted: &[Coverage]) -> Self {
         let looked = Need::new(need);
         let mut ruling = authority.base().judge(&looked);
         let mut decider = None;
@@ -94,7 +94,7 @@ impl Explanation {
             pattern,
             rule,
             granted_by: granted_by.cloned(),
-            grant: (asks && granted_by.is_none()).then(|| ScopePattern::of(need)),
+            grant: (asks && granted_by.is_none()).then(|| Coverage::of(need)),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Explanation {
             pattern: None,
             rule,
             granted_by: None,
-            grant: Some(ScopePattern::of(need)),
+            grant: Some(Coverage::of(need)),
             ..Self::of(authority, need, &[])
         }
     }

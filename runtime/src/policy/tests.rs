@@ -16,7 +16,7 @@ use super::{Authority, Layer, Limits, Policy, PolicyErrorKind, Verdict};
 use crate::VirtualPath;
 use crate::call::Origin;
 use crate::config::Config;
-use crate::scope::ScopePattern;
+use crate::scope::Coverage;
 
 /// How many cases a law is tried on: `BAILIWICK_CASES`, else a hundred thousand.
 pub(crate) fn cases() -> Cases {
@@ -56,7 +56,7 @@ fn under(issuer: &Authority, policy: &Policy) -> Authority {
 
 #[track_caller]
 fn check(authority: &Authority, need: &str, granted: &[&str], expected: Verdict) {
-    let granted: Vec<ScopePattern> = granted.iter().map(|text| text.parse().unwrap()).collect();
+    let granted: Vec<Coverage> = granted.iter().map(|text| text.parse().unwrap()).collect();
     let need = need.parse().unwrap();
     let explained = authority.explain(&need, &granted);
     assert_eq!(

@@ -102,7 +102,7 @@ impl ScopePattern {
         }
     }
 
-    pub(super) fn with_segments(&self, segments: &str) -> Self {
+    pub(crate) fn with_segments(&self, segments: &str) -> Self {
         Self {
             detail: Detail::Segments(segments.into()),
             ..self.clone()

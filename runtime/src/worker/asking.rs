@@ -12,10 +12,10 @@ use crate::error::{CallError, Code};
 use crate::escape::listed;
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::permission::{Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, ladder};
+use crate::permission::{Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, choices};
 use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope, ScopePattern};
 use crate::tool::Remote;
 
 /// The most permissions that one question asks for, and the most bytes of their text together. Each is shown whole.
@@ -74,13 +74,13 @@ impl Shared {
         };
         match live {
             Some(mut redeemed) => {
-                redeemed.patterns.extend(offered.iter().cloned());
+                redeemed.patterns.extend(bare(&offered));
                 redeemed.brought = offered;
                 Some(redeemed)
             }
             None if offered.is_empty() => None,
             None => Some(Redeemed {
-                patterns: offered.clone(),
+                patterns: bare(&offered).collect(),
                 brought: offered,
                 ..Redeemed::default()
             }),
@@ -177,6 +177,7 @@ impl Shared {
         reasons.sort_unstable();
         reasons.dedup();
         let sensitive = !protected.is_empty();
+        let roots = self.core.authority.served();
         Request {
             worker: self.id,
             call: facts.id,
@@ -187,7 +188,8 @@ impl Shared {
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
             intent: String::new(),
-            ladder: ladder(&needs, &ceiling, sensitive),
+            choices: choices(&needs, &ceiling, &roots, sensitive),
+            roots,
             needs,
             before: None,
             divisible: false,
@@ -257,6 +259,11 @@ fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
          ({MOST_NEED_BYTES} bytes) at once. Name fewer or shorter paths in one call"
     );
     Err(CallError::new(Code::TooLarge, message))
+}
+
+/// What came with a call names no operations: a host says so for this call alone.
+fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
+    offered.iter().cloned().map(Coverage::from)
 }
 
 fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {

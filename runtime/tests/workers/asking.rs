@@ -257,7 +257,7 @@ async fn a_protected_name_needs_a_grant_that_names_it() {
         worker.call("post", at(path)).await.unwrap();
         let question = asked.lock().unwrap().pop().unwrap();
         assert!(
-            question.request.sensitive && question.request.ladder.len() == 1,
+            question.request.sensitive && question.request.choices.len() == 1,
             "{path}"
         );
     }

@@ -563,7 +563,7 @@ test("a rule that is wide, or holds until it is taken back, takes a tick more", 
   await page.getByText("Allow something without being asked").click();
   await page.getByLabel("Agent, by its path").fill("main/tests");
   const give = page.getByRole("button", { name: "Allow exactly this" });
-  const tick = page.getByLabel(/I mean it/);
+  const tick = page.getByLabel(/I understand this grants/);
   for (const [rule, time, needed] of [
     ["write:file:/a/docs", "for 1 hour", false],
     ["write:file", "for 1 hour", true],

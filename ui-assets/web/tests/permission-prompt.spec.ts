@@ -139,7 +139,7 @@ test("a script presses nothing and chooses nothing", async ({ page, site }) => {
 test("wide and endless answers need a tick, and others do not", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
-  const tick = page.getByLabel(/I mean it/);
+  const tick = page.getByLabel(/I understand this grants/);
   const wide = async (choose: () => Promise<void>, needed: boolean): Promise<void> => {
     await choose();
     await expect(tick).toBeVisible({ visible: needed });
@@ -175,7 +175,7 @@ test("the button says what it will do", async ({ page, site }) => {
     await expect(yes(page)).toHaveText(words);
   }
   await page.getByLabel(/beneath \/a\/b,/).check();
-  await expect(yes(page)).toHaveText("Allow write:file:/a/b for this session, sub-agents too");
+  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and late… for this session, sub-agents too");
   await expect(page.getByText("Covers: change or remove everything beneath /a/b")).toBeVisible();
   await expect(page.getByText("; 14 now")).toBeVisible();
   await page.getByText("Deny with a note").click();
@@ -196,7 +196,7 @@ test("the keyboard alone chooses a folder and ten uses, and Escape denies", asyn
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
   await page.keyboard.press("ArrowDown");
-  await expect(yes(page)).toHaveText("Allow write:file:/a/b for 10 uses");
+  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and late… for 10 uses");
   for (let n = 0; n < 12 && !(await yes(page).evaluate((it) => it === document.activeElement)); n += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   const answer = { allow: allow({ patterns: ["write:file:/a/b"], lifetime: { uses: 10 } }) };
@@ -327,7 +327,7 @@ test("a block of a chat alone is asked with allow, deny and remember", async ({ 
   await page.getByLabel("Remember this choice").check();
   await expect(yes(page)).toHaveText("Allow this until I revoke it");
   await expect(yes(page)).toBeDisabled();
-  await page.getByLabel("This is more than a folder, or for good. I mean it.").check();
+  await page.getByLabel("I understand this grants broad or permanent access.").check();
   await yes(page).click();
   const answer = { allow: allow({ patterns: [], lifetime: "agent" }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);

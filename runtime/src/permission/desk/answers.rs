@@ -15,13 +15,13 @@ use super::{Desk, Draft};
 use crate::audit::AnsweredStep;
 use crate::effect::LeftOut;
 use crate::id::{GrantId, QuestionId};
-use crate::scope::ScopePattern;
+use crate::scope::Coverage;
 
 /// A yes that fits its question.
 struct Yes {
     question: QuestionId,
     request: Request,
-    patterns: Vec<ScopePattern>,
+    patterns: Vec<Coverage>,
     lifetime: Lifetime,
     descendants: bool,
     left_out: Vec<LeftOut>,
@@ -30,7 +30,7 @@ struct Yes {
 impl Yes {
     fn new(
         question: &Question,
-        patterns: &[ScopePattern],
+        patterns: &[Coverage],
         lifetime: Lifetime,
         descendants: bool,
         mut left_out: Vec<LeftOut>,
@@ -139,7 +139,7 @@ impl Desk {
                 lifetime,
                 descendants,
             } => {
-                let patterns: Vec<ScopePattern> = pattern.into_iter().collect();
+                let patterns: Vec<Coverage> = pattern.into_iter().collect();
                 let yes = |id: &QuestionId| {
                     self.open(*id)
                         .and_then(|question| {
@@ -282,5 +282,142 @@ impl Desk {
             None => self.book.redeem(claimant, &yes.request.needs, now)?,
         };
         Some(Ruling::Allowed(redeemed, yes.left_out.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use crate::id::WorkerId;
+    use crate::path::VirtualPath;
+    use crate::permission::choices::{choices, sentence};
+    use crate::permission::grants::GrantBook;
+    use crate::permission::tests::request;
+    use crate::permission::{Run, WaitingCalls};
+    use crate::scope::{Operation, Reach, Scope, ScopePattern};
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    const PATHS: &[&str] = &[
+        "/r",
+        "/r/a",
+        "/r/a/b",
+        "/r/a/b/c",
+        "/r/a/d",
+        "/r/ab",
+        "/r/n/x",
+        "/r/n",
+        "/tmp/x",
+        "/tmp",
+        "/etc/apt/x",
+        "/etc/apt",
+    ];
+
+    fn need() -> impl Strategy<Value = Scope> {
+        let operations = proptest::sample::subsequence(&Operation::ALL[..5], 1..=3);
+        let path = proptest::sample::select(PATHS);
+        (path, operations, any::<bool>()).prop_map(|(path, operations, beneath)| {
+            let verb = operations[0].verb();
+            let path = VirtualPath::parse(path, None).unwrap();
+            let need = Scope::file(verb, path).only(operations.into_iter().collect());
+            if beneath { need.beneath() } else { need }
+        })
+    }
+
+    fn needs() -> impl Strategy<Value = Vec<Scope>> {
+        proptest::collection::vec(need(), 1..4)
+    }
+
+    fn lifetime() -> impl Strategy<Value = Lifetime> {
+        proptest::sample::select(vec![
+            Lifetime::Once,
+            Lifetime::Waiting(NonZeroU32::new(3).unwrap()),
+            Lifetime::Uses(NonZeroU32::new(1000).unwrap()),
+            Lifetime::For(Duration::from_secs(10)),
+            Lifetime::Session,
+            Lifetime::Agent,
+        ])
+    }
+
+    /// Reads a sentence as a person does: does it describe `need`?
+    fn describes(sentence: &str, need: &Scope) -> bool {
+        let path = need.path().unwrap();
+        sentence
+            .split("; ")
+            .filter(|part| !part.starts_with("protected"))
+            .any(|part| {
+                let part = part.strip_suffix(" (outside your roots)").unwrap_or(part);
+                let (part, beneath) = match part.strip_suffix(" and everything in it") {
+                    Some(part) => (part, true),
+                    None => (part, false),
+                };
+                let (words, place) = part.rsplit_once(' ').unwrap();
+                let place = VirtualPath::parse(place, None).unwrap();
+                let named = |operation: Operation| {
+                    let mut words = words.split([' ', ',']);
+                    words.any(|word| word == operation.as_str())
+                };
+                let reached = if beneath {
+                    path.starts_with(&place)
+                } else {
+                    *path == place && need.reach() == Reach::Exact
+                };
+                reached && need.operations().iter().all(named)
+            })
+    }
+
+    proptest! {
+        #![proptest_config(cases(512))]
+        #[test]
+        fn a_later_call_runs_unasked_exactly_if_the_sentence_describes_it(
+            asked in needs(),
+            later in proptest::collection::vec(needs(), 1..12),
+            pick in any::<proptest::sample::Index>(),
+            lifetime in lifetime(),
+        ) {
+            let roots = [VirtualPath::parse("/r", None).unwrap(), VirtualPath::parse("/r/n", None).unwrap()];
+            let mut request = request(1, 1, &[]);
+            request.choices = choices(&asked, &[ScopePattern::ANY], &roots, false);
+            request.needs = asked;
+            request.roots = roots.to_vec();
+            let choice = request.choices[pick.index(request.choices.len())].clone();
+            let told = request.covers(&choice.patterns);
+            prop_assert_eq!(&told, &choice.sentence(&request.roots));
+            let claimant = Claimant {
+                worker: WorkerId(1),
+                ancestors: [].into(),
+                session: request.session.clone(),
+                agent: request.agent_path.join("/").into(),
+            };
+            let question = Question {
+                id: QuestionId(1),
+                run: Run::default(),
+                asked_at: Duration::ZERO,
+                expires_at: Duration::from_secs(600),
+                request,
+                calls: WaitingCalls::default(),
+            };
+            let yes = Yes::new(&question, &choice.patterns, lifetime, false, Vec::new()).unwrap();
+            prop_assert!(yes.request.needs.iter().all(|need| describes(&told, need)));
+            let mut book = GrantBook::default();
+            for (id, new) in (1..).zip(yes.grants()) {
+                let alone = sentence(std::slice::from_ref(&new.pattern), &question.request.roots);
+                let alone = alone.split("; ").next().unwrap().to_owned();
+                prop_assert!(told.split("; ").any(|part| part == alone), "{} in {}", alone, told);
+                book.insert(GrantId(id), new, Duration::ZERO);
+            }
+            let lasts = lifetime.waiting_calls().is_none();
+            for needs in later {
+                let unasked = book.redeem(&claimant, &needs, Duration::from_secs(1)).is_some();
+                let described = needs.iter().all(|need| describes(&told, need));
+                prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, told);
+                // Once, the sentence is what the one call may do.
+                let once = needs.iter().all(|need| choice.patterns.iter().any(|one| one.covers(need)));
+                prop_assert_eq!(once, described, "{:?} by {:?}", needs, told);
+            }
+            let other = Claimant { worker: WorkerId(2), session: "other".into(), agent: "other".into(), ..claimant };
+            prop_assert!(book.redeem(&other, &yes.request.needs, Duration::from_secs(1)).is_none());
+        }
     }
 }

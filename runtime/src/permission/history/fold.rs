@@ -378,8 +378,14 @@ impl Fold {
     fn narrowed(&mut self, at: u64, event: &PastEvent, step: &NarrowedStep) {
         let grant = self.grant(step.grant);
         let held = grant.pattern.clone();
-        if let Some(pattern) = &step.change.pattern {
-            grant.pattern = Some(pattern.clone());
+        let left = match (&grant.pattern, &step.change.pattern) {
+            (Some(held), _) => step.change.left_of(held),
+            // What it covered before is not in the record.
+            (None, Some(pattern)) => step.change.left_of(&pattern.clone().into()),
+            (None, None) => None,
+        };
+        if left.is_some() {
+            grant.pattern = left;
         }
         if step.change.holder_only {
             grant.descendants = Some(false);

@@ -10,7 +10,7 @@ use crate::audit::GrantedStep;
 use crate::error::Code;
 use crate::id::{GrantId, ToolName};
 use crate::permission::{DecidedBy, Decision, GrantHolder};
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope};
 
 /// What the record says of how people are asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -85,7 +85,7 @@ pub struct GrantUse {
     /// Which.
     pub grant: GrantId,
     /// What it covers; none if the record begins after it was given.
-    pub pattern: Option<ScopePattern>,
+    pub pattern: Option<Coverage>,
     /// Who may use it.
     pub holder: Option<GrantHolder>,
     /// Whether the holder's sub-agents may use it, too.
@@ -124,7 +124,7 @@ impl GrantUse {
 
     /// Whether `step` gives no more than this, to the same holder.
     pub(super) fn includes(&self, step: &GrantedStep) -> bool {
-        let covers = |pattern: &ScopePattern| pattern.covers_pattern(&step.pattern);
+        let covers = |pattern: &Coverage| pattern.includes(&step.pattern);
         self.holder.as_ref() == Some(&step.holder)
             && self.pattern.as_ref().is_some_and(covers)
             && (self.descendants == Some(true) || !step.descendants)

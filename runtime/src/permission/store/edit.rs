@@ -12,7 +12,7 @@ use crate::path::VirtualPath;
 use crate::permission::{GrantHolder, Lifetime, Narrowing, NewGrant};
 use crate::policy::Authority;
 use crate::private_file::StoreFile;
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope};
 
 /// Why a store is not changed. Nothing in it is other than before, but for [`Self::Write`].
 #[derive(Debug, thiserror::Error)]
@@ -71,13 +71,9 @@ impl GrantStore {
         if change.uses.is_some() || change.time.is_some() {
             return Err(GrantEditError::NotForGood);
         }
-        if !change.narrows_pattern(&grant.pattern) || change.uncovers(&grant.pattern, is_protected)
-        {
-            return Err(GrantEditError::Wider(id));
-        }
-        if let Some(pattern) = &change.pattern {
-            grant.pattern = pattern.clone();
-        }
+        let left = change.left_of(&grant.pattern);
+        let left = left.filter(|_| !change.uncovers(&grant.pattern, is_protected));
+        grant.pattern = left.ok_or(GrantEditError::Wider(id))?;
         grant.descendants &= !change.holder_only;
         let mut left = self.contents.clone();
         left.grants.insert(id, grant.clone());
@@ -138,7 +134,7 @@ impl GrantStore {
 
 impl StoredGrant {
     /// What two grants have in common that give the same to the same.
-    fn form(&self) -> (Arc<str>, ScopePattern, bool) {
+    fn form(&self) -> (Arc<str>, Coverage, bool) {
         let Self {
             id: _,
             agent,

@@ -15,7 +15,7 @@ use crate::effect::ContentHash;
 use crate::id::GrantId;
 
 const FORMAT: &str = "bailiwick-grants";
-const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 /// How a store of any version begins.
 const BEGINS: &[u8] = br#"{"format":"bailiwick-grants","version":"#;
 const HASH_OPENS: &str = ",\"sha256\":\"";
@@ -246,12 +246,12 @@ mod tests {
         format!("{opened}{HASH_OPENS}{hash}{HASH_CLOSES}\n{body}").into_bytes()
     }
 
-    const LINE: &str = r#"{"id":1,"agent":"main","pattern":"write:file:/r","descendants":false,"given_at_ms":0}
+    const LINE: &str = r#"{"id":1,"agent":"main","pattern":"write:file:/r","reach":"exact","operations":["change"],"descendants":false,"given_at_ms":0}
 "#;
 
     #[track_caller]
     fn damage(rest: &str, body: &str) -> String {
-        match decode(&sealed(1, rest, body)) {
+        match decode(&sealed(2, rest, body)) {
             Err(Unread::Damaged(damage)) => damage.to_string(),
             other => panic!("{other:?}"),
         }
@@ -268,13 +268,13 @@ mod tests {
         let (header, body) = text.split_once('\n').unwrap();
         assert!(
             header.starts_with(
-                r#"{"format":"bailiwick-grants","version":1,"next":8,"grants":1,"sha256":""#
+                r#"{"format":"bailiwick-grants","version":2,"next":8,"grants":1,"sha256":""#
             ),
             "{header}"
         );
         assert_eq!(
             body,
-            "{\"id\":3,\"agent\":\"main/tests\",\"pattern\":\"write:file:/repo/docs\",\"descendants\":false,\"given_at_ms\":1700000000000}\n"
+            "{\"id\":3,\"agent\":\"main/tests\",\"pattern\":\"write:file:/repo/docs\",\"reach\":\"beneath\",\"operations\":[\"create\",\"change\",\"delete\",\"move\"],\"descendants\":false,\"given_at_ms\":1700000000000}\n"
         );
     }
 
@@ -325,11 +325,14 @@ mod tests {
 
     #[test]
     fn a_right_checksum_makes_no_wrong_content_right() {
-        assert!(decode(&sealed(1, r#""next":2,"grants":1"#, LINE)).is_ok());
+        assert!(decode(&sealed(2, r#""next":2,"grants":1"#, LINE)).is_ok());
         let one = r#""next":2,"grants":1"#;
         let no_grant = "line 2 is no grant";
         for body in [
             LINE.replace("write:file:/r", "write:file:r"),
+            LINE.replace(",\"reach\":\"exact\"", ""),
+            LINE.replace("\"change\"", "\"read\""),
+            LINE.replace("[\"change\"]", "[]"),
             LINE.replace("\"descendants\"", "\"until\":1,\"descendants\""),
             LINE.replace(",\"given_at_ms\":0", ""),
             LINE.replace("false", "0"),
@@ -357,9 +360,18 @@ mod tests {
     }
 
     #[test]
+    fn grants_that_name_no_operations_are_of_an_older_version_and_are_refused() {
+        let line = r#"{"id":1,"agent":"main","pattern":"write:file:/r","descendants":false,"given_at_ms":0}
+"#;
+        let older = sealed(1, r#""next":2,"grants":1"#, line);
+        assert!(matches!(decode(&older), Err(Unread::Version(1))));
+        assert_eq!(damage(r#""next":2,"grants":1"#, line), "line 2 is no grant");
+    }
+
+    #[test]
     fn another_version_and_another_file_are_told_from_a_damaged_one() {
-        let later = sealed(2, r#""next":2,"grants":1,"more":1"#, "?");
-        assert!(matches!(decode(&later), Err(Unread::Version(2))));
+        let later = sealed(3, r#""next":2,"grants":1,"more":1"#, "?");
+        assert!(matches!(decode(&later), Err(Unread::Version(3))));
         for foreign in ["{}", "[1]", r#"{"format":"other","version":1}"#, "\n"] {
             assert!(
                 matches!(decode(foreign.as_bytes()), Err(Unread::Foreign)),

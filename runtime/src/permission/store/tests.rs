@@ -272,18 +272,30 @@ fn a_later_version_and_some_other_file_are_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let text = fs::read_to_string(&path).unwrap();
-    let later = text.replace("\"version\":1", "\"version\":2");
+    let later = text.replace("\"version\":2", "\"version\":3");
     for (text, foreign) in [(later.as_str(), false), ("{\"roots\":[]}", true)] {
         fs::write(&path, text).unwrap();
         let error = GrantStore::open(&path).unwrap_err();
         match error {
-            GrantStoreError::Version { version: 2, .. } if !foreign => {}
+            GrantStoreError::Version { version: 3, .. } if !foreign => {}
             GrantStoreError::Foreign { .. } if foreign => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
     assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
+}
+
+#[test]
+fn a_store_of_the_older_version_is_refused_with_what_to_do_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = prepared(folder.path());
+    let text = fs::read_to_string(&path).unwrap();
+    let older = text.replace("\"version\":2", "\"version\":1");
+    fs::write(&path, &older).unwrap();
+    let error = GrantStore::open(&path).unwrap_err().to_string();
+    assert!(error.contains("grant again"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), older);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn an_explanation_names_the_layer_the_rule_and_the_smallest_grant() {
             explained.layer,
             explained.key,
             explained.pattern,
-            explained.grant.map(|grant| grant.to_string()),
+            explained.grant.map(|grant| grant.pattern().to_string()),
         )
     };
     let text = |text: &str| Some(text.to_owned());

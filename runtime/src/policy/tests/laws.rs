@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{cases, compiled};
 use crate::config::Config;
 use crate::policy::{Access, Authority, Layer, Policy, Verdict};
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
 static HOST: LazyLock<Authority> = LazyLock::new(|| {
     let config = json!({
@@ -172,7 +172,7 @@ fn need() -> impl Strategy<Value = Scope> {
     select(&NEEDS[..])
 }
 
-fn grants() -> impl Strategy<Value = Vec<ScopePattern>> {
+fn grants() -> impl Strategy<Value = Vec<Coverage>> {
     subsequence(PATTERNS, 0..3)
         .prop_map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
 }

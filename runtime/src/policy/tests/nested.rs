@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{cases, check, configured, path, under};
 use crate::config::{Config, RootConfig};
 use crate::policy::{Authority, Policy, Verdict};
-use crate::scope::{Scope, ScopePattern};
+use crate::scope::{Coverage, Scope};
 
 use Verdict::{Allow, Ask, Deny};
 
@@ -121,7 +121,7 @@ fn array(roots: &[Root]) -> Value {
 #[test]
 fn the_innermost_of_every_combination_of_configured_roots_decides() {
     let needs = needs();
-    let granted: Vec<ScopePattern> = vec!["*:file:/r/a".parse().unwrap()];
+    let granted: Vec<Coverage> = vec!["*:file:/r/a".parse().unwrap()];
     let mut seen = 0_u64;
     combined(
         &PLACES.map(|path| Root::every(path, &[true, false])),

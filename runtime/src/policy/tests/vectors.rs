@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::call::Origin;
 use crate::config::Config;
 use crate::policy::{Authority, Policy, PolicyErrorKind, Verdict};
-use crate::scope::ScopePattern;
+use crate::scope::Coverage;
 
 use PolicyErrorKind::{PolicyAudience, PolicyExpansion, PolicyInvalid, PolicyScope};
 use Verdict::{Allow, Ask, Deny};
@@ -42,7 +42,7 @@ fn check(authority: &Authority, need: &str, expected: Verdict) {
 
 #[track_caller]
 fn check_granted(authority: &Authority, need: &str, granted: &[&str], expected: Verdict) {
-    let granted: Vec<ScopePattern> = granted.iter().map(|text| text.parse().unwrap()).collect();
+    let granted: Vec<Coverage> = granted.iter().map(|text| text.parse().unwrap()).collect();
     let scope = need.parse().unwrap();
     let explained = authority.explain(&scope, &granted);
     assert_eq!(

@@ -1,5 +1,5 @@
 // A message block that asks for permission in, the same with known types out.
-import { flag, list, maybe, number, object, oneOf, text } from "../../lib/parse.ts";
+import { anything, flag, list, maybe, number, object, oneOf, text } from "../../lib/parse.ts";
 import type { Parsed } from "../../lib/parse.ts";
 
 /** What bailiwick's own host says beside the block. */
@@ -11,7 +11,19 @@ const details = object({
   sensitive: flag,
   protected: list(text),
   /** `count` is how many things a rung covers now, where a host knows. */
-  rungs: list(object({ patterns: list(text), covers: text, count: maybe(number) })),
+  rungs: list(
+    object({
+      patterns: list(text),
+      covers: text,
+      count: maybe(number),
+      /** What an answer says to grant just this; without it, the patterns. */
+      grants: maybe(list(anything)),
+      /** For longer than the call, a person has to confirm it. */
+      confirm: maybe(flag),
+    }),
+  ),
+  /** How many equal calls wait. */
+  waiting: maybe(number),
   /** Something, if the host shows what the call would do. */
   preview: maybe(object({})),
   /** How long the arguments are, if `params` has only their beginning. */

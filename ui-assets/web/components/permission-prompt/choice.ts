@@ -2,7 +2,7 @@
 import { oneLine } from "../../lib/visible.ts";
 import type { Details } from "./block.ts";
 
-export type Time = "once" | "uses" | "hour" | "session" | "agent";
+export type Time = "once" | "waiting" | "uses" | "hour" | "session" | "agent";
 
 /** Hunks of a file that are not to be made, by their place. */
 export interface LeftOut {
@@ -39,14 +39,17 @@ const patterns = (details: Details | undefined, { rung }: Choice): readonly stri
 /** Whether it reaches beyond the files, or the tools of one server. */
 export const isWide = (patterns: readonly string[]): boolean => patterns.some((pattern) => pattern.split(":").length < 3);
 
-/** Whether it is for good, or reaches beyond a folder or the tools of a server. */
+/** Whether the host wants it confirmed, or it is for good, or reaches beyond a folder or the tools of a server. */
 export function needsTick(details: Details | undefined, choice: Choice): boolean {
+  const confirm = details?.rungs[choice.rung]?.confirm;
+  if (confirm !== undefined && choice.time !== "agent") return confirm && (choice.rung > 0 || !(choice.time === "once" || choice.time === "waiting"));
   return choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && isWide(patterns(details, choice)));
 }
 
 /** How long an answer can hold, in words. */
 export const TIMES = {
   once: "once",
+  waiting: "for all equal calls that wait",
   uses: "for the next uses:",
   hour: "for 1 hour",
   session: "for this session",
@@ -55,8 +58,9 @@ export const TIMES = {
 
 export function allowWords(details: Details | undefined, choice: Choice): string {
   const { rung, time, uses, descendants, out } = choice;
-  const what = rung ? oneLine(patterns(details, choice).join(" and "), 60) : out.length ? "what is ticked" : "this";
-  return `Allow ${what} ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}`;
+  const long = time === "uses" ? `for ${uses} uses` : time === "waiting" ? `for ${details?.waiting ?? 1} equal calls that wait` : TIMES[time];
+  const what = rung ? `to ${oneLine(details?.rungs[rung]?.covers ?? "", 60)}` : out.length ? "what is ticked" : "this";
+  return `Allow ${what} ${long}${descendants ? ", sub-agents too" : ""}`;
 }
 
 export function denyWords({ note, rest }: Choice): string {
@@ -67,6 +71,6 @@ export function denyWords({ note, rest }: Choice): string {
 export function answer(details: Details | undefined, choice: Choice, allows: boolean): unknown {
   const { time, uses, descendants, out, note, rest } = choice;
   if (!allows) return { deny: { note: note || null, rest_of_session: rest } };
-  const lifetime = time === "uses" ? { uses } : time === "hour" ? { for_ms: 3_600_000 } : time;
-  return { allow: { patterns: patterns(details, choice), lifetime, descendants, left_out: out } };
+  const lifetime = time === "uses" ? { uses } : time === "hour" ? { for_ms: 3_600_000 } : time === "waiting" ? { waiting: details?.waiting ?? 1 } : time;
+  return { allow: { patterns: details?.rungs[choice.rung]?.grants ?? patterns(details, choice), lifetime, descendants, left_out: out } };
 }

@@ -74,10 +74,11 @@ export function prompt(
     ...Object.entries(own ? TIMES : {}).map(([name, words]) => {
       const time = name as Time;
       if (own?.sensitive && time === "agent") return;
-      const label = tick(words, "time", time, undefined, time === "once" ? undefined : isWhole);
+      if (time === "waiting" && (own?.waiting ?? 1) < 2) return;
+      const label = tick(words, "time", time, undefined, time === "once" || time === "waiting" ? undefined : isWhole);
       return time === "uses" ? line(label, number) : label;
     }),
-    own && tick("Its sub-agents may, too", "descendants", true, false, ({ time }) => time !== "once"),
+    own && tick("Its sub-agents may, too", "descendants", true, false, ({ time }) => time !== "once" && time !== "waiting"),
   ];
   const note = el("textarea", { rows: 2, maxlength: 1000, "aria-label": "Note to the agent" });
   note.oninput = ({ isTrusted }) => choose(isTrusted && { note: note.value.trim() });
@@ -90,7 +91,7 @@ export function prompt(
     controls,
     preview: el("div.preview", own?.preview && "Finding out what it would do…"),
     effect: el("p.quiet", { role: "status" }),
-    sure: tick("This is more than a folder, or for good. I mean it.", "sure", true, false),
+    sure: tick("I understand this grants broad or permanent access.", "sure", true, false),
     status: el("p.notice", { role: "status" }),
     clock: el("span.quiet end"),
     yes: onPress(el("button.primary"), () => answer(true)),
@@ -106,6 +107,7 @@ export function prompt(
     ),
     own && el("div", "Needs", el("ul.needs", ...own.needs.map((need) => el("li", code(need))))),
     own?.protected.length && el("p.notice warn", "Protected, so only exactly this can be allowed: ", ...own.protected.map(code)),
+    (own?.waiting ?? 1) > 1 && el("p.notice", `${own?.waiting} equal calls wait; “once” lets one of them through.`),
     inputs(call.params, own?.arguments_bytes),
     parts.preview,
     el("div.two", rungs && group("How much", rungs), group("How long", times)),

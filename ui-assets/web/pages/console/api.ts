@@ -108,7 +108,7 @@ export interface History {
     readonly by: string;
     readonly entry: string;
     readonly needs?: readonly string[];
-    readonly patterns?: readonly string[];
+    readonly patterns?: readonly (string | { readonly pattern: string; readonly reach: string; readonly operations: readonly string[] })[];
     readonly pattern?: string;
     readonly scopes?: readonly string[];
     readonly server?: string;

@@ -71,7 +71,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
         rules,
         el("p", `Agent ${oneLine(holder)} may, ${words}:`),
         el("ul", ...found.map((one) => el("li", code(one)))),
-        give.disabled && tick(" This is more than a folder, or for good. I mean it.", (on) => (give.disabled = !on)),
+        give.disabled && tick(" I understand this grants broad or permanent access.", (on) => (give.disabled = !on)),
         give,
       );
     } catch (error) {

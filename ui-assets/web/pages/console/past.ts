@@ -10,7 +10,7 @@ const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
 const PAGE = 100;
 
 function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause, outcome, code: error, message, grants, brought }: History["entries"][number]): HTMLElement {
-  const what = patterns ?? needs ?? brought ?? scopes ?? (pattern ? [pattern] : []);
+  const what = patterns?.map((one) => (typeof one === "string" ? one : `${one.operations.join(", ")}: ${one.pattern}${one.reach === "beneath" ? " and everything in it" : ""}`)) ?? needs ?? brought ?? scopes ?? (pattern ? [pattern] : []);
   const used = outcome && grants?.map((one) => `g${one}`);
   const end = outcome ?? decision;
   const cells = [

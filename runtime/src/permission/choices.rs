@@ -1,0 +1,415 @@
+//! What a person can choose from at a prompt, each with the sentence that says what it would grant.
+
+use serde::Serialize;
+
+use super::Lifetime;
+use crate::path::VirtualPath;
+use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
+
+/// How wide a choice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Breadth {
+    /// Exactly what is asked: these paths and these operations.
+    Asked,
+    /// The same files, whatever is done to them.
+    File,
+    /// The folders that hold the files, for the operations that are asked; all tools of the server.
+    Folder,
+    /// The served roots that hold the files, for the operations that are asked.
+    Project,
+}
+
+/// One choice that a person has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Choice {
+    /// How wide it is.
+    pub breadth: Breadth,
+    /// What it would grant. It covers every need.
+    pub patterns: Vec<Coverage>,
+    /// Some of it lies outside the served roots.
+    pub outside: bool,
+}
+
+impl Choice {
+    /// Whether a person has to say twice that they mean it: it is for good, names more operations than were asked, lets
+    /// things be removed in a folder, is a whole project or server, or outlives the call outside the roots.
+    #[must_use]
+    pub fn needs_confirmation(&self, lifetime: Lifetime) -> bool {
+        let lasts = lifetime.waiting_calls().is_none();
+        let asked = self.breadth == Breadth::Asked;
+        lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
+    }
+
+    /// Whether it has to be confirmed for longer than the call.
+    #[must_use]
+    pub fn is_broad(&self) -> bool {
+        let removes = |one: &Coverage| {
+            one.reach() == Reach::Beneath
+                && one.pattern().verb() != Some(Verb::Read)
+                && one
+                    .operations()
+                    .iter()
+                    .any(|operation| matches!(operation, Operation::Delete | Operation::Move))
+        };
+        self.outside
+            || matches!(self.breadth, Breadth::File | Breadth::Project)
+            || self.patterns.iter().any(removes)
+    }
+
+    /// What it would grant, in words for people.
+    #[must_use]
+    pub fn sentence(&self, roots: &[VirtualPath]) -> String {
+        sentence(&self.patterns, roots)
+    }
+}
+
+/// What `patterns` allow, in words for people. Whoever shows it makes the text inert first.
+pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(patterns.len());
+    for one in patterns {
+        let outside = one
+            .path()
+            .is_some_and(|path| root_of(path, roots).is_none());
+        let text = one.sentence() + if outside { " (outside your roots)" } else { "" };
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let changes = |one: &Coverage| one.pattern().verb().is_none_or(|verb| verb == Verb::Write);
+    let holds = |one: &Coverage| one.reach() == Reach::Beneath && changes(one);
+    let kept = if patterns.iter().any(holds) {
+        "; protected names stay closed"
+    } else {
+        ""
+    };
+    texts.join("; ") + kept
+}
+
+/// Returns what a person can choose from, the narrowest first.
+///
+/// Each choice covers every need, and none reaches above `ceiling`. A sensitive call has no choice but the first, which is
+/// there even where the ceiling does not reach: whether it may be granted is the judge's word.
+pub(crate) fn choices(
+    needs: &[Scope],
+    ceiling: &[ScopePattern],
+    roots: &[VirtualPath],
+    sensitive: bool,
+) -> Vec<Choice> {
+    let mut choices: Vec<Choice> = Vec::new();
+    for breadth in [
+        Breadth::Asked,
+        Breadth::File,
+        Breadth::Folder,
+        Breadth::Project,
+    ] {
+        let wide = needs.iter().map(|need| widened(need, breadth, roots));
+        let Some(patterns) = wide.collect::<Option<Vec<_>>>().map(merged) else {
+            continue;
+        };
+        let granted = |one: &Coverage| ceiling.iter().any(|top| top.covers_pattern(one.pattern()));
+        let allowed = breadth == Breadth::Asked || (!sensitive && patterns.iter().all(granted));
+        if !allowed || choices.iter().any(|choice| choice.patterns == patterns) {
+            continue;
+        }
+        let outside = patterns.iter().filter_map(Coverage::path);
+        choices.push(Choice {
+            breadth,
+            outside: outside
+                .into_iter()
+                .any(|path| root_of(path, roots).is_none()),
+            patterns,
+        });
+    }
+    choices
+}
+
+/// Without those that another of them includes.
+fn merged(all: Vec<Coverage>) -> Vec<Coverage> {
+    let mut kept: Vec<Coverage> = Vec::with_capacity(all.len());
+    for one in all {
+        if kept.iter().any(|other| other.includes(&one)) {
+            continue;
+        }
+        kept.retain(|other| !one.includes(other));
+        kept.push(one);
+    }
+    kept
+}
+
+/// The need as wide as that; none if it cannot be offered so wide.
+fn widened(need: &Scope, breadth: Breadth, roots: &[VirtualPath]) -> Option<Coverage> {
+    let asked = Coverage::of(need);
+    match (breadth, need.detail()) {
+        (Breadth::Asked, _) => Some(asked),
+        (Breadth::File, Detail::Path(_)) => {
+            let all = Operations::of(Some(need.verb()));
+            let exact = need.reach() == Reach::Exact;
+            exact.then(|| Coverage::new(ScopePattern::of(need), Reach::Exact, all))?
+        }
+        (Breadth::File, _) => Some(asked),
+        (Breadth::Folder, Detail::Path(path)) => {
+            let folder = path.parent().filter(|folder| may_be_offered(folder, roots));
+            folder.map(|folder| beneath(need, folder))
+        }
+        (Breadth::Project, Detail::Path(path)) => {
+            root_of(path, roots).map(|root| beneath(need, root.clone()))
+        }
+        (Breadth::Folder | Breadth::Project, Detail::Segments(segments)) => {
+            match segments.rsplit_once(':') {
+                Some((stem, _)) => {
+                    let stem = ScopePattern::of(need).with_segments(stem);
+                    Coverage::new(stem, Reach::Beneath, need.operations())
+                }
+                None => Some(asked),
+            }
+        }
+        (Breadth::Folder | Breadth::Project, Detail::None) => Some(asked),
+    }
+}
+
+fn beneath(need: &Scope, folder: VirtualPath) -> Coverage {
+    Coverage::of(&need.at(folder).beneath())
+}
+
+/// The innermost served root that holds `path`.
+fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r VirtualPath> {
+    let holds = roots.iter().filter(|root| path.starts_with(root));
+    holds.max_by_key(|root| root.depth())
+}
+
+/// Whether a folder may be offered whole: in a root, or outside where it is neither a top-level directory nor a person's home.
+pub(super) fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
+    if root_of(folder, roots).is_some() {
+        return true;
+    }
+    let home = matches!(folder.names().next(), Some("home" | "Users"));
+    // What holds a root is more than the root.
+    let holds_root = roots.iter().any(|root| root.starts_with(folder));
+    folder.depth() > 1 + usize::from(home) && !holds_root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(text: &str) -> Scope {
+        let (operations, text) = text.split_once(' ').unwrap_or(("", text));
+        let named = Operation::ALL
+            .into_iter()
+            .filter(|operation| operations.split('+').any(|name| name == operation.as_str()));
+        let scope: Scope = text.parse().unwrap();
+        let scope = scope.only(named.collect());
+        if operations.ends_with("+tree") {
+            scope.beneath()
+        } else {
+            scope
+        }
+    }
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text, None).unwrap()
+    }
+
+    /// Each choice as its breadth and its sentence.
+    fn offered(needs: &[&str], ceiling: &[&str], roots: &[&str]) -> Vec<(Breadth, String, bool)> {
+        let needs: Vec<Scope> = needs.iter().map(|text| scope(text)).collect();
+        let ceiling: Vec<ScopePattern> = ceiling.iter().map(|text| text.parse().unwrap()).collect();
+        let roots: Vec<VirtualPath> = roots.iter().map(|text| path(text)).collect();
+        let choices = choices(&needs, &ceiling, &roots, false);
+        let told = choices.iter().map(|choice| {
+            assert!(
+                needs
+                    .iter()
+                    .all(|need| choice.patterns.iter().any(|one| one.covers(need)))
+            );
+            let confirm = choice.needs_confirmation(Lifetime::Session);
+            (choice.breadth, choice.sentence(&roots), confirm)
+        });
+        told.collect()
+    }
+
+    #[track_caller]
+    fn check(needs: &[&str], ceiling: &[&str], expected: &[(Breadth, &str, bool)]) {
+        let offered = offered(needs, ceiling, &["/home/me/repo", "/r"]);
+        let offered: Vec<(Breadth, &str, bool)> = offered
+            .iter()
+            .map(|(breadth, text, confirm)| (*breadth, text.as_str(), *confirm))
+            .collect();
+        assert_eq!(offered, expected);
+    }
+
+    #[test]
+    fn a_file_in_a_root_widens_to_the_file_its_folder_and_the_root() {
+        check(
+            &["change write:file:/home/me/repo/src/x.rs"],
+            &["*"],
+            &[
+                (Breadth::Asked, "change /home/me/repo/src/x.rs", false),
+                (
+                    Breadth::File,
+                    "create, change, delete or move /home/me/repo/src/x.rs",
+                    true,
+                ),
+                (
+                    Breadth::Folder,
+                    "change /home/me/repo/src and everything in it; protected names stay closed",
+                    false,
+                ),
+                (
+                    Breadth::Project,
+                    "change /home/me/repo and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        );
+        check(
+            &["read read:file:/r/x"],
+            &["*"],
+            &[
+                (Breadth::Asked, "read /r/x", false),
+                (Breadth::Folder, "read /r and everything in it", false),
+            ],
+        );
+    }
+
+    #[test]
+    fn no_top_level_directory_home_or_parent_of_a_root_is_offered_and_outside_is_said() {
+        let said = "change /tmp/x (outside your roots)";
+        let any = "create, change, delete or move /tmp/x (outside your roots)";
+        check(
+            &["change write:file:/tmp/x"],
+            &["*"],
+            &[(Breadth::Asked, said, true), (Breadth::File, any, true)],
+        );
+        for outside in ["/home/you/x", "/home/me/x", "/x"] {
+            let offered = offered(
+                &[&format!("read read:file:{outside}")],
+                &["*"],
+                &["/home/me/repo", "/r"],
+            );
+            assert_eq!(offered.len(), 1, "{offered:?}");
+        }
+        check(
+            &["read read:file:/etc/apt/sources.list"],
+            &["*"],
+            &[
+                (
+                    Breadth::Asked,
+                    "read /etc/apt/sources.list (outside your roots)",
+                    true,
+                ),
+                (
+                    Breadth::Folder,
+                    "read /etc/apt and everything in it (outside your roots)",
+                    true,
+                ),
+            ],
+        );
+        // One need outside keeps the whole project out of the choices.
+        let both = offered(
+            &["read read:file:/etc/apt/x", "change write:file:/r/a/x"],
+            &["*"],
+            &["/r"],
+        );
+        assert!(
+            both.iter()
+                .all(|(breadth, ..)| *breadth != Breadth::Project)
+        );
+    }
+
+    #[test]
+    fn removing_a_tree_is_offered_as_that_and_needs_confirmation() {
+        check(
+            &["delete+tree write:file:/r/pkg/old"],
+            &["*"],
+            &[
+                (
+                    Breadth::Asked,
+                    "delete /r/pkg/old and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Breadth::Folder,
+                    "delete /r/pkg and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Breadth::Project,
+                    "delete /r and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn directories_that_are_made_on_the_way_are_named_one_by_one() {
+        let offered = offered(
+            &[
+                "create write:file:/r/pkg",
+                "create write:file:/r/pkg/sub",
+                "create write:file:/r/pkg/sub/one.txt",
+            ],
+            &["*"],
+            &["/r"],
+        );
+        assert_eq!(
+            offered.first().unwrap().1,
+            "create /r/pkg; create /r/pkg/sub; create /r/pkg/sub/one.txt"
+        );
+    }
+
+    #[test]
+    fn choices_end_below_the_ceiling_and_a_sensitive_call_has_one() {
+        let need = "change write:file:/r/a/x";
+        let breadths = |ceiling: &[&str]| -> Vec<Breadth> {
+            let offered = offered(&[need], ceiling, &["/r"]);
+            offered.iter().map(|(breadth, ..)| *breadth).collect()
+        };
+        assert_eq!(
+            breadths(&["write:file:/r/a"]),
+            [Breadth::Asked, Breadth::File, Breadth::Folder]
+        );
+        assert_eq!(breadths(&[]), [Breadth::Asked]);
+        let sensitive = choices(&[scope(need)], &[ScopePattern::ANY], &[path("/r")], true);
+        assert_eq!(sensitive.len(), 1);
+    }
+
+    #[test]
+    fn a_tool_widens_to_its_server_and_no_further() {
+        check(
+            &["write:mcp:hub~1:push~2"],
+            &["*"],
+            &[
+                (
+                    Breadth::Asked,
+                    "create, change, delete or move with push of hub, whatever it is given",
+                    false,
+                ),
+                (
+                    Breadth::Folder,
+                    "create, change, delete or move with every tool of hub, whatever it is given; protected names stay closed",
+                    true,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_for_good_needs_confirmation_and_what_is_asked_once_does_not() {
+        let asked = choices(
+            &[scope("change write:file:/tmp/x")],
+            &[ScopePattern::ANY],
+            &[path("/r")],
+            false,
+        );
+        let first = asked.first().unwrap();
+        assert!(!first.needs_confirmation(Lifetime::Once));
+        assert!(first.needs_confirmation(Lifetime::Session));
+        assert!(first.needs_confirmation(Lifetime::Agent));
+        assert!(asked[1].needs_confirmation(Lifetime::Once));
+    }
+}

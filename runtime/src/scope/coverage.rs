@@ -1,0 +1,415 @@
+//! What a grant covers: a scope pattern, a reach and a set of operations.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Detail, Operations, Reach, Resource, Scope, ScopeError, ScopePattern};
+use crate::path::VirtualPath;
+
+/// What a grant covers.
+///
+/// A bare pattern, as text or converted, covers everything beneath it and every operation of its verb. What a person is
+/// offered at a prompt ([`Choice`](crate::Choice)) names a reach and operations.
+///
+/// As JSON it is an object with `pattern`, `reach` and `operations`; a text is read as a bare pattern.
+///
+/// ```
+/// use bailiwick::{Coverage, Operation, Scope, VirtualPath};
+/// let path = VirtualPath::parse("/repo/x", None)?;
+/// let asked = Coverage::of(&Scope::doing(Operation::Change, path.clone()));
+/// assert!(!asked.covers(&Scope::doing(Operation::Delete, path.clone())));
+/// let bare: Coverage = "write:file:/repo".parse()?;
+/// assert!(bare.covers(&Scope::doing(Operation::Delete, path)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Coverage {
+    pattern: ScopePattern,
+    reach: Reach,
+    operations: Operations,
+}
+
+impl Coverage {
+    /// Exactly what `need` says.
+    #[must_use]
+    pub fn of(need: &Scope) -> Self {
+        Self {
+            pattern: ScopePattern::of(need),
+            reach: need.reach(),
+            operations: need.operations(),
+        }
+    }
+
+    /// What of `pattern` is as near as `reach` and among `operations`; none if that is nothing.
+    #[must_use]
+    pub fn new(pattern: ScopePattern, reach: Reach, operations: Operations) -> Option<Self> {
+        let operations = operations.intersection(Operations::of(pattern.verb()));
+        (!operations.is_empty()).then_some(Self {
+            pattern,
+            reach,
+            operations,
+        })
+    }
+
+    /// The pattern.
+    #[must_use]
+    pub fn pattern(&self) -> &ScopePattern {
+        &self.pattern
+    }
+
+    /// How far it reaches from what the pattern names.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// What may be done.
+    #[must_use]
+    pub fn operations(&self) -> Operations {
+        self.operations
+    }
+
+    /// The path that the pattern names, if any.
+    #[must_use]
+    pub fn path(&self) -> Option<&VirtualPath> {
+        self.pattern.path()
+    }
+
+    /// Whether it allows all that `need` says. A server or tool of MCP must be named with its mark.
+    #[must_use]
+    pub fn covers(&self, need: &Scope) -> bool {
+        self.pattern.binds(need)
+            && self.operations.includes(need.operations())
+            && match self.reach {
+                Reach::Beneath => true,
+                Reach::Exact => {
+                    need.reach() == Reach::Exact
+                        && self.pattern.resource() == Some(need.resource())
+                        && self.pattern.detail == *need.detail()
+                }
+            }
+    }
+
+    /// Whether it allows all that `other` allows.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        self.pattern.covers_pattern(&other.pattern)
+            && self.operations.includes(other.operations)
+            && match self.reach {
+                Reach::Beneath => true,
+                Reach::Exact => {
+                    other.reach == Reach::Exact
+                        && self.pattern.resource == other.pattern.resource
+                        && self.pattern.detail == other.pattern.detail
+                }
+            }
+    }
+
+    /// The same reach and operations with another pattern, as far as its verb has them.
+    pub(crate) fn with_pattern(&self, pattern: ScopePattern) -> Option<Self> {
+        Self::new(pattern, self.reach, self.operations)
+    }
+
+    /// Whether it is what a bare pattern means.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        *self == Self::from(self.pattern.clone())
+    }
+
+    /// What it allows, in words for people, generated from all that it is. Paths stand in it as they are, in quotes where they
+    /// could be taken for something else.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self {
+            pattern,
+            reach,
+            operations,
+        } = self;
+        let all = match reach {
+            Reach::Exact => "",
+            Reach::Beneath => " and everything in it",
+        };
+        if let Some(segments) = pattern.mcp() {
+            return of_server(*operations, *reach, segments);
+        }
+        match (pattern.resource(), &pattern.detail) {
+            (_, Detail::Path(path)) => format!("{operations} {}{all}", quoted(path.as_str())),
+            (Some(resource), Detail::Segments(segments)) => {
+                format!(
+                    "{operations} {} {}{all}",
+                    resource.as_str(),
+                    quoted(segments)
+                )
+            }
+            (Some(Resource::File), Detail::None) => {
+                format!("{operations} every file that may be granted")
+            }
+            (Some(resource), Detail::None) => format!("{operations} {}{all}", resource.as_str()),
+            (None, _) => format!("{operations} everything that may be granted"),
+        }
+    }
+}
+
+/// What may be done with a server, or a tool of it, without their marks.
+fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
+    let named = |text: &str| quoted(text.split('~').next().unwrap_or(text));
+    let mut parts = segments.splitn(3, ':');
+    let server = named(parts.next().unwrap_or_default());
+    match (parts.next(), parts.next()) {
+        (None, _) => format!("{operations} with every tool of {server}, whatever it is given"),
+        (Some(tool), None) => {
+            let more = match reach {
+                Reach::Exact => "",
+                Reach::Beneath => ", and with what it asks for",
+            };
+            format!(
+                "{operations} with {} of {server}, whatever it is given{more}",
+                named(tool)
+            )
+        }
+        (Some(kind), Some(rest)) => {
+            let all = match reach {
+                Reach::Exact => "",
+                Reach::Beneath => " and everything in it",
+            };
+            format!(
+                "{operations} {} {} of {server}{all}",
+                named(kind),
+                quoted(rest)
+            )
+        }
+    }
+}
+
+/// The text as it is where it is plain, else in quotes.
+fn quoted(text: &str) -> String {
+    let plain =
+        |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ':' | '@' | '+');
+    if text.chars().all(plain) {
+        return text.to_owned();
+    }
+    let inner = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{inner}\"")
+}
+
+impl From<ScopePattern> for Coverage {
+    fn from(pattern: ScopePattern) -> Self {
+        Self {
+            reach: Reach::Beneath,
+            operations: Operations::of(pattern.verb()),
+            pattern,
+        }
+    }
+}
+
+impl FromStr for Coverage {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        text.parse().map(ScopePattern::into)
+    }
+}
+
+/// The pattern, and what it is limited to in brackets, if it is not bare.
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pattern.fmt(f)?;
+        match self.reach {
+            _ if self.is_bare() => Ok(()),
+            Reach::Exact => write!(f, " (only {})", self.operations),
+            Reach::Beneath => write!(f, " (only {}, and everything in it)", self.operations),
+        }
+    }
+}
+
+impl fmt::Debug for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// The object form; reach and operations come together or not at all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    pattern: ScopePattern,
+    reach: Option<Reach>,
+    operations: Option<Operations>,
+}
+
+impl TryFrom<Form> for Coverage {
+    type Error = &'static str;
+
+    fn try_from(form: Form) -> Result<Self, Self::Error> {
+        match (form.reach, form.operations) {
+            (None, None) => Ok(form.pattern.into()),
+            (Some(reach), Some(operations)) => {
+                let whole = Operations::of(form.pattern.verb()).includes(operations);
+                Self::new(form.pattern, reach, operations)
+                    .filter(|_| whole)
+                    .ok_or("`operations` must name operations of the pattern's verb")
+            }
+            _ => Err("`reach` and `operations` must be given together"),
+        }
+    }
+}
+
+/// Reads the three parts where they stand beside other members, which are left to who knows them.
+pub(crate) fn beside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Coverage, D::Error> {
+    #[derive(Deserialize)]
+    struct Beside {
+        pattern: ScopePattern,
+        reach: Option<Reach>,
+        operations: Option<Operations>,
+    }
+
+    let Beside {
+        pattern,
+        reach,
+        operations,
+    } = Beside::deserialize(deserializer)?;
+    let form = Form {
+        pattern,
+        reach,
+        operations,
+    };
+    form.try_into().map_err(D::Error::custom)
+}
+
+/// Reads the object form, each of the three parts in it and nothing else.
+pub(crate) fn all_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Coverage, D::Error> {
+    // As a map: a struct would be given its own members alone.
+    let members = serde_json::Map::deserialize(deserializer)?;
+    let form = Form::deserialize(serde_json::Value::Object(members)).map_err(D::Error::custom)?;
+    if form.reach.is_none() {
+        return Err(D::Error::custom("`reach` and `operations` are missing"));
+    }
+    form.try_into().map_err(D::Error::custom)
+}
+
+impl<'de> Deserialize<'de> for Coverage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Coverage;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a scope pattern, or an object with `pattern`, `reach` and `operations`",
+                )
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Coverage, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Coverage, M::Error> {
+                let form = Form::deserialize(MapAccessDeserializer::new(map))?;
+                form.try_into().map_err(M::Error::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::Operation;
+
+    fn need(text: &str, operations: &[Operation]) -> Scope {
+        let scope: Scope = text.parse().unwrap();
+        scope.only(operations.iter().copied().collect())
+    }
+
+    #[test]
+    fn an_exact_coverage_covers_its_path_and_operations_and_nothing_else() {
+        use Operation::{Change, Create, Delete};
+        let file = Coverage::of(&need("write:file:/r/a", &[Create, Change]));
+        assert!(file.covers(&need("write:file:/r/a", &[Create])));
+        assert!(file.covers(&need("write:file:/r/a", &[Create, Change])));
+        assert!(!file.covers(&need("write:file:/r/a", &[Delete])));
+        assert!(!file.covers(&need("write:file:/r/a", &[Change, Delete])));
+        assert!(!file.covers(&need("write:file:/r/a/b", &[Create])));
+        assert!(!file.covers(&need("write:file:/r/a", &[Create]).beneath()));
+        assert!(!file.covers(&need("read:file:/r/a", &[Operation::Read])));
+        let tree = Coverage::of(&need("write:file:/r", &[Delete]).beneath());
+        assert!(tree.covers(&need("write:file:/r/a", &[Delete]).beneath()));
+        assert!(!tree.covers(&need("write:file:/r/a", &[Change])));
+        assert!(!tree.covers(&need("write:file:/rx", &[Delete])));
+        let bare: Coverage = "write:file:/r".parse().unwrap();
+        for other in [&file, &tree] {
+            assert!(bare.includes(other) && !other.includes(&bare));
+        }
+        assert!(!file.includes(&tree) && !tree.includes(&file));
+    }
+
+    #[test]
+    fn a_sentence_names_the_operations_the_place_and_the_reach() {
+        use Operation::{Change, Delete, Read};
+        let check = |coverage: &Coverage, expected: &str| {
+            assert_eq!(coverage.sentence(), expected, "{coverage}");
+        };
+        check(
+            &Coverage::of(&need("write:file:/r/a", &[Change])),
+            "change /r/a",
+        );
+        check(
+            &Coverage::of(&need("read:file:/r/a, b", &[Read])),
+            "read \"/r/a, b\"",
+        );
+        let tree = need("write:file:/r", &[Delete, Change]).beneath();
+        check(
+            &Coverage::of(&tree),
+            "change or delete /r and everything in it",
+        );
+        for (bare, expected) in [
+            (
+                "write:file",
+                "create, change, delete or move every file that may be granted",
+            ),
+            ("execute:cli:git", "execute cli git and everything in it"),
+            (
+                "*",
+                "read, create, change, delete, move or execute everything that may be granted",
+            ),
+            (
+                "read:mcp:hub~1",
+                "read with every tool of hub, whatever it is given",
+            ),
+            (
+                "execute:mcp:hub~1:push~2",
+                "execute with push of hub, whatever it is given, and with what it asks for",
+            ),
+        ] {
+            check(&bare.parse().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn json_names_all_three_parts_and_a_text_is_a_bare_pattern() {
+        let file = Coverage::of(&need("write:file:/r/a", &[Operation::Change]));
+        let json = serde_json::json!({"pattern": "write:file:/r/a", "reach": "exact", "operations": ["change"]});
+        assert_eq!(serde_json::to_value(&file).unwrap(), json);
+        assert_eq!(serde_json::from_value::<Coverage>(json).unwrap(), file);
+        let bare: Coverage = "write:file:/r".parse().unwrap();
+        for text in [r#""write:file:/r""#, r#"{"pattern":"write:file:/r"}"#] {
+            assert_eq!(serde_json::from_str::<Coverage>(text).unwrap(), bare);
+        }
+        for wrong in [
+            r#"{"pattern":"write:file:/r","reach":"exact"}"#,
+            r#"{"pattern":"write:file:/r","operations":["change"]}"#,
+            r#"{"pattern":"write:file:/r","reach":"exact","operations":[]}"#,
+            r#"{"pattern":"write:file:/r","reach":"exact","operations":["change","read"]}"#,
+            r#"{"pattern":"write:file:/r","reach":"near","operations":["change"]}"#,
+            r#"{"pattern":"write:file:/r","more":1}"#,
+        ] {
+            assert!(serde_json::from_str::<Coverage>(wrong).is_err(), "{wrong}");
+        }
+    }
+}
