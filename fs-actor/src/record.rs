@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bailiwick::{
-    AuditBroken, Authority, BreakReason, Config, Head, History, HistoryFilter, PathError,
-    PolicyError, RootConfig, Suggestion, VirtualPath, escape, json_line, suggest, verify_after,
+    AuditBroken, Authority, BreakReason, Config, ContentHash, Head, History, HistoryFilter,
+    PathError, PolicyError, RootConfig, Suggestion, VirtualPath, escape, json_line, suggest,
+    verify_hashes,
 };
 
 use crate::cli::{At, Look, Show};
@@ -27,6 +28,8 @@ pub(crate) enum RecordError {
     Missing(PathBuf),
     #[error("{}", .0.display())]
     Broken(PathBuf, #[source] AuditBroken),
+    #[error("no record has the hash `{0}`: records were cut off or replaced")]
+    Head(ContentHash),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
     #[error("cannot judge the paths of the audit")]
@@ -38,7 +41,7 @@ pub(crate) enum RecordError {
 /// Looks at what a person wants to see.
 pub(crate) fn look(look: Look) -> Result<String, RecordError> {
     match look.at {
-        At::Chain => verified(&look.audit),
+        At::Chain { head } => verified(&look.audit, head),
         At::History {
             filter,
             since,
@@ -108,12 +111,17 @@ fn opened(place: &Path) -> Result<BufReader<File>, RecordError> {
     Ok(BufReader::new(file))
 }
 
-fn verified(audit: &Path) -> Result<String, RecordError> {
+fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, RecordError> {
+    let mut found = expected.is_none();
     let (mut head, mut records, mut count) = (Head::default(), 0, 0);
     for place in files(audit)? {
-        let verified = verify_after(head, opened(&place)?)
+        let see = |hash| found |= Some(hash) == expected;
+        let verified = verify_hashes(head, opened(&place)?, see)
             .map_err(|broken| RecordError::Broken(place, broken))?;
         (head, records, count) = (verified.head, records + verified.records, count + 1);
+    }
+    if let Some(expected) = expected.filter(|_| !found) {
+        return Err(RecordError::Head(expected));
     }
     Ok(format!(
         "{records} records in {count} files, as they were written; the last has the hash {}",

@@ -230,6 +230,9 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
 
 /// Serves until the other end is gone, or until a signal ends an HTTP server.
 pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
+    // A write beyond the limit on file sizes fails then, and does not end the program.
+    let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    let _handled = signal(too_large).map_err(ServeError::Signals)?;
     if let Some(socket) = &options.attach {
         return attach(socket).await;
     }

@@ -8,6 +8,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
@@ -564,6 +565,38 @@ fn one_reading_is_recorded(place: &Place, capabilities: &str) {
     ended(place);
     let others = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(others, 2, "the root and the one log");
+}
+
+#[test]
+fn audit_that_may_not_grow_refuses_calls_and_ends_nothing() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let mut server = Command::new("/bin/sh")
+        .env_clear()
+        .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_bailiwick-fs"))
+        .args(["--audit", "audit.jsonl", "--log", "off", "root"])
+        .current_dir(place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut codes = (0..1000).map(|_| {
+        writeln!(input, "{STATELESS}").unwrap();
+        let line = output.next().unwrap().unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let code = answer.pointer("/result/structuredContent/code");
+        code.and_then(serde_json::Value::as_str).map(str::to_owned)
+    });
+    assert_eq!(codes.next(), Some(None));
+    let refused = codes.find(Option::is_some).flatten();
+    assert_eq!(refused.as_deref(), Some("IO"));
+    assert_eq!(codes.next().flatten().as_deref(), Some("IO"));
+    drop(input);
+    assert_eq!(server.wait().unwrap().signal(), None);
 }
 
 /// That the audit is intact, has the reading, and ends with the end of the last of its workers.

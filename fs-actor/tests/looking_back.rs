@@ -302,6 +302,16 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
     );
     let history = place.lines(&["history", "audit.jsonl", "--json"]);
     assert_eq!(history.last().unwrap()["run"], 3);
+    // A hash that was noted is found, also when records were added since.
+    for noted in [first.lines().last(), second.lines().last()] {
+        let line: Value = serde_json::from_str(noted.unwrap()).unwrap();
+        let hash = line["hash"].as_str().unwrap();
+        assert_eq!(place.told(&["verify", "audit.jsonl", "--head", hash]), text);
+    }
+    let none = "0".repeat(64);
+    let with_none = ["verify", "audit.jsonl", "--head", &none];
+    place.refused(&with_none, 1, &["no record has the hash", &none, "cut off"]);
+    place.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
 
     let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
     put(&second.replacen("write_file", "read_file", 1));

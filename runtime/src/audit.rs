@@ -32,7 +32,7 @@ pub(crate) use recorder::WeakAudit;
 pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
 pub use sink::{AuditFileError, AuditFileFault, AuditSink, JsonLines, MemoryAudit, TornLine};
 pub(crate) use verify::follow;
-pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after};
+pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after, verify_hashes};
 #[cfg(all(feature = "ui", feature = "http"))]
 pub(crate) use verify::{End, walk};
 

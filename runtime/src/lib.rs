@@ -103,6 +103,7 @@ pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
     BreakReason, ChangeSummary, FailedStep, GrantedStep, Head, JsonLines, MemoryAudit,
     NarrowedStep, Record, SignedInStep, Step, TornLine, Verified, json_line, verify, verify_after,
+    verify_hashes,
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bailiwick::{Decision, HistoryFilter, ToolName};
+use bailiwick::{ContentHash, Decision, HistoryFilter, ToolName};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
@@ -21,7 +21,10 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) enum At {
     /// Whether it is as it was written.
-    Chain,
+    Chain {
+        /// The hash that one of its records must have.
+        head: Option<ContentHash>,
+    },
     /// What was asked, decided, granted and taken back.
     History {
         /// Which of it.
@@ -78,9 +81,16 @@ pub(super) fn commands() -> [Command; 2] {
             .long_about(
                 "Checks that a file that --audit wrote and the numbered files beside it are as they were written: exit status 0 \
                  and their counts, or 1 and the first line that is not, or the first file that is missing between others. That the end was cut off shows only against a hash noted \
-                 before.",
+                 before: give it by --head.",
             )
-            .arg(audit()),
+            .arg(audit())
+            .arg(
+                Arg::new("head")
+                    .long("head")
+                    .value_name("HASH")
+                    .value_parser(|text: &str| text.parse::<ContentHash>())
+                    .help("A hash that verify printed earlier; fail if no record has it, since then records were cut off or replaced"),
+            ),
     ]
 }
 
@@ -148,7 +158,9 @@ pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
     let (name, given) = matches.subcommand()?;
     let text = |id: &str| given.get_one::<String>(id).map(String::as_str);
     let at = match name {
-        "verify" => At::Chain,
+        "verify" => At::Chain {
+            head: given.get_one("head").copied(),
+        },
         "history" => At::History {
             filter: HistoryFilter {
                 agent: text("agent").map(Into::into),

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::chain::{Head, read_line};
+use crate::effect::ContentHash;
 
 /// The longest line that is read; a record is far shorter.
 pub(super) const MAX_LINE: u64 = 16 << 20;
@@ -124,6 +125,23 @@ pub(super) fn follow_all(reader: impl BufRead) -> Result<End, AuditBroken> {
 /// ```
 pub fn verify_after(before: Head, reader: impl BufRead) -> Result<Verified, AuditBroken> {
     follow(before, reader, |_, _| Ok(()))
+}
+
+/// Follows a file as [`verify_after`] does, and shows the hash of each record: a hash that was noted earlier must be among
+/// them, or records were cut off or replaced since.
+///
+/// # Errors
+/// [`AuditBroken`] as from [`verify_after`].
+pub fn verify_hashes(
+    before: Head,
+    reader: impl BufRead,
+    mut see: impl FnMut(ContentHash),
+) -> Result<Verified, AuditBroken> {
+    follow(before, reader, |_, line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        see(read_line(line)?.hash);
+        Ok(())
+    })
 }
 
 /// Follows a file as [`verify_after`] does, and shows the number and the line of each record once its place is known.

@@ -35,6 +35,8 @@ pub(super) enum Chain {
     Verified { records: u64 },
     /// All but a last line, which may be about to be written.
     Torn { records: u64 },
+    /// Every record that this look read continues the one before; `earlier` ones were not read again.
+    Continued { records: u64, earlier: u64 },
     /// The record of this number, counted from 1, does not; nothing from there on is shown.
     Broken { record: u64, reason: String },
     /// The beginning is not kept, so there is nothing to follow it from.
@@ -51,6 +53,12 @@ impl Chain {
             Self::Torn { records } => format!(
                 "The record is whole but for its last line, which may be about to be written: {records} records."
             ),
+            Self::Continued { records, earlier } => {
+                let new = records.saturating_sub(*earlier);
+                format!(
+                    "{new} new records continue the record. The {earlier} before them were not read again: \"Check again\" reads all {records}."
+                )
+            }
             Self::Broken { record, reason } => format!(
                 "✗ The record is broken at record {record}: {reason}. Nothing from there on is shown."
             ),
@@ -114,7 +122,11 @@ impl ConsoleRecord {
                     *reading = Reading::default();
                 }
                 reading.looks = Some(looks);
+                let earlier = reading.records;
                 match reading.read_on(&file)? {
+                    Chain::Verified { records } | Chain::Torn { records } if earlier > 0 => {
+                        Chain::Continued { records, earlier }
+                    }
                     // It may be another file by now.
                     Chain::Broken { .. } if reading.end > 0 => {
                         *reading = Reading::default();
@@ -301,14 +313,18 @@ mod tests {
         assert_eq!(look(false), Chain::Verified { records: 1 });
         let (half, rest) = second.split_at(second.len() / 2);
         add(&path, half);
-        assert_eq!(look(false), Chain::Torn { records: 1 });
+        let continued = |records, earlier| Chain::Continued { records, earlier };
+        assert_eq!(look(false), continued(1, 1));
         add(&path, rest);
-        assert_eq!(look(false), Chain::Verified { records: 2 });
+        assert_eq!(look(false), continued(2, 1));
+        assert_eq!(look(true), Chain::Verified { records: 2 });
         // What was read before is not read again, unless a person wants that.
         let other = first.replacen(r#""at_ms":1"#, r#""at_ms":2"#, 1);
         assert_ne!(other, *first);
         fs::write(&path, format!("{other}{second}{third}")).unwrap();
-        assert_eq!(look(false), Chain::Verified { records: 3 });
+        let unchecked = look(false);
+        assert_eq!(unchecked, continued(3, 2));
+        assert!(!unchecked.words().contains("whole"));
         assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
     }
 }

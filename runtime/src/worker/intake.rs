@@ -48,6 +48,12 @@ impl Request {
                 authority.allows_tool(tool) && entry.is_for(facts.origin, watched)
             })
             .ok_or_else(|| CallError::unknown_tool(tool))?;
+        if facts.mode == Mode::Preview && !entry.mutates {
+            return Err(CallError::new(
+                Code::InvalidArguments,
+                "this tool only reads; call it",
+            ));
+        }
         let authority = confirmed(authority, facts.confirm)?;
         let most = authority.limits().budget.calls;
         let spent = Spent {

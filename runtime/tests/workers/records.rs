@@ -295,6 +295,20 @@ async fn effect_that_never_began_is_not_charged_and_one_that_panicked_is() {
 }
 
 #[tokio::test]
+async fn preview_of_reading_tool_is_refused_before_it_reads() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let refused = worker.preview("hangs", at("x")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArguments);
+    assert_eq!(stage.door.came(), 0);
+    let refused = worker.preview("echo", at("x")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArguments);
+    let events = events(&stage).await;
+    assert!(of(&events, "judged").is_empty());
+    worker.preview("post", at("x")).await.unwrap();
+}
+
+#[tokio::test]
 async fn artifact_that_has_no_room_denies_nothing() {
     let stage = stage(|builder| builder.artifacts(10, 1)).await;
     let worker = stage.open().await;

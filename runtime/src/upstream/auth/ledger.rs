@@ -79,27 +79,45 @@ impl Ledger {
         for audit in audits {
             audit.flush().await?;
         }
-        for audit in self.hand_over(event(said))? {
-            audit.flush().await?;
+        let (handed, mut recorded) = self.hand_over(event(said.clone()));
+        for audit in &handed {
+            if recorded.is_ok() {
+                recorded = audit.flush().await;
+            }
         }
-        Ok(())
+        if recorded.is_err() && said.allowed {
+            // It does not count, so no record may say that it does.
+            let withdrawn = SignedInStep {
+                allowed: false,
+                ..said
+            };
+            for audit in handed {
+                // An audit that is full counts it as missed.
+                let _ = audit.record_effect(vec![event(withdrawn.clone())]);
+            }
+        }
+        recorded
     }
 
-    /// Hands it to the audits that are there, and returns them; without one it waits.
-    fn hand_over(&self, event: AuditEvent) -> Result<Vec<Audit>, AuditError> {
+    /// Hands it to the audits that are there, and returns those that have it; without any it waits.
+    fn hand_over(&self, event: AuditEvent) -> (Vec<Audit>, Result<(), AuditError>) {
         let mut books = self.books();
         let audits = books.audits();
         if audits.is_empty() {
             if books.early.len() >= MOST_EARLY {
-                return Err(AuditError::Full);
+                return (audits, Err(AuditError::Full));
             }
             books.early.push(event);
-            return Ok(audits);
+            return (audits, Ok(()));
         }
-        for audit in &audits {
-            audit.record(event.clone())?;
+        let mut handed = Vec::new();
+        for audit in audits {
+            if let Err(error) = audit.record(event.clone()) {
+                return (handed, Err(error));
+            }
+            handed.push(audit);
         }
-        Ok(audits)
+        (handed, Ok(()))
     }
 }
 
@@ -166,6 +184,23 @@ mod tests {
         fn keep(&mut self, _: &[Record]) -> std::io::Result<()> {
             Err(std::io::ErrorKind::StorageFull.into())
         }
+    }
+
+    #[tokio::test]
+    async fn consent_that_one_audit_cannot_record_is_withdrawn_in_the_others() {
+        let (ledger, well) = (Ledger::default(), MemoryAudit::new(10));
+        let first = Audit::start(well.clone(), 10).unwrap();
+        let full = Audit::start(Full, 10).unwrap();
+        ledger.join(&first).await.unwrap();
+        ledger.join(&full).await.unwrap();
+        assert!(ledger.record(said("both")).await.is_err());
+        first.flush().await.unwrap();
+        let allowed = |record: &Record| match &record.event().step {
+            Step::SignedIn(said) => said.allowed,
+            other => panic!("{other:?}"),
+        };
+        let told: Vec<bool> = well.records().iter().map(allowed).collect();
+        assert_eq!(told, [true, false]);
     }
 
     #[tokio::test]
