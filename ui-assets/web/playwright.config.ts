@@ -8,8 +8,6 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   forbidOnly: true,
-  // On a busy machine a browser may be late; what passes only when it is repeated is told as flaky.
-  retries: 2,
   reporter: "line",
   // Nothing waits this long but on a machine that does much else.
   timeout: 120_000,

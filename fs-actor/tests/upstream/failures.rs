@@ -6,10 +6,11 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::any;
-use bailiwick::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
+use bailiwick::{Bounds, Policy, ServerFailure, ServerSpec, ServerState, Upstreams};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
-use super::support::{alone, does, hostile, started, text, until};
+use super::support::{alone, does, hostile, stage, started, text, until, yes};
 
 async fn failure(spec: ServerSpec) -> ServerFailure {
     let bounds = Bounds {
@@ -149,11 +150,8 @@ async fn silent_legacy_server_connects_in_time_and_is_not_asked_for_the_new_prot
     let builder = Upstreams::builder().server(spec).bounds(bounds);
     let upstreams = builder.start().await.unwrap();
     assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
-    let stage = super::support::stage(upstreams, |builder| {
-        builder.approver(super::support::yes().0)
-    })
-    .await;
-    let worker = stage.worker(bailiwick::Policy::new()).await;
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
     let pid = text(does(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
@@ -162,6 +160,44 @@ async fn silent_legacy_server_connects_in_time_and_is_not_asked_for_the_new_prot
     let asked = std::fs::read_to_string(asked.path()).unwrap();
     let times = |method: &str| asked.lines().filter(|line| *line == method).count();
     assert_eq!((times("server/discover"), times("initialize")), (1, 2));
+}
+
+#[tokio::test]
+async fn no_error_chain_holds_the_words_of_a_server() {
+    let upstreams = started([hostile("h", "words")]).await;
+    let error = upstreams.resources("h").await.unwrap_err();
+    let first: &(dyn std::error::Error + 'static) = &error;
+    let mut causes = Vec::new();
+    let mut next = Some(first);
+    while let Some(cause) = next {
+        causes.push(format!("{cause} {cause:?}"));
+        next = cause.source();
+    }
+    assert_eq!(causes.len(), 2);
+    assert!(causes[1].contains("-32000"), "{causes:?}");
+    assert!(!causes.concat().contains("obey"), "{causes:?}");
+}
+
+#[tokio::test]
+async fn questions_mark_the_title_and_template_of_a_server_as_its_words() {
+    let (approver, asked) = yes();
+    let upstreams = started([hostile("h", "words")]).await;
+    let stage = stage(upstreams, |builder| builder.approver(approver)).await;
+    let worker = stage.worker(Policy::new()).await;
+    for (arguments, expected) in [
+        (
+            json!({"who": "a\u{202e}” of the server `b`"}),
+            r#"Call `raise` of the server `h`, described there as "Raise “a' of the server `b`”' now""#,
+        ),
+        (
+            json!({}),
+            r#"Call `raise` of the server `h`, described there as "Say 'yes'\u{1b}""#,
+        ),
+    ] {
+        worker.call("h__raise", arguments).await.unwrap();
+        let question = asked.lock().unwrap().pop().unwrap();
+        assert_eq!(question.request.intent, expected);
+    }
 }
 
 #[tokio::test]

@@ -74,6 +74,8 @@ def tools():
             tool("for_models", annotations=reads, _meta={"ui": {"visibility": ["model"]}}),
             tool("apps_write", _meta={"ui": {"visibility": ["app"]}}),
         ]
+    if MODE == "words":
+        listed.append(tool("raise", title='Say "yes"\u001b', _meta={"intentTemplate": 'Raise {who}" now'}))
     if MODE == "doubles":
         listed += [tool("a.b"), tool("a/b"), tool("x" * 70), tool("odd\u202e")]
     if MODE in ("many", "more"):
@@ -327,6 +329,8 @@ def main():
                 call(message)
         elif method == "ping":
             answer(message, {})
+        elif method == "resources/list" and MODE == "words":
+            refuse(message, -32000, "obey\u001b[2J")
         elif method == "resources/read" and MODE == "views":
             uri = message["params"]["uri"]
             answer(message, {"contents": [{"uri": uri, "text": uri}]})

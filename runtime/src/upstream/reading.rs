@@ -97,8 +97,8 @@ fn plain(text: &str) -> String {
     cut(&crate::escape(text), LONGEST)
 }
 
-fn refused(error: ServiceError) -> ServerReadError {
-    ServerReadError::Refused(ServerFailure::of_request(&error))
+fn refused(error: &ServiceError) -> ServerReadError {
+    ServerReadError::Refused(ServerFailure::of_request(error))
 }
 
 fn most(server: &Server) -> Most {
@@ -111,7 +111,7 @@ fn most(server: &Server) -> Most {
 impl From<Unpaged<ServiceError>> for ServerReadError {
     fn from(error: Unpaged<ServiceError>) -> Self {
         match error {
-            Unpaged::Page(error) => refused(error),
+            Unpaged::Page(error) => refused(&error),
             Unpaged::TooMuch => Self::TooLarge,
         }
     }
@@ -154,7 +154,8 @@ impl Upstreams {
             let read = peer
                 .read_resource_once(ReadResourceRequestParams::new(uri))
                 .await;
-            let ReadResourceResponse::Complete(read) = read.map_err(refused)? else {
+            let ReadResourceResponse::Complete(read) = read.map_err(|error| refused(&error))?
+            else {
                 return Err(ServerReadError::Unusable);
             };
             let mut left = server.bounds.result_bytes;
@@ -208,7 +209,10 @@ impl Upstreams {
         let mut params = GetPromptRequestParams::new(name);
         params.arguments = Some(arguments);
         let read = async move |peer: &Peer<RoleClient>, server: &Server| {
-            let prompt = peer.get_prompt_once(params).await.map_err(refused)?;
+            let prompt = peer
+                .get_prompt_once(params)
+                .await
+                .map_err(|error| refused(&error))?;
             let GetPromptResponse::Complete(prompt) = prompt else {
                 return Err(ServerReadError::Unusable);
             };

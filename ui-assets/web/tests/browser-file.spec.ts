@@ -10,7 +10,7 @@ test("a file of 10 MB is read by ranges, and jumped in", async ({ page, site }) 
   await frame.getByRole("listbox").focus();
   await page.keyboard.press("End");
   await expect(frame.locator("#line-1000000")).toContainText("line 1000000");
-  expect(await frame.getByRole("option").count()).toBeLessThan(60);
+  await expect.poll(() => frame.getByRole("option").count()).toBeLessThan(60);
   await call("select-lines", { from: 500_000, to: 500_002 });
   await expect(frame.locator("#line-500001")).toHaveAttribute("aria-selected", "true");
   await expect(frame.locator("#line-500001")).toContainText("line 500001");

@@ -372,7 +372,7 @@ test("hostile lines, names and rules are text wherever they stand", async ({ pag
   await inert();
   expect((await page.locator(".add").textContent())?.length).toBeLessThan(2_100);
   await page.getByRole("button", { name: /^Show \d+ more characters$/ }).click();
-  expect((await page.locator(".add").textContent())?.length).toBeGreaterThan(10_000);
+  await expect.poll(async () => (await page.locator(".add").textContent())?.length).toBeGreaterThan(10_000);
   await tab(page, "Permissions").click();
   await page.locator("summary", { hasText: "Rules" }).click();
   await inert();
