@@ -15,7 +15,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use bailiwick::{CallError, Code, Config, Outcome, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{
+    Call, CallError, CallMeta, Code, Config, Outcome, Policy, Runtime, Worker, WorkerSpec,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -398,4 +400,50 @@ async fn a_policy_may_close_a_nested_root_and_open_nothing() {
         .spawn(WorkerSpec::new("unblocked").policy(unblocked))
         .await;
     assert!(child.is_err());
+}
+
+#[tokio::test]
+async fn a_link_named_in_the_roots_of_a_policy_leaves_what_it_leads_to() {
+    let stage = Stage::new(Policy::new()).await;
+    let at = |name: &str| stage.host(name).to_str().unwrap().to_owned();
+    let read = |name: &str| json!({"path": at(name)});
+    let through = json!({"roots": [{"path": at("repo/src/folder")}]});
+    let spawned =
+        |name: &str, policy: &Value| WorkerSpec::new(name).policy(Policy::parse(policy).unwrap());
+    let child = stage
+        .worker
+        .spawn(spawned("through", &through))
+        .await
+        .unwrap();
+    for name in ["repo/src/folder/w", "repo/vendor/lib/w"] {
+        child.call("read_file", read(name)).await.unwrap();
+        let narrowed = Call::new("read_file", read(name)).meta(CallMeta {
+            policy: Some(through.clone()),
+            ..CallMeta::default()
+        });
+        stage.worker.submit(narrowed).await.unwrap();
+    }
+    for name in ["repo/src/a", "repo/vendor/v"] {
+        child.call("read_file", read(name)).await.unwrap_err();
+    }
+    let closed = json!({"roots": [{"path": at("repo/src/folder"), "blocked": true}]});
+    let child = stage
+        .worker
+        .spawn(spawned("closed", &closed))
+        .await
+        .unwrap();
+    for name in ["repo/src/folder/w", "repo/vendor/lib/w"] {
+        child.call("read_file", read(name)).await.unwrap_err();
+    }
+    child
+        .call("read_file", read("repo/vendor/v"))
+        .await
+        .unwrap();
+    // What the issuer lacks, a link to it does not bring.
+    let only = json!({"roots": [{"path": at("repo/src")}]});
+    let child = stage.worker.spawn(spawned("only", &only)).await.unwrap();
+    let grandchild = child.spawn(spawned("beneath", &through)).await.unwrap();
+    for name in ["repo/src/folder/w", "repo/vendor/lib/w"] {
+        grandchild.call("read_file", read(name)).await.unwrap_err();
+    }
 }

@@ -120,6 +120,12 @@ impl Root {
         let in_place = outer.virtual_path(&inner.host).as_ref() == Some(&inner.mount);
         // A bind mount has other paths and the same files.
         let same = self.identity == other.identity;
+        if apart && (self.mount.starts_with(&other.mount) || other.mount.starts_with(&self.mount)) {
+            return Err(RootError::Unsafe {
+                mount: self.mount.clone(),
+                reason: "its path lies in that of another root, and its files do not; mount it elsewhere",
+            });
+        }
         if !same && (apart || nested && in_place) {
             return Ok(());
         }
@@ -300,6 +306,13 @@ impl RootTable {
         }
     }
 
+    /// Where `path`, which lies in a root, really leads; none if nothing is there, or outside every root.
+    pub(crate) fn real(&self, path: &VirtualPath) -> Option<VirtualPath> {
+        let (root, rest) = self.find(path)?;
+        let host = root.host.join(rest).canonicalize().ok()?;
+        self.iter().find_map(|root| root.virtual_path(&host))
+    }
+
     /// The roots of which `authority` may leave something.
     pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
         let reached = self
@@ -428,6 +441,10 @@ mod tests {
         assert!(matches!(a.beside(&bound), Err(RootError::Unsafe { .. })));
         let b = mounted("/b", host.join("b"), "b");
         assert!(b.beside(&a).is_ok());
+        // A walk of `/a` would find other files where `/a/b` stands.
+        let within = mounted("/a/b", host.join("b"), "b");
+        assert!(matches!(within.beside(&a), Err(RootError::Unsafe { .. })));
+        assert!(matches!(a.beside(&within), Err(RootError::Unsafe { .. })));
     }
 
     #[test]

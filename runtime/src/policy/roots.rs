@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::Policy;
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
@@ -47,6 +48,36 @@ impl PolicyRoot {
 
     fn is_blocked(&self) -> bool {
         self.blocked == Some(true)
+    }
+}
+
+impl Policy {
+    /// Whether it says anything of subtrees.
+    pub(crate) fn names_subtrees(&self) -> bool {
+        self.roots.as_ref().is_some_and(|roots| !roots.is_empty())
+    }
+
+    /// This policy, where an entry of `roots` that a link stands for also names the subtree that the link leads to, if
+    /// `issuer` lists that. `real` says where a path leads.
+    pub(crate) fn through_links(
+        mut self,
+        issuer: &Authority,
+        real: impl Fn(&VirtualPath) -> Option<VirtualPath>,
+    ) -> Self {
+        let named = self.roots.as_deref().unwrap_or_default();
+        let led = |root: &PolicyRoot| {
+            let path = real(&root.path).filter(|path| issuer.lists(path))?;
+            let known = named.iter().any(|named| named.path == path);
+            (!known).then(|| PolicyRoot {
+                path,
+                ..root.clone()
+            })
+        };
+        let led: Vec<_> = named.iter().filter_map(led).collect();
+        if let Some(roots) = &mut self.roots {
+            roots.extend(led);
+        }
+        self
     }
 }
 

@@ -15,7 +15,7 @@ use crate::capability::{Charge, Gate, Meter, Spent};
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::pipeline::{Holder, canonical};
-use crate::policy::{Policy, PolicyError};
+use crate::policy::{Authority, Policy, PolicyError};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
 
 /// Why a worker was not started.
@@ -165,6 +165,21 @@ impl Core {
         spawned
     }
 
+    /// Looks on a pool thread whether links stand for the subtrees that a policy names.
+    async fn through_links(
+        &self,
+        policy: Policy,
+        issuer: &Authority,
+    ) -> Result<Policy, SpawnError> {
+        if !policy.names_subtrees() {
+            return Ok(policy);
+        }
+        let (roots, issuer) = (self.roots.clone(), issuer.clone());
+        let look = move || policy.through_links(&issuer, |path| roots.real(path));
+        let looked = self.io.run(&Arc::default(), look).await;
+        looked.ok_or(SpawnError::Busy)
+    }
+
     async fn admitted(
         self: &Arc<Self>,
         parent: Option<&Arc<Shared>>,
@@ -182,7 +197,8 @@ impl Core {
             return Err(SpawnError::Name);
         }
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
-        let policy = Arc::new(policy.unwrap_or_else(Policy::ask_for_everything));
+        let policy = policy.unwrap_or_else(Policy::ask_for_everything);
+        let policy = Arc::new(self.through_links(policy, issuer).await?);
         let layer = match origin {
             Origin::Human | Origin::Host => issuer.admit(&policy, origin),
             // A stranger's policy takes no time of the host's own threads.

@@ -53,9 +53,9 @@ async fn compiled(
     origin: Origin,
 ) -> Result<Authority, CallError> {
     let turn = Arc::clone(&shared.compiling).lock_owned().await;
-    let authority = shared.authority.clone();
+    let worker = Arc::clone(shared);
     let work = move || {
-        let compiled = narrowed(&authority, &policy, origin);
+        let compiled = narrowed(&worker, &policy, origin);
         drop(turn);
         compiled
     };

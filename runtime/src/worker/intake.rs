@@ -38,7 +38,7 @@ impl Request {
         } = self;
         let authority = match policy {
             None => shared.authority.clone(),
-            Some(fragment) => narrowed(&shared.authority, &fragment, facts.origin)?,
+            Some(fragment) => narrowed(shared, &fragment, facts.origin)?,
         };
         let tool = facts.tool.as_str();
         let entry = shared
@@ -88,7 +88,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
     let fragment = call.meta.policy.as_ref();
     let authority = fragment.map_or_else(
         || Ok(shared.authority.clone()),
-        |fragment| narrowed(&shared.authority, fragment, call.meta.origin),
+        |fragment| narrowed(shared, fragment, call.meta.origin),
     )?;
     explained(shared, call, authority)
 }
@@ -122,11 +122,15 @@ pub(super) fn explained(
 }
 
 pub(super) fn narrowed(
-    authority: &Authority,
+    shared: &Shared,
     fragment: &Value,
     origin: Origin,
 ) -> Result<Authority, CallError> {
-    let layer = Policy::parse(fragment).and_then(|policy| authority.admit_once(&policy, origin));
+    let (authority, roots) = (&shared.authority, &shared.core.roots);
+    let layer = Policy::parse(fragment).and_then(|policy| {
+        let policy = policy.through_links(authority, |path| roots.real(path));
+        authority.admit_once(&policy, origin)
+    });
     layer
         .map(|layer| authority.overlay(&layer))
         .map_err(CallError::from)

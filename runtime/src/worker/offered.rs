@@ -29,7 +29,7 @@ impl Worker {
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
     pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
-        let authority = intake::narrowed(&self.shared.authority, policy, origin)?;
+        let authority = intake::narrowed(&self.shared, policy, origin)?;
         Ok(self.left(&authority, false))
     }
 
