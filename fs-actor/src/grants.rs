@@ -48,11 +48,13 @@ pub(crate) fn look(granted: Granted) -> Result<String, GrantsError> {
         let missing = || io::ErrorKind::NotFound.into();
         found.then_some(()).ok_or_else(missing)
     });
-    if let Err(source) = found {
-        return Err(GrantStoreError::Open { file, source }.into());
-    }
-    // A damaged store is refused here, and so left where it is.
-    let mut grants = GrantStore::read(&file)?;
+    let mut grants = match (found, &wish) {
+        // The first grant makes the store.
+        (Err(source), Wish::Apply(_)) if source.kind() == io::ErrorKind::NotFound => Vec::new(),
+        (Err(source), _) => return Err(GrantStoreError::Open { file, source }.into()),
+        // A damaged store is refused here, and so left where it is.
+        (Ok(()), _) => GrantStore::read(&file)?,
+    };
     match wish {
         Wish::Show(agent) => {
             if let Some(agent) = agent {

@@ -268,6 +268,9 @@ pub struct AnsweredStep {
     /// in records of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
+    /// A person refused the like of it for the rest of the session, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rest_of_session: bool,
 }
 
 /// A grant as it was given.

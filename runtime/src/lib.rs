@@ -141,8 +141,8 @@ pub use permission::{
     GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
     HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind, PastCall, PastQuestion,
     PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
-    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, StoredGrant,
-    Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
+    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, Silenced,
+    StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
     Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,

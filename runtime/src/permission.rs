@@ -32,7 +32,7 @@ use crate::call::Origin;
 use crate::effect::{ContentHash, LeftOut, Preview, PreviewToken};
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::scope::{Coverage, Scope, ScopePattern};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
@@ -47,6 +47,7 @@ pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
 pub(crate) use choices::choices;
 pub use choices::{Breadth, Choice};
 pub use decided::{DecidedBy, RevokeCause};
+pub(crate) use desk::CallOf;
 pub use grants::GrantView;
 pub(crate) use grants::{Claimant, Redeemed};
 pub use history::{
@@ -356,6 +357,20 @@ pub enum QuestionState {
     Pending,
     /// It ended.
     Settled(Decision),
+}
+
+/// What a person does not want to be asked about; see [`GrantAuthority::deny_for_session`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct Silenced {
+    /// Whose calls are refused without a question.
+    pub worker: WorkerId,
+    /// Until this session ends.
+    pub session: Arc<str>,
+    /// Calls that need this verb,
+    pub verb: Verb,
+    /// on this kind of thing, such as `file`.
+    pub resource: String,
 }
 
 /// What taking grants back came to.

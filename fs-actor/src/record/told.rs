@@ -2,8 +2,7 @@
 
 use bailiwick::{
     CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
-    HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, SignedInStep,
-    Suggestion, Tally,
+    HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, SignedInStep, Suggestion, Tally,
 };
 
 use crate::cli::time_of;
@@ -47,6 +46,7 @@ fn decided(entry: &HistoryEntry) -> String {
     match entry.by {
         DecidedBy::Person => format!("{decision} by a person"),
         DecidedBy::Host => format!("{decision} by the host"),
+        DecidedBy::Client => format!("{decision} by the client"),
         DecidedBy::Rule => format!("{decision} by a rule"),
         _ => decision.to_owned(),
     }

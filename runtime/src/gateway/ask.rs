@@ -17,10 +17,10 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::form::{Reach, form, read};
+use super::form::{Filled, Reach, form, read};
 use super::meta::Extras;
 use crate::effect::ContentHash;
-use crate::permission::{Answer, Question};
+use crate::permission::Question;
 use crate::pipeline::canonical;
 use crate::worker::Underway;
 
@@ -138,7 +138,7 @@ impl Asker {
         subject: Subject<'_>,
         state: &str,
         responses: Option<&InputResponses>,
-    ) -> Result<(Kept, Option<Answer>), ErrorData> {
+    ) -> Result<(Kept, Filled), ErrorData> {
         let foreign = || {
             let reason = "requestState is not that of an open question about this call; make the call without it";
             ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
@@ -172,11 +172,10 @@ fn random<const N: usize>() -> Option<[u8; N]> {
 }
 
 /// What the person behind a client with a handshake answers; nothing if they cannot be asked, or send the form away.
-pub(super) async fn elicited(
-    context: &RequestContext<RoleServer>,
-    question: &Question,
-) -> Option<Answer> {
-    let form = form(question, Reach::Connection)?;
+pub(super) async fn elicited(context: &RequestContext<RoleServer>, question: &Question) -> Filled {
+    let Some(form) = form(question, Reach::Connection) else {
+        return Filled::Dismissed;
+    };
     match context.peer.create_elicitation(form).await {
         Ok(answer) => read(
             question,
@@ -186,7 +185,7 @@ pub(super) async fn elicited(
         ),
         Err(error) => {
             tracing::warn!(%error, "the person behind a client could not be asked");
-            None
+            Filled::Dismissed
         }
     }
 }

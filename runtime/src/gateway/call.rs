@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::ask::{self, Asker, Subject};
 use super::convert;
 use super::door::Served;
+use super::form::Filled;
 use super::meta::Extras;
 use super::requests::{had_handshake, withdrawn};
 use super::tasks::Underway;
@@ -22,7 +23,7 @@ use super::views;
 use super::{Asking, Gateway, apps};
 use crate::call::{Asks, Call, CallMeta, Origin, Progress};
 use crate::error::{CallError, Code};
-use crate::permission::{Answer, GrantAuthority, Question};
+use crate::permission::{DecidedBy, GrantAuthority, Question};
 use crate::pipeline::Mode;
 use crate::policy::Verdict;
 use crate::worker::{Done, Reached, Underway as Begun};
@@ -213,8 +214,8 @@ impl Gateway {
         let grants = errand.served.grants().ok_or(Unanswered)?;
         let _turn = self.session.asking.lock().await;
         if let Ok(Some(_)) = grants.question(question.id).await {
-            let answer = ask::elicited(context, question).await;
-            settle(grants, question, answer.ok_or(Unanswered)?).await;
+            let filled = ask::elicited(context, question).await;
+            settle(grants, question, filled).await?;
         }
         Ok(())
     }
@@ -229,13 +230,12 @@ impl Gateway {
     ) -> Result<Result<Begun, CallError>, ErrorData> {
         match (&self.desk.asking, errand.served.grants()) {
             (Asking::Client(asker), Some(grants)) if self.may_ask(errand, context) => {
-                let (kept, answer) = asker.resumed(errand.subject(), state, responses)?;
-                let Some(answer) = answer else {
+                let (kept, filled) = asker.resumed(errand.subject(), state, responses)?;
+                match settle(grants, &kept.question, filled).await {
+                    Ok(()) => Ok(Ok(kept.underway)),
                     // Dropping the call withdraws its question.
-                    return Ok(Err(unanswered(&kept.question)));
-                };
-                settle(grants, &kept.question, answer).await;
-                Ok(Ok(kept.underway))
+                    Err(Unanswered) => Ok(Err(unanswered(&kept.question))),
+                }
             }
             _ => {
                 let reason = "no question is open that `requestState` could belong to";
@@ -250,13 +250,27 @@ pub(super) fn cancelled() -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None)
 }
 
-/// Gives an answer to the broker. One that cannot be taken is a no of the host's, so that the call does not wait for
-/// another.
-async fn settle(grants: &GrantAuthority, question: &Question, answer: Answer) {
-    if let Err(error) = grants.answer(question.id, answer).await {
-        tracing::warn!(%error, question = %question.id, "an answer had no effect");
-        grants.refuse_unusable(question.id);
+/// Gives an answer to the broker. One that cannot be used ends the question in the name of the client, one that cannot be
+/// taken in that of the host, so that the call does not wait for another; neither is a person's no.
+async fn settle(
+    grants: &GrantAuthority,
+    question: &Question,
+    filled: Filled,
+) -> Result<(), Unanswered> {
+    match filled {
+        Filled::Dismissed => return Err(Unanswered),
+        Filled::Unusable => {
+            tracing::warn!(question = %question.id, "a client sent an answer that cannot be used");
+            grants.refuse_unusable(question.id, DecidedBy::Client);
+        }
+        Filled::Answer(answer) => {
+            if let Err(error) = grants.answer(question.id, answer).await {
+                tracing::warn!(%error, question = %question.id, "an answer had no effect");
+                grants.refuse_unusable(question.id, DecidedBy::Host);
+            }
+        }
     }
+    Ok(())
 }
 
 /// The person behind the client gave no answer, and cannot be said to have refused.
@@ -408,12 +422,12 @@ mod tests {
     use crate::config::Config;
     use crate::permission::tests::request;
     use crate::permission::{
-        Broker, BrokerConfig, Claimant, DecidedBy, Decision, Deferred, Lifetime, Ruling,
+        Answer, Broker, BrokerConfig, Claimant, Decision, Deferred, Lifetime, Ruling,
     };
     use crate::policy::Authority;
 
-    /// Who is said to have decided after a person said yes for the session, of a runtime that holds so many grants.
-    async fn said_yes(max_grants: usize) -> Option<DecidedBy> {
+    /// Who is said to have decided after a client sent this, of a runtime that holds so many grants.
+    async fn decided(max_grants: usize, filled: Filled) -> Option<DecidedBy> {
         let audit = Audit::start(MemoryAudit::new(100), 100).unwrap();
         let config = BrokerConfig {
             max_grants,
@@ -433,13 +447,7 @@ mod tests {
         let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
         let asking = tokio::spawn(async move { broker.ask(request, claimant, Some(told)).await });
         let question = hears.recv().await.unwrap();
-        let yes = Answer::Allow {
-            patterns: Vec::new(),
-            lifetime: Lifetime::Session,
-            descendants: false,
-            left_out: Vec::new(),
-        };
-        settle(&grants, &question, yes).await;
+        assert!(settle(&grants, &question, filled).await.is_ok());
         match asking.await.unwrap().unwrap() {
             Ruling::Refused { decision, by, .. } => {
                 assert_eq!(decision, Decision::Denied);
@@ -451,7 +459,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_yes_that_cannot_be_taken_is_not_told_as_a_persons_no() {
-        assert_eq!(said_yes(1).await, None);
-        assert_eq!(said_yes(0).await, Some(DecidedBy::Host));
+        let yes = || {
+            Filled::Answer(Answer::Allow {
+                patterns: Vec::new(),
+                lifetime: Lifetime::Session,
+                descendants: false,
+                left_out: Vec::new(),
+            })
+        };
+        assert_eq!(decided(1, yes()).await, None);
+        assert_eq!(decided(0, yes()).await, Some(DecidedBy::Host));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_used_is_the_clients_and_no_persons_no() {
+        assert_eq!(decided(1, Filled::Unusable).await, Some(DecidedBy::Client));
+        let no = Filled::Answer(Answer::DENY);
+        assert_eq!(decided(1, no).await, Some(DecidedBy::Person));
     }
 }

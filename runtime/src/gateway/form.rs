@@ -33,61 +33,67 @@ pub(super) enum Reach {
     Connection,
 }
 
-/// What a filled-in form means; nothing for one that was sent away. Else whatever is not a clear yes is a no.
+/// What a client sent back for a form.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Filled {
+    /// What the person said.
+    Answer(Answer),
+    /// They sent the form away, or could not be asked.
+    Dismissed,
+    /// Nothing that the form offers: the client is at fault, and no person is known to have refused.
+    Unusable,
+}
+
+/// What a filled-in form means.
 pub(super) fn read(
     question: &Question,
     reach: Reach,
     action: &ElicitationAction,
     content: &Value,
-) -> Option<Answer> {
-    if *action == ElicitationAction::Cancel {
-        return None;
+) -> Filled {
+    let text = |key: &str| content.get(key).and_then(Value::as_str);
+    let denied = || {
+        let note = text("note").filter(|note| !note.trim().is_empty());
+        Filled::Answer(Answer::Deny {
+            note: note.map(|note| shortened(note, MOST_NOTE)),
+        })
+    };
+    match (action, text("decision")) {
+        (ElicitationAction::Cancel, _) => Filled::Dismissed,
+        (ElicitationAction::Decline, _) | (ElicitationAction::Accept, Some("deny")) => denied(),
+        (ElicitationAction::Accept, Some("allow")) => {
+            allowed(question, reach, content).map_or(Filled::Unusable, Filled::Answer)
+        }
+        _ => Filled::Unusable,
     }
-    Some(answer(question, reach, action, content))
 }
 
-fn answer(
-    question: &Question,
-    reach: Reach,
-    action: &ElicitationAction,
-    content: &Value,
-) -> Answer {
-    let text = |key: &str| content.get(key).and_then(Value::as_str);
-    let denied = || Answer::Deny {
-        note: text("note")
-            .filter(|note| !note.trim().is_empty())
-            .map(|note| shortened(note, MOST_NOTE)),
-    };
-    if *action != ElicitationAction::Accept || text("decision") != Some("allow") {
-        return denied();
-    }
+/// The yes that a form says; none if it names something that was not offered.
+fn allowed(question: &Question, reach: Reach, content: &Value) -> Option<Answer> {
     if reach == Reach::Call || !is_whole(question) {
-        return Answer::ONCE;
+        return Some(Answer::ONCE);
     }
-    let chosen = match content.get("breadth") {
-        None | Some(Value::Null) => Some(Vec::new()),
+    let patterns = match content.get("breadth") {
+        None | Some(Value::Null) => Vec::new(),
         Some(Value::String(chosen)) => choices(question)
             .find(|(text, _)| text == chosen)
-            .map(|(_, choice)| choice.patterns.clone()),
-        Some(_) => None,
+            .map(|(_, choice)| choice.patterns.clone())?,
+        Some(_) => return None,
     };
     let lifetime = match content.get("lifetime") {
-        None | Some(Value::Null) => Some(Lifetime::Once),
+        None | Some(Value::Null) => Lifetime::Once,
         Some(Value::String(chosen)) => lifetimes()
             .find(|(name, _)| name == chosen)
             .map(|(_, lifetime)| lifetime)
-            .or_else(|| waiting(chosen)),
-        Some(_) => None,
+            .or_else(|| waiting(chosen))?,
+        Some(_) => return None,
     };
-    match (chosen, lifetime) {
-        (Some(patterns), Some(lifetime)) => Answer::Allow {
-            patterns,
-            lifetime,
-            descendants: false,
-            left_out: Vec::new(),
-        },
-        _ => denied(),
-    }
+    Some(Answer::Allow {
+        patterns,
+        lifetime,
+        descendants: false,
+        left_out: Vec::new(),
+    })
 }
 
 /// The choices that a form offers, each as the sentence that chooses it.
@@ -278,7 +284,7 @@ mod tests {
     fn check(action: &str, content: &Value, expected: &Answer) {
         let action: ElicitationAction = serde_json::from_value(json!(action)).unwrap();
         let answer = read(&question(), Reach::Connection, &action, content);
-        assert_eq!(answer.as_ref(), Some(expected), "{content}");
+        assert_eq!(answer, Filled::Answer(expected.clone()), "{content}");
     }
 
     #[test]
@@ -316,7 +322,7 @@ mod tests {
             &ElicitationAction::Accept,
             &all,
         );
-        let Some(Answer::Allow { lifetime, .. }) = answer else {
+        let Filled::Answer(Answer::Allow { lifetime, .. }) = answer else {
             panic!("{answer:?}");
         };
         assert_eq!(lifetime.waiting_calls().unwrap().get(), 64);
@@ -379,20 +385,26 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_a_clear_yes_is_a_no() {
-        for (action, content) in [
-            ("decline", json!({"decision": "allow"})),
-            ("accept", json!({})),
-            ("accept", json!({"decision": true})),
-            ("accept", json!({"decision": "allow", "breadth": "write"})),
-            ("accept", json!({"decision": "allow", "breadth": 1})),
-            ("accept", json!({"decision": "allow", "lifetime": "agent"})),
-            ("accept", json!({"decision": "allow", "lifetime": []})),
-            ("accept", json!("allow")),
-            ("accept", Value::Null),
+    fn what_the_form_does_not_offer_is_no_answer_of_a_person() {
+        let accept = ElicitationAction::Accept;
+        for content in [
+            json!({}),
+            json!({"decision": true}),
+            json!({"decision": "yes"}),
+            json!({"decision": "allow", "breadth": "write"}),
+            json!({"decision": "allow", "breadth": 1}),
+            json!({"decision": "allow", "lifetime": "agent"}),
+            json!({"decision": "allow", "lifetime": []}),
+            json!({"decision": "allow", "lifetime": "0 waiting calls"}),
+            json!("allow"),
+            Value::Null,
         ] {
-            check(action, &content, &Answer::DENY);
+            let read = read(&question(), Reach::Connection, &accept, &content);
+            assert_eq!(read, Filled::Unusable, "{content}");
         }
+        check("decline", &json!({"decision": "allow"}), &Answer::DENY);
+        check("decline", &Value::Null, &Answer::DENY);
+        check("accept", &json!({"decision": "deny"}), &Answer::DENY);
     }
 
     #[test]
@@ -400,9 +412,10 @@ mod tests {
         let wide = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
         let accept = ElicitationAction::Accept;
         let answer = read(&question(), Reach::Call, &accept, &wide);
-        assert_eq!(answer, Some(Answer::ONCE));
+        assert_eq!(answer, Filled::Answer(Answer::ONCE));
         let cancel = ElicitationAction::Cancel;
-        assert_eq!(read(&question(), Reach::Call, &cancel, &wide), None);
+        let read = read(&question(), Reach::Call, &cancel, &wide);
+        assert_eq!(read, Filled::Dismissed);
         let form = form(&question(), Reach::Call).unwrap();
         let form = serde_json::to_value(form).unwrap();
         let offered = form["requestedSchema"]["properties"].as_object().unwrap();

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::broker::Broker;
 use super::{
     Answer, Apart, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question,
-    TemplateError,
+    Silenced, TemplateError,
 };
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, WorkerId};
@@ -147,10 +147,10 @@ impl GrantAuthority {
         covered.with_pattern(pattern).ok_or_else(none)
     }
 
-    /// Ends a question whose answer had no effect, in the name of the host: no person refused it.
+    /// Ends a question whose answer had no effect, in the name of `by`: no person refused it.
     #[cfg(feature = "mcp")]
-    pub(crate) fn refuse_unusable(&self, question: QuestionId) {
-        self.broker.refuse_unusable(question);
+    pub(crate) fn refuse_unusable(&self, question: QuestionId, by: super::DecidedBy) {
+        self.broker.refuse_unusable(question, by);
     }
 
     pub(crate) fn authority(&self) -> &Authority {
@@ -227,7 +227,28 @@ impl GrantAuthority {
         self.broker.revoke_grant(grant).await
     }
 
-    /// Hears a worker again after it was refused too often.
+    /// Refuses a question, and every later call of its worker that needs the same kind of thing (the same verb on the same
+    /// resource), without asking again until the session ends or [`Self::unblock`]. Refusals alone silence nothing.
+    ///
+    /// # Errors
+    /// [`AuthorityError`] as from [`Self::answer`].
+    pub async fn deny_for_session(
+        &self,
+        question: QuestionId,
+        note: Option<String>,
+    ) -> Result<(), AuthorityError> {
+        self.broker.deny_for_session(question, note).await
+    }
+
+    /// What nobody is asked about for the rest of a session, because a person said so.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn silenced(&self) -> Result<Vec<Silenced>, AuthorityError> {
+        self.broker.silenced().await
+    }
+
+    /// Asks again about the calls of a worker that a person refused for the rest of the session.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]

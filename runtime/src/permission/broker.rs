@@ -10,7 +10,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::{mpsc, watch};
 
-use super::desk::Desk;
+use super::desk::{CallOf, Desk};
 use super::grants::{Claimant, GrantView, Redeemed};
 use super::ledger::{AskLimits, Standing};
 use super::record::{NOBODY, trace_shown};
@@ -18,7 +18,7 @@ use super::settings::{GrantFilter, Narrowing};
 use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
 use super::{
     Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
-    Request, RevokeCause, Run,
+    Request, RevokeCause, Run, Silenced,
 };
 use crate::audit::Audit;
 use crate::capability::{GRACE, Gate};
@@ -103,7 +103,12 @@ type SavingPort<T> = RpcReplyPort<(T, Saved)>;
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A call wants to use grants.
-    Redeem(Claimant, Arc<[Scope]>, RpcReplyPort<Option<Redeemed>>),
+    Redeem(
+        Claimant,
+        Arc<[Scope]>,
+        CallOf,
+        RpcReplyPort<Option<Redeemed>>,
+    ),
     /// A call needs a person's word; whoever made it may want to hear of the question.
     Ask(Box<Request>, Claimant, Option<Told>, AskPort),
     /// A person answers.
@@ -149,7 +154,15 @@ pub(crate) enum Message {
     ForgetWorker(WorkerId, RpcReplyPort<()>),
     /// A session is over.
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
-    /// A person hears a worker again.
+    /// A person refuses a question, and its like for the rest of the session.
+    DenyForSession(
+        QuestionId,
+        Option<String>,
+        RpcReplyPort<Result<(), AuthorityError>>,
+    ),
+    /// A person wants to see what nobody is asked about.
+    Silenced(RpcReplyPort<Vec<Silenced>>),
+    /// A person lets a worker ask again.
     Unblock(WorkerId, RpcReplyPort<()>),
     /// Nobody can answer by hand any more, and the approver leaves it to that.
     Unattended,
@@ -169,7 +182,11 @@ impl Message {
     fn looks(&self) -> bool {
         matches!(
             self,
-            Self::Question(..) | Self::Standing(..) | Self::Questions(_) | Self::Grants(_)
+            Self::Question(..)
+                | Self::Standing(..)
+                | Self::Questions(_)
+                | Self::Grants(_)
+                | Self::Silenced(_)
         )
     }
 }
@@ -217,7 +234,9 @@ impl Actor for BrokerActor {
     ) -> Result<(), ActorProcessingErr> {
         let looks = message.looks();
         match message {
-            Message::Redeem(claimant, needs, port) => tell(port, desk.redeem(&claimant, &needs)),
+            Message::Redeem(claimant, needs, call, port) => {
+                tell(port, desk.redeem(&claimant, &needs, call));
+            }
             Message::Ask(request, claimant, told, port) => {
                 desk.ask(*request, claimant, told, port);
                 desk.refuse_unattended();
@@ -254,6 +273,10 @@ impl Actor for BrokerActor {
                 tell(port, ());
             }
             Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
+            Message::DenyForSession(id, note, port) => {
+                tell(port, desk.deny_for_session(id, note.as_deref()));
+            }
+            Message::Silenced(port) => tell(port, desk.silenced()),
             Message::Unblock(worker, port) => {
                 desk.unblock(worker);
                 tell(port, ());
@@ -453,6 +476,14 @@ mod tests {
         }
     }
 
+    fn call_of() -> CallOf {
+        CallOf {
+            call: crate::id::CallId(1),
+            tool: crate::id::ToolName::new("edit_file"),
+            origin: Origin::Model,
+        }
+    }
+
     fn uses(count: u32) -> Lifetime {
         Lifetime::Uses(NonZeroU32::new(count).unwrap())
     }
@@ -502,7 +533,7 @@ mod tests {
         for expected in [true, false] {
             let again = stage
                 .broker
-                .redeem(claimant.clone(), Arc::clone(&needs))
+                .redeem(claimant.clone(), Arc::clone(&needs), call_of())
                 .await
                 .unwrap();
             assert_eq!(again.is_some(), expected);
@@ -582,7 +613,13 @@ mod tests {
             .map(|_| {
                 let (broker, claimant, needs) =
                     (stage.broker.clone(), claimant(&sample), Arc::clone(&needs));
-                tokio::spawn(async move { broker.redeem(claimant, needs).await.unwrap().is_some() })
+                tokio::spawn(async move {
+                    broker
+                        .redeem(claimant, needs, call_of())
+                        .await
+                        .unwrap()
+                        .is_some()
+                })
             })
             .collect();
         let mut served = 0;
@@ -590,6 +627,29 @@ mod tests {
             served += usize::from(call.await.unwrap());
         }
         assert_eq!(served, 10);
+    }
+
+    #[tokio::test]
+    async fn a_use_is_recorded_where_it_is_spent_even_if_the_call_is_gone() {
+        let stage = stage(DenyAll).await;
+        let grant = NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Worker(WorkerId(1)),
+            lifetime: uses(1),
+            descendants: false,
+        };
+        let id = stage.broker.grant(grant).await.unwrap();
+        let sample = request(1, 1, NEED);
+        let (gone, _) = tokio::sync::oneshot::channel();
+        let needs = sample.needs.clone().into();
+        let redeem = Message::Redeem(claimant(&sample), needs, call_of(), gone.into());
+        stage.broker.actor.cast(redeem).unwrap();
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        let used = |step: &Step| matches!(step, Step::GrantUsed { grants, .. } if **grants == [id]);
+        assert_eq!(
+            stage.steps().await.iter().filter(|step| used(step)).count(),
+            1
+        );
     }
 
     #[tokio::test]
@@ -710,23 +770,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_refused_requests_shows_three_questions_too() {
-        let stage = stage(DenyAll).await;
-        for n in 0..3 {
-            assert_eq!(
-                refusal(stage.ask(request(1, n, NEED)).await),
-                Decision::Denied
-            );
+    async fn a_kind_is_silenced_by_a_persons_word_alone_and_asked_again_when_they_say_so() {
+        let stage = stage(Deferred).await;
+        for n in 0..5 {
+            let asking = stage.asking(request(1, n, NEED)).await;
+            let id = stage.question().await;
+            stage.broker.answer(id, Answer::DENY).await.unwrap();
+            assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
         }
-        for n in 3..100 {
-            let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
-            assert_eq!(refused.code(), Code::PermissionDenied);
-        }
+        assert_eq!(stage.broker.silenced().await.unwrap(), []);
+        let asking = stage.asking(request(1, 9, NEED)).await;
+        let id = stage.question().await;
+        let note = Some("not today".to_owned());
+        stage.broker.deny_for_session(id, note).await.unwrap();
+        assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
+        let told = stage.broker.silenced().await.unwrap();
+        assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
+        let refused = stage.ask(request(1, 10, NEED)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+        assert!(refused.message().contains("rest of the session"));
         stage.broker.unblock(WorkerId(1)).await.unwrap();
-        assert_eq!(
-            refusal(stage.ask(request(1, 100, NEED)).await),
-            Decision::Denied
-        );
+        let asking = stage.asking(request(1, 11, NEED)).await;
+        let id = stage.question().await;
+        stage.broker.answer(id, Answer::ONCE).await.unwrap();
+        allowed(asking.await.unwrap());
     }
 
     #[tokio::test]

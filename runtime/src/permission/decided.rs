@@ -11,6 +11,8 @@ pub enum DecidedBy {
     Person,
     /// The host, by an [`Approver`](super::Approver) that asks no person; or the runtime in its place.
     Host,
+    /// A client, which sent an answer that could not be used; no person is known to have said anything.
+    Client,
     /// A rule of the policy.
     Rule,
     /// Nobody: it is open, or ended without an answer; or the record does not say.
@@ -24,6 +26,7 @@ impl DecidedBy {
         match self {
             Self::Person => "person",
             Self::Host => "host",
+            Self::Client => "client",
             Self::Rule => "rule",
             Self::Nobody => "nobody",
         }

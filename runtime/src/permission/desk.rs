@@ -18,15 +18,24 @@ use super::grants::{Claimant, GrantBook, Redeemed};
 use super::ledger::{Asked, Ledger};
 use super::record::{about, of_grant, trace_blocked};
 use super::store::Keeper;
-use super::{AuthorityError, DecidedBy, NewGrant, Question, Request, RevokeCause, Run};
+use super::{AuthorityError, DecidedBy, NewGrant, Question, Request, RevokeCause, Run, Silenced};
 use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
+use crate::call::Origin;
 use crate::capability::Gate;
 use crate::error::CallError;
-use crate::id::{CallId, GrantId, QuestionId, WorkerId};
+use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::Scope;
 
 /// A grant that is not entered yet.
 type Draft = (GrantId, NewGrant);
+
+/// The call that uses grants, as records name it.
+#[derive(Clone, Debug)]
+pub(crate) struct CallOf {
+    pub(crate) call: CallId,
+    pub(crate) tool: ToolName,
+    pub(crate) origin: Origin,
+}
 
 /// A call that waits for an answer.
 #[derive(Debug)]
@@ -87,8 +96,30 @@ impl Desk {
         }
     }
 
-    pub(super) fn redeem(&mut self, claimant: &Claimant, needs: &[Scope]) -> Option<Redeemed> {
-        self.book.redeem(claimant, needs, (self.clock)())
+    /// Spends one use of each grant that a call needs, and records that first: the call may be gone by then.
+    pub(super) fn redeem(
+        &mut self,
+        claimant: &Claimant,
+        needs: &[Scope],
+        call: CallOf,
+    ) -> Option<Redeemed> {
+        let now = (self.clock)();
+        let grants = self.book.usable(claimant, needs, now)?;
+        let CallOf { call, tool, origin } = call;
+        let event = AuditEvent {
+            worker: Some(claimant.worker),
+            agent: Arc::clone(&claimant.agent),
+            call: Some(call),
+            tool: Some(tool),
+            origin,
+            step: Step::GrantUsed {
+                grants: grants.into_iter().collect(),
+                brought: [].into(),
+            },
+        };
+        // What cannot be recorded is not used: the call is asked about.
+        self.audit.record(event).ok()?;
+        self.book.redeem(claimant, needs, now)
     }
 
     pub(super) fn ask(
@@ -252,12 +283,17 @@ impl Desk {
     }
 
     pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
+        self.ledger.end_session(session);
         self.revoke_all(&self.book.of_session(session), RevokeCause::SessionEnded)
     }
 
     fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
         let revoked = grants.iter().filter_map(|id| self.revoke(*id, cause));
         revoked.collect()
+    }
+
+    pub(super) fn silenced(&self) -> Vec<Silenced> {
+        self.ledger.silenced()
     }
 
     pub(super) fn unblock(&mut self, worker: WorkerId) {

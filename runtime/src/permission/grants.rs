@@ -150,7 +150,7 @@ impl GrantBook {
         needs: &[Scope],
         now: Duration,
     ) -> Option<Redeemed> {
-        let chosen = self.choose(claimant, needs, now)?;
+        let chosen = self.usable(claimant, needs, now)?;
         let mut redeemed = Redeemed::default();
         for id in chosen {
             let grant = self.get_mut(id)?;
@@ -163,7 +163,8 @@ impl GrantBook {
         Some(redeemed)
     }
 
-    fn choose(
+    /// The grants that [`Self::redeem`] would use.
+    pub(crate) fn usable(
         &self,
         claimant: &Claimant,
         needs: &[Scope],

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Decision, Question, QuestionState, Request, Run, WaitingCalls};
+use super::{Decision, Question, QuestionState, Request, Run, Silenced, WaitingCalls};
 use crate::effect::ContentHash;
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Coverage, Resource, Scope, Verb};
@@ -24,8 +24,6 @@ pub struct AskLimits {
     pub open: usize,
     /// Calls that wait for one question.
     pub waiting_per_question: usize,
-    /// Refusals of one kind in a row after which the worker is not heard on that kind any more; one no to a batch is one.
-    pub refusals_in_a_row: u32,
 }
 
 impl Default for AskLimits {
@@ -35,7 +33,6 @@ impl Default for AskLimits {
             open_per_worker: 3,
             open: 64,
             waiting_per_question: 64,
-            refusals_in_a_row: 3,
         }
     }
 }
@@ -44,7 +41,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How many ended questions are remembered, so that a late or doubled answer gets the truth.
 const REMEMBERED: usize = 1024;
 
-/// What refusals are counted by.
+/// What a person may have refused for the rest of a session.
 pub(crate) type Kind = (Verb, Resource);
 
 /// What became of a request.
@@ -118,7 +115,8 @@ pub(crate) struct Standing {
 struct Asker {
     open: usize,
     recent: VecDeque<Duration>,
-    refused: HashMap<Kind, u32>,
+    /// What a person does not want to be asked about for the rest of a session.
+    silenced: HashMap<Kind, Arc<str>>,
 }
 
 /// Every question, generic over what waits for its answer.
@@ -196,12 +194,11 @@ impl<W> Ledger<W> {
     /// Charges one question to the worker, if it may ask.
     fn admit(&mut self, request: &Request, now: Duration) -> Result<(), NotAsked> {
         let asker = self.askers.entry(request.worker).or_default();
-        for kind in kinds(request) {
-            if asker.refused.get(&kind).copied().unwrap_or_default()
-                >= self.limits.refusals_in_a_row
-            {
-                return Err(NotAsked::Blocked(kind));
-            }
+        if let Some(kind) = kinds(request)
+            .into_iter()
+            .find(|kind| asker.silenced.contains_key(kind))
+        {
+            return Err(NotAsked::Silenced(kind));
         }
         while asker
             .recent
@@ -231,32 +228,13 @@ impl<W> Ledger<W> {
         granted: Option<&[Coverage]>,
         now: Duration,
     ) -> Option<Ended<W>> {
-        self.answer_counting(id, granted, now, &mut HashSet::new())
-    }
-
-    /// Ends these questions by one no, which is one refusal of each kind to each worker.
-    pub(crate) fn deny(&mut self, ids: &[QuestionId], now: Duration) -> Vec<Ended<W>> {
-        let mut counted = HashSet::new();
-        let ended = ids
-            .iter()
-            .filter_map(|id| self.answer_counting(*id, None, now, &mut counted));
-        ended.collect()
-    }
-
-    fn answer_counting(
-        &mut self,
-        id: QuestionId,
-        granted: Option<&[Coverage]>,
-        now: Duration,
-        counted: &mut HashSet<(WorkerId, Kind)>,
-    ) -> Option<Ended<W>> {
         let late = self.open.get(&id)?.question.expires_at <= now;
         let decision = match (late, granted) {
             (true, _) => Decision::Expired,
             (false, Some(_)) => Decision::Granted,
             (false, None) => Decision::Denied,
         };
-        let ended = self.end(id, decision, counted)?;
+        let ended = self.end(id, decision)?;
         if let (Decision::Granted, Some(past)) = (decision, self.ended.back_mut()) {
             past.granted = granted.unwrap_or_default().to_vec();
         }
@@ -283,7 +261,7 @@ impl<W> Ledger<W> {
         let waiter = open.waiters.pop();
         open.count();
         if open.waiters.is_empty() {
-            self.end(id, Decision::Cancelled, &mut HashSet::new());
+            self.end(id, Decision::Cancelled);
         }
         waiter
     }
@@ -297,11 +275,50 @@ impl<W> Ledger<W> {
         ended
     }
 
-    /// Hears a worker again after too many refusals.
+    /// Asks no more about what an open question is about, for its worker and session.
+    pub(crate) fn silence(&mut self, id: QuestionId) {
+        let Some(open) = self.open.get(&id) else {
+            return;
+        };
+        let request = &open.question.request;
+        let asker = self.askers.entry(request.worker).or_default();
+        for kind in kinds(request) {
+            asker.silenced.insert(kind, Arc::clone(&request.session));
+        }
+    }
+
+    /// Asks again about everything of a worker.
     pub(crate) fn unblock(&mut self, worker: WorkerId) {
         if let Some(asker) = self.askers.get_mut(&worker) {
-            asker.refused.clear();
+            asker.silenced.clear();
         }
+    }
+
+    /// Asks again about what was silenced in a session that ended.
+    pub(crate) fn end_session(&mut self, session: &str) {
+        for asker in self.askers.values_mut() {
+            asker.silenced.retain(|_, of| **of != *session);
+        }
+    }
+
+    /// What nobody is asked about, by worker.
+    pub(crate) fn silenced(&self) -> Vec<Silenced> {
+        let mut all: Vec<Silenced> = Vec::new();
+        for (worker, asker) in &self.askers {
+            all.extend(
+                asker
+                    .silenced
+                    .iter()
+                    .map(|((verb, resource), session)| Silenced {
+                        worker: *worker,
+                        session: Arc::clone(session),
+                        verb: *verb,
+                        resource: resource.as_str().to_owned(),
+                    }),
+            );
+        }
+        all.sort();
+        all
     }
 
     /// The question, while it is open.
@@ -344,19 +361,12 @@ impl<W> Ledger<W> {
             .map(|(id, _)| *id)
             .collect();
         ids.into_iter()
-            .filter_map(|id| self.end(id, decision, &mut HashSet::new()))
+            .filter_map(|id| self.end(id, decision))
             .collect()
     }
 
     /// INVARIANT: the only way out of `open`, so a question ends once.
-    ///
-    /// Refusals that are in `counted` are not counted again.
-    fn end(
-        &mut self,
-        id: QuestionId,
-        decision: Decision,
-        counted: &mut HashSet<(WorkerId, Kind)>,
-    ) -> Option<Ended<W>> {
+    fn end(&mut self, id: QuestionId, decision: Decision) -> Option<Ended<W>> {
         let Open { question, waiters } = self.open.remove(&id)?;
         self.same.remove(&key(&question.request));
         if self.ended.len() >= REMEMBERED {
@@ -372,15 +382,6 @@ impl<W> Ledger<W> {
         let worker = question.request.worker;
         if let Some(asker) = self.askers.get_mut(&worker) {
             asker.open = asker.open.saturating_sub(1);
-            for kind in kinds(&question.request) {
-                match decision {
-                    Decision::Granted => drop(asker.refused.remove(&kind)),
-                    Decision::Denied if counted.insert((worker, kind.clone())) => {
-                        *asker.refused.entry(kind).or_default() += 1;
-                    }
-                    Decision::Denied | Decision::Expired | Decision::Cancelled => {}
-                }
-            }
         }
         Some(Ended {
             question,
@@ -588,25 +589,36 @@ mod tests {
     }
 
     #[test]
-    fn three_refusals_in_a_row_silence_that_kind_until_a_person_listens_again() {
+    fn refusals_silence_nothing_unless_a_person_says_so_and_it_can_be_taken_back() {
         let mut ledger = ledger();
-        let mut say = |n, allowed| {
+        for n in 0..5 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
-            ledger.answer(id, bool::then_some(allowed, &[][..]), at(n * 10));
-        };
-        [false, false, true, false, false, false]
-            .into_iter()
-            .zip(0..)
-            .for_each(|(allowed, n)| say(n, allowed));
-        let blocked = NotAsked::Blocked((Verb::Write, Resource::File));
+            ledger.answer(id, None, at(n * 10));
+        }
+        let id = opened(ledger.ask(request(1, 9, NEED), 9, at(70)));
+        ledger.silence(id);
+        ledger.answer(id, None, at(70));
+        let silenced = NotAsked::Silenced((Verb::Write, Resource::File));
         assert_eq!(
             refused(ledger.ask(request(1, 9, NEED), 9, at(100))),
-            blocked
+            silenced
         );
+        let told = ledger.silenced();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].worker, told[0].verb), (WorkerId(1), Verb::Write));
         let read = opened(ledger.ask(request(1, 9, &["read:file:/r/x"]), 9, at(100)));
         ledger.answer(read, Some(&[]), at(100));
+        let other = opened(ledger.ask(request(2, 9, NEED), 9, at(100)));
+        ledger.answer(other, None, at(100));
         ledger.unblock(WorkerId(1));
-        opened(ledger.ask(request(1, 9, NEED), 9, at(100)));
+        assert_eq!(ledger.silenced(), []);
+        let again = opened(ledger.ask(request(1, 9, NEED), 9, at(100)));
+        ledger.silence(again);
+        ledger.answer(again, None, at(100));
+        ledger.end_session("another");
+        assert_eq!(ledger.silenced().len(), 1);
+        ledger.end_session("session");
+        assert_eq!(ledger.silenced(), []);
     }
 
     #[test]

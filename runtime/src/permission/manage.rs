@@ -195,7 +195,16 @@ mod tests {
         async fn serves(&self, need: &str) -> bool {
             let request = request(1, 1, &[need]);
             let needs = request.needs.clone().into();
-            let redeemed = self.grants.broker().redeem(claimant(&request), needs).await;
+            let call = crate::permission::CallOf {
+                call: request.call,
+                tool: request.tool.clone(),
+                origin: request.origin,
+            };
+            let redeemed = self
+                .grants
+                .broker()
+                .redeem(claimant(&request), needs, call)
+                .await;
             redeemed.unwrap().is_some()
         }
 

@@ -28,6 +28,7 @@ pub(super) fn refused(
         note,
         left_out: Vec::new(),
         grants: Vec::new(),
+        rest_of_session: false,
     }
 }
 
@@ -58,7 +59,7 @@ fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
 fn origin(by: DecidedBy, asked: Origin) -> Origin {
     match by {
         DecidedBy::Person => Origin::Human,
-        DecidedBy::Host | DecidedBy::Rule => Origin::Host,
+        DecidedBy::Host | DecidedBy::Client | DecidedBy::Rule => Origin::Host,
         DecidedBy::Nobody => asked,
     }
 }

@@ -206,8 +206,8 @@ fn nobody() -> Answer {
 }
 
 /// What a person reads who said no, or nothing clear.
-const REFUSED: &str = "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again, or \
-    unblock the worker.\n";
+const REFUSED: &str =
+    "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
 
 /// What a person reads whose answer is not waited for any more.
 const WITHDRAWN: &str = "\nThis request was withdrawn; it needs no answer.\n";

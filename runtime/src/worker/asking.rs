@@ -12,7 +12,9 @@ use crate::error::{CallError, Code};
 use crate::escape::listed;
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::permission::{Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, choices};
+use crate::permission::{
+    CallOf, Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, choices,
+};
 use crate::pipeline::{Facts, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern};
@@ -51,8 +53,14 @@ impl Shared {
             // What was granted before is no word on this call.
             rest.clear();
         }
+        let facts = waiting.facts();
+        let call = CallOf {
+            call: facts.id,
+            tool: facts.tool.clone(),
+            origin: facts.origin,
+        };
         let task = tokio::spawn(async move {
-            let redeemed = shared.redeemable(offered, rest.into()).await;
+            let redeemed = shared.redeemable(offered, rest.into(), call).await;
             // What was granted and cannot be opened is refused: asking for it again would help nobody.
             let granted = match redeemed {
                 Some(redeemed) => shared.opened(redeemed, &needs).await.map(Some),
@@ -64,12 +72,17 @@ impl Shared {
     }
 
     /// What was offered with the call, and live grants for the rest of what it needs.
-    async fn redeemable(&self, offered: Vec<ScopePattern>, rest: Arc<[Scope]>) -> Option<Redeemed> {
+    async fn redeemable(
+        &self,
+        offered: Vec<ScopePattern>,
+        rest: Arc<[Scope]>,
+        call: CallOf,
+    ) -> Option<Redeemed> {
         let live = if rest.is_empty() {
             None
         } else {
             // A broker that is gone has nothing to give.
-            let redeemed = self.core.broker.redeem(self.claimant(), rest).await;
+            let redeemed = self.core.broker.redeem(self.claimant(), rest, call).await;
             redeemed.ok().flatten()
         };
         match live {
@@ -277,6 +290,10 @@ fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
         (Decision::Granted | Decision::Denied, DecidedBy::Person) => {
             (Code::PermissionDenied, "a person refused this")
         }
+        (Decision::Granted | Decision::Denied, DecidedBy::Client) => (
+            Code::PermissionDenied,
+            "the client sent no answer that could be used",
+        ),
         (Decision::Granted | Decision::Denied, _) => {
             (Code::PermissionDenied, "the host refused this")
         }

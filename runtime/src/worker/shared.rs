@@ -201,12 +201,13 @@ impl Shared {
         }
     }
 
-    /// Audits that a call uses grants, if it does: an answer for this once is in the record already.
+    /// Audits what came with a call, if it uses that: the broker records the grants it uses, and an answer for this once is
+    /// in the record already.
     pub(super) fn redeemed(&self, facts: &Facts, granted: &Redeemed) -> Result<(), CallError> {
-        if granted.ids.is_empty() && granted.brought.is_empty() {
+        if granted.brought.is_empty() {
             return Ok(());
         }
-        let grants = granted.ids.as_slice().into();
+        let grants = [].into();
         let brought = granted.brought.as_slice().into();
         self.audit(facts, AuditStep::GrantUsed { grants, brought })
     }

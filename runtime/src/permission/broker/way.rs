@@ -7,13 +7,14 @@ use ractor::RpcReplyPort;
 use ractor::rpc::CallResult;
 use tokio::sync::watch;
 
+use super::super::desk::CallOf;
 use super::super::grants::{Claimant, GrantView, Redeemed};
 use super::super::ledger::Standing;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::store::Saved;
 use super::super::{
     Answer, AuthorityError, BatchAnswer, GrantWriteError, GrantsRevoked, NewGrant, Question,
-    Request, Run,
+    Request, Run, Silenced,
 };
 #[cfg(feature = "mcp")]
 use super::super::{DecidedBy, record::UNUSABLE};
@@ -29,8 +30,9 @@ impl Broker {
         &self,
         claimant: Claimant,
         needs: Arc<[Scope]>,
+        call: CallOf,
     ) -> Result<Option<Redeemed>, CallError> {
-        self.call(|port| Message::Redeem(claimant, needs, port))
+        self.call(|port| Message::Redeem(claimant, needs, call, port))
             .await
             .ok_or_else(closed)
     }
@@ -57,11 +59,12 @@ impl Broker {
         stored(reply).await
     }
 
-    /// Ends a question whose answer cannot be used by a no of the host's; nothing happens if it ended another way.
+    /// Ends a question whose answer cannot be used by a no of `by`, which is no person; nothing happens if it ended another
+    /// way.
     #[cfg(feature = "mcp")]
-    pub(crate) fn refuse_unusable(&self, id: QuestionId) {
+    pub(crate) fn refuse_unusable(&self, id: QuestionId, by: DecidedBy) {
         let note = Some(UNUSABLE.to_owned());
-        let refused = Message::Decided(id, Answer::Deny { note }, DecidedBy::Host);
+        let refused = Message::Decided(id, Answer::Deny { note }, by);
         // A broker that is gone has told everyone who waited.
         let _ = self.actor.cast(refused);
     }
@@ -197,6 +200,20 @@ impl Broker {
             grants: gates.len(),
             unfinished: settled(gates, self.grace).await,
         }
+    }
+
+    pub(crate) async fn deny_for_session(
+        &self,
+        id: QuestionId,
+        note: Option<String>,
+    ) -> Result<(), AuthorityError> {
+        let denied = self.call(|port| Message::DenyForSession(id, note, port));
+        denied.await.ok_or(AuthorityError::Closed)?
+    }
+
+    pub(crate) async fn silenced(&self) -> Result<Vec<Silenced>, AuthorityError> {
+        let silenced = self.call(Message::Silenced).await;
+        silenced.ok_or(AuthorityError::Closed)
     }
 
     pub(crate) async fn unblock(&self, worker: WorkerId) -> Result<(), AuthorityError> {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::super::batch::{Apart, BatchAnswer, apart};
 use super::super::broker::Ruling;
-use super::super::grants::{Claimant, Redeemed};
+use super::super::grants::Redeemed;
 use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, Lifetime, NewGrant, Question, QuestionState,
     Request,
 };
-use super::{Desk, Draft};
+use super::{CallOf, Desk, Draft, Waiter};
 use crate::audit::AnsweredStep;
 use crate::effect::LeftOut;
 use crate::id::{GrantId, QuestionId};
@@ -79,6 +79,7 @@ impl Yes {
             note: None,
             left_out: self.left_out.clone(),
             grants,
+            rest_of_session: false,
         }
     }
 }
@@ -105,6 +106,38 @@ impl Desk {
                 self.allow(&[yes], by, now)
             }
         }
+    }
+
+    /// Refuses a question for a person, and its like for the rest of the session.
+    pub(in super::super) fn deny_for_session(
+        &mut self,
+        id: QuestionId,
+        note: Option<&str>,
+    ) -> Result<(), AuthorityError> {
+        let now = self.end_overdue();
+        self.open(id)?;
+        self.deny_with(id, note, now)
+    }
+
+    fn deny_with(
+        &mut self,
+        id: QuestionId,
+        note: Option<&str>,
+        now: Duration,
+    ) -> Result<(), AuthorityError> {
+        let mut step = refused(
+            id,
+            Decision::Denied,
+            DecidedBy::Person,
+            note.map(str::to_owned),
+        );
+        step.rest_of_session = true;
+        let request = &self.open(id)?.request;
+        self.audit.record(answered(request, step))?;
+        self.ledger.silence(id);
+        let ended = self.ledger.answer(id, None, now);
+        self.refuse(ended, DecidedBy::Person, note);
+        Ok(())
     }
 
     /// Ends all of these questions by one answer of a person, or none of them.
@@ -198,8 +231,9 @@ impl Desk {
             answered(&question.request, step)
         });
         self.audit.record_all(events.collect())?;
-        for ended in self.ledger.deny(ids, now) {
-            self.refuse(Some(ended), by, note);
+        for id in ids {
+            let ended = self.ledger.answer(*id, None, now);
+            self.refuse(ended, by, note);
         }
         Ok(())
     }
@@ -251,7 +285,7 @@ impl Desk {
         // No call that shares a question takes the use that another question was allowed.
         let mut unserved = Vec::new();
         for (yes, place, waiter) in first.into_iter().chain(more) {
-            match self.serve(yes, place, &waiter.claimant, now) {
+            match self.serve(yes, place, &waiter) {
                 Some(ruling) => waiter.tell(Ok(ruling)),
                 None => unserved.push((yes, waiter)),
             }
@@ -266,20 +300,21 @@ impl Desk {
     }
 
     /// What the call at `place` among those that wait may do by a yes; none if that lets no further call through.
-    fn serve(
-        &mut self,
-        yes: &Yes,
-        place: u32,
-        claimant: &Claimant,
-        now: Duration,
-    ) -> Option<Ruling> {
+    fn serve(&mut self, yes: &Yes, place: u32, waiter: &Waiter) -> Option<Ruling> {
         let redeemed = match yes.lifetime.waiting_calls() {
             Some(calls) if place > calls.get() => return None,
             Some(_) => Redeemed {
                 patterns: yes.patterns.clone(),
                 ..Redeemed::default()
             },
-            None => self.book.redeem(claimant, &yes.request.needs, now)?,
+            None => {
+                let of = CallOf {
+                    call: waiter.call,
+                    tool: yes.request.tool.clone(),
+                    origin: yes.request.origin,
+                };
+                self.redeem(&waiter.claimant, &yes.request.needs, of)?
+            }
         };
         Some(Ruling::Allowed(redeemed, yes.left_out.clone()))
     }
@@ -292,7 +327,7 @@ mod tests {
     use crate::id::WorkerId;
     use crate::path::VirtualPath;
     use crate::permission::choices::{choices, sentence};
-    use crate::permission::grants::GrantBook;
+    use crate::permission::grants::{Claimant, GrantBook};
     use crate::permission::tests::request;
     use crate::permission::{Run, WaitingCalls};
     use crate::scope::{Operation, Reach, Scope, ScopePattern};

@@ -35,9 +35,13 @@ impl HistoryEntry {
                         said("the host refused it", note),
                         "let the host ask a person, or grant it beforehand",
                     ),
+                    DecidedBy::Client => (
+                        said("the client sent no usable answer", note),
+                        "answer when it is asked again, or grant it beforehand",
+                    ),
                     DecidedBy::Person | DecidedBy::Rule | DecidedBy::Nobody => (
                         said("a person refused it", note),
-                        "say yes when it is asked again, or grant it beforehand, or unblock the worker",
+                        "say yes when it is asked again, or grant it beforehand; after \"for the rest of the session\", have it asked again",
                     ),
                 }
             }

@@ -84,6 +84,7 @@ impl Log {
             note: (decision == Decision::Denied).then(|| "no".to_owned()),
             left_out: Vec::new(),
             grants: Vec::new(),
+            rest_of_session: false,
         };
         self.step(Some(1), agent, Step::Answered(Box::new(step)));
     }
@@ -148,6 +149,7 @@ impl Log {
             note: None,
             left_out: vec![left_out],
             grants: Vec::new(),
+            rest_of_session: false,
         };
         self.step(Some(1), agent, Step::Answered(Box::new(step)));
         self.plan(agent, call, "/r/x", Op::Modify);
@@ -740,6 +742,7 @@ async fn a_chain_is_read_as_far_as_it_holds() {
             note: None,
             left_out: Vec::new(),
             grants: Vec::new(),
+            rest_of_session: false,
         };
         let event = AuditEvent {
             step: Step::Answered(Box::new(step)),

@@ -12,8 +12,8 @@ pub(crate) enum NotAsked {
     Busy,
     /// The worker asked too often of late.
     TooOften { retry_after: Duration },
-    /// This kind was refused so often that the worker is not heard on it.
-    Blocked(Kind),
+    /// A person refused this kind for the rest of the session.
+    Silenced(Kind),
 }
 
 impl From<NotAsked> for CallError {
@@ -32,10 +32,10 @@ impl From<NotAsked> for CallError {
                 "retry_after_ms",
                 u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             ),
-            NotAsked::Blocked((verb, resource)) => Self::new(
+            NotAsked::Silenced((verb, resource)) => Self::new(
                 Code::PermissionDenied,
                 format!(
-                    "`{verb}:{}` was refused repeatedly and nobody is asked again; go on without it",
+                    "a person refused `{verb}:{}` for the rest of the session; go on without it",
                     resource.as_str()
                 ),
             ),
