@@ -89,7 +89,7 @@ async fn a_preview_changes_nothing_and_a_commit_changes_what_it_showed_after_a_y
         let before = host.file();
         let preview = json!({"tool": "raise_salaries", "arguments": raise()});
         let preview = host.call("preview_call", preview).await.unwrap();
-        assert_eq!(preview["intent"], "Raise all salaries in Sales by 10 %");
+        assert_eq!(preview["intent"], "Raise all salaries in “Sales” by 10 %");
         assert_eq!(preview["output"]["employees"], 7);
         let rows = host.call("list_raises", raise()).await.unwrap();
         assert_eq!(rows["cost"], preview["output"]["cost"]);

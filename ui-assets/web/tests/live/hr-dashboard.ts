@@ -56,7 +56,7 @@ test("a raise is filtered, previewed with its cost, asked for and made", async (
   await expect(rows(app)).toHaveCount(30);
   const preview = await previewed(app, "Sales", "10");
   await expect(rows(app)).toHaveCount(7);
-  await expect(preview).toContainText("Raise all salaries in Sales by 10 %");
+  await expect(preview).toContainText("Raise all salaries in “Sales” by 10 %");
   await expect(preview.locator("tbody tr")).toHaveCount(7);
   const salaries = (await rows(app).locator(".sum").allInnerTexts()).map((text) => Number(text.replaceAll(/\D/gu, "")));
   const cost = salaries.reduce((sum, one) => sum + Math.round(one / 10), 0);
