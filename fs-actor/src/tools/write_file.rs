@@ -200,10 +200,8 @@ impl WriteTool for WriteFile {
             after: after.entry(),
             diff,
         });
-        let inverse = take_back(&path, old, &after).map(|back| {
-            let unmade = target::unmake(&steps);
-            [vec![back], unmade].concat().into()
-        });
+        let inverse = take_back(&path, old, &after)
+            .map(|back| [vec![back], target::unmake(&steps)].concat().into());
         let cost = Cost {
             bytes: content.len() as u64,
             files: changes.len() as u64,
