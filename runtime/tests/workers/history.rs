@@ -229,13 +229,14 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
         assert_eq!(code(&worker, call).await, error);
         expected.push(format!("call denied {by} {error}"));
     }
-    let stale = CallMeta {
+    // A token that this runtime did not make.
+    let forged = CallMeta {
         preview_token: Some("0".repeat(64).parse().unwrap()),
         ..CallMeta::default()
     };
-    let stale = code(&worker, meta(stale, "free")).await;
-    assert_eq!(stale, Code::StalePreview);
-    expected.push("call failed nobody STALE_PREVIEW".to_owned());
+    let forged = code(&worker, meta(forged, "free")).await;
+    assert_eq!(forged, Code::InvalidArguments);
+    expected.push("call failed nobody INVALID_ARGUMENTS".to_owned());
 
     worker.call("post", at("free")).await.unwrap();
     expected.push("call applied rule -".to_owned());
