@@ -1,6 +1,7 @@
 //! What a person configures in, the namespace and the outermost policy layer out.
 
 mod error;
+mod join;
 mod parse;
 mod schema;
 mod sources;
@@ -93,6 +94,15 @@ impl RootConfig {
     }
 }
 
+/// What an earlier source of the configuration takes away from what a later one opens. It opens nothing itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Restriction {
+    /// Roots of the earlier source: within each of them, its access and globs hold.
+    pub roots: Vec<RootConfig>,
+    /// Scope lists of the earlier source.
+    pub policy: Policy,
+}
+
 /// What people configured: the only layer that gives anything. Host paths are no part of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
@@ -106,10 +116,10 @@ pub struct Config {
     pub protect: Vec<String>,
     /// Whether a policy is refused if its allow globs name more than its issuer's.
     pub strict: bool,
-    /// Where traces are sent.
-    pub otel_endpoint: Option<String>,
     /// Everything else that a policy could say.
     pub policy: Policy,
+    /// What earlier sources take away, where a later one took the place of their roots or scope lists.
+    pub restrictions: Vec<Restriction>,
 }
 
 impl Config {
@@ -148,19 +158,27 @@ impl Config {
         Namespace::new(default.or(only).map(|root| root.mount.clone()))
     }
 
-    /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if links may
-    /// lead out of the roots, else `Interact`.
+    /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if people may grant
+    /// changes beyond the roots, else `Interact`.
     #[must_use]
     pub fn access_level(&self) -> Access {
-        let root = |root: &RootConfig| !root.blocked && root.access != Access::Read;
-        let granted = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
-        let given = self.grantable.iter().chain(&self.allow).any(granted);
-        self.policy.level(given || self.roots.iter().any(root))
+        let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;
+        let root = |root: &RootConfig| {
+            let earlier = self.restrictions.iter().filter_map(|earlier| {
+                let around = earlier.roots.iter();
+                let around = around.filter(|outer| root.mount.starts_with(&outer.mount));
+                around.max_by_key(|outer| outer.mount.depth())
+            });
+            open(root) && earlier.into_iter().all(open)
+        };
+        let writes = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
+        let given = self.allow.iter().any(writes) || self.roots.iter().any(root);
+        self.policy.level(given, self.grantable.iter().any(writes))
     }
 
     /// The configuration as [`Config::parse`] reads it.
     ///
-    /// What the policy says of roots has no place beside the roots themselves, and is left out.
+    /// What the policy says of roots has no place beside the roots themselves, and is left out; so are restrictions.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Self {
@@ -169,8 +187,8 @@ impl Config {
             allow,
             protect,
             strict,
-            otel_endpoint,
             policy,
+            restrictions: _,
         } = self;
         let mut members = match json!(policy) {
             Value::Object(members) => members,
@@ -189,9 +207,6 @@ impl Config {
             members.insert(key.to_owned(), list);
         }
         members.insert("strict".to_owned(), json!(strict));
-        if let Some(endpoint) = otel_endpoint {
-            members.insert("otel_endpoint".to_owned(), json!(endpoint));
-        }
         Value::Object(members)
     }
 }

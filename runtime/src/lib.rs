@@ -109,8 +109,8 @@ pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};
 pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{
-    Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, RootConfig,
-    config_schema, policy_schema,
+    Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, Restriction,
+    RootConfig, config_schema, policy_schema,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};

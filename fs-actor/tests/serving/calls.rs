@@ -189,7 +189,7 @@ async fn a_policy_narrows_one_call_and_an_expansion_is_an_error_before_any_effec
     );
     for (policy, kind) in [
         (json!({"nonsense": 1}), "policy_invalid"),
-        (json!({"otel_endpoint": "x"}), "policy_scope"),
+        (json!({"grantable": ["*"]}), "policy_scope"),
     ] {
         let refused = client
             .call("write_file", write.clone(), json!({"policy": policy}))

@@ -21,7 +21,6 @@ impl Config {
                 "allow" => config.allow = at.patterns()?,
                 "protect" => config.protect = at.globs()?,
                 "strict" => config.strict = at.flag()?,
-                "otel_endpoint" => config.otel_endpoint = Some(at.text()?.to_owned()),
                 _ => config.policy.set(key, &at)?,
             }
         }

@@ -1,4 +1,4 @@
-//! What each source says in, one configuration and where each key of it comes from out.
+//! Puts the configuration together from its sources, and remembers where each key comes from.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::error::{place, set_by};
+use super::join::{joined, overridden};
 use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError, Restrict, ValueKind};
+use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError};
 
 /// How many names are offered in place of an unknown one.
 const MOST_NEAR: usize = 3;
@@ -42,16 +43,19 @@ impl ConfigSource {
     }
 }
 
-/// What every source says. A key of a later source takes the place of the whole value of an earlier one; but the lists
-/// that only take away (`deny`, `immutable`, `deny_scopes` and `protect`) hold what any source names.
+/// What every source says. A later source chooses among what the earlier ones leave open, and never loosens them: flags
+/// and limits hold at their tightest, lists that take away hold what any source names, and lists of what may be used hold
+/// what all name. The roots and scope lists of a later source take the place of earlier ones, whose restrictions
+/// ([`Config::restrictions`]) still hold. What a later source makes grantable must be grantable by the earlier ones.
 ///
 /// ```
 /// use bailiwick::{ConfigSource, ConfigSources};
 /// let sources = ConfigSources::new()
-///     .with(ConfigSource::File, serde_json::json!({ "read_only": true, "max_calls": 5 }))?
-///     .with(ConfigSource::Initialize, serde_json::json!({ "max_calls": 9 }))?;
+///     .with(ConfigSource::File, serde_json::json!({ "read_only": true, "max_calls": 9 }))?
+///     .with(ConfigSource::Initialize, serde_json::json!({ "read_only": false, "max_calls": 5 }))?;
 /// let effective = sources.effective()?;
-/// assert_eq!(effective.config.to_json()["max_calls"], 9);
+/// assert_eq!(effective.config.to_json()["read_only"], true);
+/// assert_eq!(effective.config.to_json()["max_calls"], 5);
 /// assert_eq!(effective.origin("max_calls"), Some(ConfigSource::Initialize));
 /// assert_eq!(effective.origin("read_only"), Some(ConfigSource::File));
 /// assert_eq!(effective.origin("strict"), None);
@@ -74,7 +78,7 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// The last source that has a key of the top; none if it has its default.
+    /// The source whose value of a key of the top holds, the last one of several; none if the key has its default.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<ConfigSource> {
         self.origins.get(key).copied()
@@ -162,25 +166,29 @@ impl ConfigSources {
     /// [`ConfigError`], blaming the last source that has the key.
     pub fn effective(&self) -> Result<Effective, ConfigError> {
         let (mut all, mut origins) = (Map::new(), BTreeMap::new());
+        let mut restrictions = Vec::new();
         for (source, members) in &self.said {
+            let blame = |fault| ConfigError::new(*source, fault);
+            restrictions.extend(overridden(&mut all, members).map_err(blame)?);
             for (key, value) in members {
-                match (all.get_mut(key), value) {
-                    (Some(Value::Array(sum)), Value::Array(more)) if is_joined(key) => {
-                        let new = more.iter().filter(|item| !sum.contains(item)).cloned();
-                        let new: Vec<_> = new.collect();
-                        sum.extend(new);
-                    }
-                    _ => drop(all.insert(key.clone(), value.clone())),
+                let old = all.get(key).cloned();
+                let new = match (&old, Field::find(key)) {
+                    (Some(old), Some(field)) => joined(field, old, value).map_err(blame)?,
+                    _ => value.clone(),
+                };
+                if old.as_ref() != Some(&new) || new == *value {
+                    origins.insert(key.clone(), *source);
                 }
-                origins.insert(key.clone(), *source);
+                all.insert(key.clone(), new);
             }
         }
         let notes = empty_lists(&all);
-        let config = checked(&Value::Object(all)).map_err(|fault| {
+        let mut config = checked(&Value::Object(all)).map_err(|fault| {
             let key = fault.field().split('/').nth(1).unwrap_or_default();
             let origin = origins.get(key).copied();
             ConfigError::new(origin.unwrap_or(ConfigSource::Initialize), fault)
         })?;
+        config.restrictions = restrictions;
         Ok(Effective {
             config,
             origins,
@@ -218,15 +226,6 @@ fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
             format!("/roots/{index}/allow is empty, which means that all of the root is open")
         })
         .collect()
-}
-
-/// Whether the key is a list that only takes away: then nothing that a source names may be lost to another source.
-fn is_joined(key: &str) -> bool {
-    let list = |field: &Field| {
-        let items = matches!(field.kind, ValueKind::Globs | ValueKind::Patterns);
-        items && field.restrict == Restrict::Union
-    };
-    Field::find(key).is_some_and(list)
 }
 
 /// Refuses tools that there are not: whoever meant another would have it taken away.
@@ -314,6 +313,8 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Restriction;
+    use crate::policy::Policy;
     use ConfigSource::{Environment, File, Flags, Initialize};
 
     const ALL: [ConfigSource; 4] = [File, Environment, Flags, Initialize];
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_value_takes_the_place_of_the_whole_earlier_one() {
+    fn later_roots_take_the_place_of_earlier_ones_and_budgets_are_joined() {
         let effective = sources(&[
             (Flags, json!({ "budget": { "calls": 1 }, "deny": ["b"] })),
             (
@@ -372,9 +373,16 @@ mod tests {
         .effective()
         .unwrap();
         let expected = json!({
-            "roots": [{ "path": "/c" }], "deny": ["a", "b"], "budget": { "calls": 1 }, "strict": true,
+            "roots": [{ "path": "/c" }], "deny": ["a", "b"],
+            "budget": { "calls": 1, "children": 1 }, "strict": true,
         });
-        assert_eq!(effective.config, Config::parse(&expected).unwrap());
+        let mut expected = Config::parse(&expected).unwrap();
+        let earlier = json!({ "roots": [{ "path": "/a" }, { "path": "/b" }] });
+        expected.restrictions.push(Restriction {
+            roots: Config::parse(&earlier).unwrap().roots,
+            policy: Policy::new(),
+        });
+        assert_eq!(effective.config, expected);
         assert_eq!(effective.origin("strict"), Some(File));
         assert_eq!(effective.origin("access"), None);
     }
@@ -455,6 +463,136 @@ mod tests {
             let all = json!({ key: [item("a"), item("b"), item("c")] });
             assert_eq!(effective.config, Config::parse(&all).unwrap(), "{key}");
         }
+    }
+
+    /// What two sources hold together, and each of them alone.
+    fn together(file: &Value, later: &Value) -> [Authority; 3] {
+        let authority = |said: &[(ConfigSource, Value)]| {
+            let effective = sources(said).effective().unwrap();
+            Authority::configured(&effective.config).unwrap()
+        };
+        [
+            authority(&[(File, file.clone()), (Initialize, later.clone())]),
+            authority(&[(File, file.clone())]),
+            authority(&[(Initialize, later.clone())]),
+        ]
+    }
+
+    #[test]
+    fn figures_of_all_sources_hold_at_their_tightest() {
+        for (key, loose, tight) in [
+            ("read_only", json!(false), json!(true)),
+            ("require_preview", json!(false), json!(true)),
+            ("require_approval", json!(false), json!(true)),
+            ("strict", json!(false), json!(true)),
+            ("allow_escape", json!(true), json!(false)),
+            ("follow_symlinks", json!(true), json!(false)),
+            ("network", json!(true), json!(false)),
+            ("access", json!("full"), json!("read")),
+            ("read_max_bytes", json!(0), json!(10)),
+            ("write_max_bytes", json!(20), json!(10)),
+            ("max_results", json!(20), json!(10)),
+            ("max_calls", json!(0), json!(10)),
+            ("ttl_ms", json!(20), json!(10)),
+            ("min_interval_ms", json!(10), json!(20)),
+            ("budget", json!({ "calls": 2 }), json!({ "calls": 1 })),
+            ("tools", json!(["a", "b"]), json!(["b"])),
+            ("verbs", json!(["read", "write"]), json!(["read"])),
+            (
+                "write_modes",
+                json!(["create", "append"]),
+                json!(["create"]),
+            ),
+        ] {
+            let expected = Config::parse(&json!({ key: tight })).unwrap();
+            for (first, second) in [(&loose, &tight), (&tight, &loose)] {
+                let said = [
+                    (File, json!({ key: first })),
+                    (Initialize, json!({ key: second })),
+                ];
+                let effective = sources(&said).effective().unwrap();
+                assert_eq!(effective.config, expected, "{key} {first} {second}");
+                let origin = if *second == tight { Initialize } else { File };
+                assert_eq!(effective.origin(key), Some(origin), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_later_source_loosens_roots_or_scope_lists() {
+        let roots = [
+            json!([{ "path": "/r" }]),
+            json!([{ "path": "/r", "deny": ["**/.env"], "immutable": ["*.lock"] }]),
+            json!([{ "path": "/r", "access": "read" }]),
+            json!([{ "path": "/r", "access": "read" }, { "path": "/r/out" }]),
+            json!([{ "path": "/r", "blocked": true }]),
+            json!([{ "path": "/r", "allow": ["src/**"] }]),
+            json!([{ "path": "/r/src" }]),
+            json!([{ "path": "/r/src", "access": "read", "deny": ["x"] }, { "path": "/s" }]),
+            json!([{ "path": "/" }]),
+        ];
+        let scopes = [
+            json!({}),
+            json!({ "allow_scopes": ["read:file:/r"] }),
+            json!({ "allow_scopes": ["write:file:/r/src"], "otherwise": "ask" }),
+            json!({ "ask_scopes": ["write:file"], "otherwise": "allow" }),
+            json!({ "deny_scopes": ["write:file:/r/src"], "otherwise": "allow" }),
+            json!({ "delegate_only": ["write:file:/r/out"], "otherwise": "allow" }),
+        ];
+        let needs: Vec<crate::scope::Scope> = ["read", "write"]
+            .iter()
+            .flat_map(|verb| {
+                [
+                    "r/a",
+                    "r/.env",
+                    "r/a.lock",
+                    "r/src/x",
+                    "r/src/.env",
+                    "r/out/y",
+                    "s/z",
+                    "t",
+                ]
+                .map(|path| format!("{verb}:file:/{path}").parse().unwrap())
+            })
+            .collect();
+        for earlier in &roots {
+            let mounts = Config::parse(&json!({ "roots": earlier })).unwrap().roots;
+            for later in &roots {
+                for (first, second) in scopes
+                    .iter()
+                    .flat_map(|one| scopes.iter().map(move |other| (one, other)))
+                {
+                    let with = |roots: &Value, scopes: &Value| {
+                        let mut all = scopes.clone();
+                        all["roots"] = roots.clone();
+                        all
+                    };
+                    let said = [with(earlier, first), with(later, second)];
+                    let [both, file, alone] = together(&said[0], &said[1]);
+                    for need in &needs {
+                        let joined = both.judge(need, &[]);
+                        assert!(joined >= alone.judge(need, &[]), "{said:?} {need}");
+                        // Beyond its own roots a source says nothing, and the later one opens.
+                        let path = need.path().unwrap();
+                        if mounts.iter().any(|root| path.starts_with(&root.mount)) {
+                            assert!(joined >= file.judge(need, &[]), "{said:?} {need}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_source_grants_no_more_than_an_earlier_one_names() {
+        let file = json!({ "grantable": ["read:file:/a"], "allow": ["read:mcp"] });
+        let said = |later: Value| sources(&[(File, file.clone()), (Flags, later)]).effective();
+        assert!(said(json!({ "grantable": ["read:file:/a/b"] })).is_ok());
+        assert!(said(json!({ "grantable": [], "allow": ["read:mcp:notes"] })).is_ok());
+        let error = said(json!({ "grantable": ["read:file:/a", "write:file:/a"] })).unwrap_err();
+        assert_eq!((error.origin(), error.field()), (Flags, "/grantable/1"));
+        let error = said(json!({ "allow": ["write:mcp"] })).unwrap_err();
+        assert_eq!((error.origin(), error.field()), (Flags, "/allow/0"));
     }
 
     #[test]

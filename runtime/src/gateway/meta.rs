@@ -21,12 +21,15 @@ const KEYS: &[&str] = &[
     "preview_token",
 ];
 
+/// Where a client without a handshake says what it can do.
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
 /// What a client adds to a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Extras {
     /// Show what would be done; do nothing.
     pub(super) preview: bool,
-    /// One more policy layer for this call.
+    /// What this request is kept to: `_meta.policy`, or a list of the client's configuration and that.
     pub(super) policy: Option<Value>,
     /// Who wrote that policy.
     pub(super) origin: Origin,
@@ -61,6 +64,10 @@ impl Extras {
             }
             extras.policy = Some(value.clone());
         }
+        if let Some(configuration) = configuration(meta)? {
+            let both = std::iter::once(configuration.clone()).chain(extras.policy);
+            extras.policy = Some(both.collect());
+        }
         if let Some(value) = get(meta, "policy_origin")? {
             let written = match value.as_str() {
                 Some("human") => Origin::Human,
@@ -93,11 +100,25 @@ impl Extras {
         if self.policy.is_none() {
             return Ok(());
         }
-        let reason = "_meta.policy narrows calls of tools, lists of tools and reads of files; send this request without";
+        let reason = "a policy or configuration narrows calls of tools, lists of tools and reads of files; send this request without";
         let data = serde_json::json!({
             "kind": "policy_invalid", "code": "POLICY_INVALID", "field": "/_meta/policy",
         });
         Err(ErrorData::invalid_params(reason, Some(data)))
+    }
+}
+
+/// The configuration that a client without a handshake sends along with each request. It restricts as a policy does.
+fn configuration(meta: &RequestMetaObject) -> Result<Option<&Value>, ErrorData> {
+    let capabilities = meta.get(CAPABILITIES);
+    let experimental = capabilities.and_then(|it| it.get("experimental"));
+    let configuration = experimental.and_then(|it| it.get("configuration"));
+    match configuration.filter(|configuration| !configuration.is_null()) {
+        Some(wrong) if !wrong.is_object() => Err(invalid(
+            "io.modelcontextprotocol~1clientCapabilities/experimental/configuration",
+            "must be an object",
+        )),
+        configuration => Ok(configuration),
     }
 }
 
@@ -166,6 +187,22 @@ mod tests {
         }
         let nulls = json!({"preview": null, "policy": null, "granted_scopes": null});
         assert_eq!(read(nulls, Trust::Host).unwrap(), Extras::default());
+    }
+
+    #[test]
+    fn the_configuration_of_a_stateless_client_is_a_policy_of_its_request() {
+        let with = |configuration: Value| json!({ CAPABILITIES: { "experimental": { "configuration": configuration } } });
+        let (closed, policy) = (json!({"read_only": true}), json!({"tools": ["stat"]}));
+        for trust in [Trust::Host, Trust::Agent] {
+            let extras = read(with(closed.clone()), trust).unwrap();
+            assert_eq!(extras.policy, Some(json!([closed])));
+            let mut both = with(closed.clone());
+            both["policy"] = policy.clone();
+            let extras = read(both, trust).unwrap();
+            assert_eq!(extras.policy, Some(json!([closed, policy])));
+            assert_eq!(read(with(json!(null)), trust).unwrap().policy, None);
+            assert!(read(with(json!(true)), trust).is_err());
+        }
     }
 
     #[test]

@@ -71,5 +71,19 @@ pub(super) fn opened(
         roots.push(Arc::new(opened));
         config = config.root(root);
     }
+    let restricted = config
+        .restrictions
+        .iter()
+        .flat_map(|earlier| &earlier.roots);
+    for root in restricted.map(|root| &root.mount) {
+        // What cannot be opened holds nothing that could have another name.
+        let Ok(restricted) = Root::open(root.clone(), root.as_str().as_ref(), false) else {
+            continue;
+        };
+        let renamed = |opened: &&Arc<Root>| opened.mount() != root;
+        for opened in roots.iter().filter(renamed) {
+            opened.beside(&restricted)?;
+        }
+    }
     Ok((config, RootTable::new(roots)))
 }

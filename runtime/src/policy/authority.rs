@@ -91,16 +91,23 @@ impl Authority {
     pub(crate) fn keeping(config: &Config, kept: Vec<VirtualPath>) -> Result<Self, PolicyError> {
         let mut budget = PatternBudget::configuration();
         let policy = config.policy.configured();
-        let layer = policy.compile(Limits::default(), &mut budget)?;
-        let total = Total::of(&layer);
+        let first = policy.compile(Limits::default(), &mut budget)?;
+        let mut total = Total::of(&first);
+        let mut layers = vec![first];
+        for earlier in &config.restrictions {
+            let layer = earlier.policy.compile(Limits::UNLIMITED, &mut budget)?;
+            total = total.tighter(Total::of(&layer));
+            layers.push(layer);
+        }
+        let held = |layer| Held {
+            name: LayerName::Configuration,
+            layer,
+            inherited: false,
+        };
         Ok(Self {
             base: Arc::new(Base::compile(config, &mut budget)?.keeping(kept)),
-            layers: Arc::new([Held {
-                name: LayerName::Configuration,
-                layer,
-                inherited: false,
-            }]),
             total: Arc::new(total),
+            layers: layers.into_iter().map(held).collect(),
         })
     }
 
@@ -191,8 +198,7 @@ impl Authority {
 
     pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
         let ruling = held.layer.0.judge(need, self.base.mounts(), held.inherited);
-        // What may be asked for in configuration is what it names as grantable; its flag bounds that of policies.
-        let confined = held.name != LayerName::Configuration && !held.layer.0.flags.allow_escape;
+        let confined = !held.layer.0.flags.allow_escape;
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -254,8 +260,8 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether a policy may leave it to people to grant what lies outside every root. One that says no denies all of it;
-    /// what people can grant there at all is what the configuration names as grantable.
+    /// Whether people may grant what lies outside every root, as far as the configuration names it as grantable. If any
+    /// layer says no, all of it is denied.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.allow_escape

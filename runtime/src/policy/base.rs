@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::access::Access;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
+use super::level::is_of_writing;
 use super::need::{Need, Place};
 use super::patterns::PatternBudget;
 use super::protect;
@@ -18,6 +19,8 @@ use crate::scope::{Resource, Scope, ScopePattern, Verb};
 #[derive(Debug)]
 pub(crate) struct Base {
     roots: Box<[Held]>,
+    /// The roots of earlier sources, which restrict and open nothing.
+    restrictions: Box<[Box<[Held]>]>,
     /// Every mount, blocked ones too.
     mounts: Box<[Place]>,
     allow: Box<[ScopePattern]>,
@@ -48,13 +51,13 @@ impl Base {
             allow,
             protect,
             strict,
-            otel_endpoint: _,
             policy: _,
+            restrictions,
         } = config;
-        let held = roots
+        let held = Held::compile_all(roots, budget)?;
+        let earlier = restrictions
             .iter()
-            .enumerate()
-            .map(|(index, root)| Held::compile(root, &format!("/roots/{index}"), budget))
+            .map(|earlier| Held::compile_all(&earlier.roots, budget))
             .collect::<Result<_, _>>()?;
         let protected: Vec<String> = protect::globs()
             .map(str::to_owned)
@@ -62,6 +65,7 @@ impl Base {
             .collect();
         Ok(Self {
             roots: held,
+            restrictions: earlier,
             mounts: roots
                 .iter()
                 .map(|root| Place::new(root.mount.clone()))
@@ -90,11 +94,14 @@ impl Base {
             return Ruling::deny(Rule::NoPath);
         };
         let taken = self
-            .subtrees()
+            .entries()
             .map(|subtree| subtree.globs(need))
             .fold(Ruling::OPEN, Ruling::tighter);
+        let earlier = self.restrictions.iter();
+        let restricted = earlier.filter_map(|roots| self.innermost(roots, need, path));
         taken
             .tighter(self.held(need, path))
+            .tighter(restricted.fold(Ruling::OPEN, Ruling::tighter))
             .tighter(self.protection(need))
     }
 
@@ -105,17 +112,25 @@ impl Base {
             None if self.is_kept(need.verb(), path) => Ruling::deny(Rule::Kept),
             None | Some(_) => self.by_grant(need, Rule::Outside),
         };
-        let rulings = self.roots.iter().filter_map(|root| {
+        let unheld = depth.is_none().then(outside);
+        let rulings = unheld
+            .into_iter()
+            .chain(self.innermost(&self.roots, need, path));
+        rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
+    }
+
+    /// The ruling of the innermost of `roots` that holds the file, if one does.
+    fn innermost(&self, roots: &[Held], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
+        let depth = depth_of(roots.iter().map(|root| &root.subtree), path);
+        let rulings = roots.iter().filter_map(|root| {
             let spelling = root.subtree.decides(need, path, depth)?;
             Some(match root.subtree.leaves(spelling) {
                 Ok(()) if root.permits(need.verb()) => Ruling::new(Verdict::Allow, Rule::Base),
-                Ok(()) => outside(),
+                Ok(()) => self.by_grant(need, Rule::Outside),
                 Err(rule) => Ruling::deny(rule),
             })
         });
-        let unheld = depth.is_none().then(outside);
-        let rulings = unheld.into_iter().chain(rulings);
-        rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
+        rulings.reduce(Ruling::tighter)
     }
 
     /// Whether a host path outside every root can be opened by no grant: the top of the file system, what holds a kept
@@ -194,6 +209,11 @@ impl Base {
         reached.any(|reached| reached.overlaps(pattern))
     }
 
+    /// Whether people may grant that files beyond the roots are written.
+    pub(crate) fn grants_writes(&self) -> bool {
+        self.grantable.iter().any(is_of_writing)
+    }
+
     /// Whether a file lies in no root at all, blocked ones included.
     pub(crate) fn is_outside(&self, path: &VirtualPath) -> bool {
         !self
@@ -219,8 +239,11 @@ impl Base {
         self.subtrees().filter(|subtree| !subtree.blocked)
     }
 
+    /// Every root, those of earlier sources too.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Subtree> {
-        self.subtrees()
+        let earlier = self.restrictions.iter().flatten();
+        let earlier = earlier.map(|root| &root.subtree);
+        self.subtrees().chain(earlier)
     }
 
     /// Whether a configured root holds the subtree at `path`.
@@ -260,6 +283,16 @@ impl Base {
 }
 
 impl Held {
+    fn compile_all(
+        roots: &[RootConfig],
+        budget: &mut PatternBudget,
+    ) -> Result<Box<[Self]>, PolicyError> {
+        let roots = roots.iter().enumerate();
+        roots
+            .map(|(index, root)| Self::compile(root, &format!("/roots/{index}"), budget))
+            .collect()
+    }
+
     fn compile(
         root: &RootConfig,
         at: &str,

@@ -155,7 +155,7 @@ impl Policy {
         self
     }
 
-    /// Says whether links may lead out of the root they stand in.
+    /// Says whether people may grant what lies outside every root, as far as the configuration names it as grantable.
     #[must_use]
     pub fn allow_escape(mut self, allowed: bool) -> Self {
         self.flags.allow_escape = Some(allowed);

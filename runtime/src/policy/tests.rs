@@ -1,6 +1,7 @@
 //! Laws, vectors and a small model of the whole algebra.
 
 mod explain;
+mod keys;
 mod laws;
 mod model;
 mod narrowing;

@@ -121,19 +121,23 @@ pub(super) fn explained(
         .collect())
 }
 
+/// Narrows `authority` to the policy of a request, or to several.
 pub(super) fn narrowed(
     shared: &Shared,
     fragment: &Value,
     origin: Origin,
 ) -> Result<Authority, CallError> {
-    let (authority, roots) = (&shared.authority, &shared.core.roots);
-    let layer = Policy::parse(fragment).and_then(|policy| {
-        let policy = policy.through_links(authority, |path| roots.real(path));
-        authority.admit_once(&policy, origin)
-    });
-    layer
-        .map(|layer| authority.overlay(&layer))
-        .map_err(CallError::from)
+    let fragments = match fragment {
+        Value::Array(fragments) => fragments.as_slice(),
+        fragment => std::slice::from_ref(fragment),
+    };
+    let (mut left, roots) = (shared.authority.clone(), &shared.core.roots);
+    for fragment in fragments {
+        let policy = Policy::parse(fragment)?.through_links(&left, |path| roots.real(path));
+        let layer = left.admit_once(&policy, origin)?;
+        left = left.overlay(&layer);
+    }
+    Ok(left)
 }
 
 /// The authority under which a call counts that a person must allow: each change must be asked for.

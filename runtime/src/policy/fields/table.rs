@@ -173,8 +173,8 @@ pub const FIELDS: &[Field] = &[
         "allow_escape",
         ValueKind::Flag,
         Restrict::And,
-        "What lies outside every root may be asked for, as far as it is grantable",
-        "true",
+        "People may grant what lies outside every root, as far as it is grantable",
+        "false",
     ),
     any(
         "follow_symlinks",
@@ -319,15 +319,8 @@ pub const FIELDS: &[Field] = &[
     configuration(any(
         "strict",
         ValueKind::Flag,
-        Restrict::Identity,
+        Restrict::Or,
         "Refuse policies whose allow globs name more than their issuer's",
         "true",
-    )),
-    configuration(any(
-        "otel_endpoint",
-        ValueKind::Text,
-        Restrict::Identity,
-        "Where traces are sent",
-        r#""http://127.0.0.1:4318""#,
     )),
 ];

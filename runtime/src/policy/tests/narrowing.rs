@@ -371,12 +371,11 @@ fn a_configuration_is_read_or_refused_at_its_place() {
     );
     let config = Config::parse(&json!({
         "roots": [{ "path": "/r" }, { "path": "/s", "default": true, "access": "read", "allow": [] }],
-        "strict": true, "otel_endpoint": "http://localhost", "max_calls": 3,
+        "strict": true, "max_calls": 3,
     }));
     let config = config.unwrap();
     assert_eq!(config.namespace().default_root(), Some(&path("/s")));
     assert_eq!(config.policy, Policy::new().max_calls(3));
-    assert_eq!(config.otel_endpoint.as_deref(), Some("http://localhost"));
     check(
         &Authority::configured(&config).unwrap(),
         "read:file:/s/a",

@@ -231,7 +231,6 @@ fn v13_tools_are_a_subset() {
 #[test]
 fn v14_a_configuration_key_does_not_belong_in_a_policy() {
     let refuse = |policy, field| refused(&host(), &policy, Origin::Human, PolicyScope, field);
-    refuse(json!({ "otel_endpoint": "x" }), "/otel_endpoint");
     refuse(json!({ "grantable": ["*"] }), "/grantable");
     refuse(json!({ "strict": false }), "/strict");
     refuse(

@@ -1,0 +1,111 @@
+//! Joins what two sources of the configuration say, so that the later one never loosens the earlier one.
+
+use serde_json::{Map, Value, json};
+
+use super::{Config, Restriction};
+use crate::policy::{Field, PolicyError, Restrict, ValueKind};
+use crate::scope::ScopePattern;
+
+/// The keys that mean something only together: what no list names is judged by whether there are lists.
+const SCOPE_LISTS: [&str; 4] = ["allow_scopes", "ask_scopes", "delegate_only", "otherwise"];
+
+/// The value that holds where an earlier source has `old` and a later one `new`.
+///
+/// # Errors
+/// [`PolicyError`] if `new` opens more than `old`, and there is no value that keeps to both.
+pub(super) fn joined(field: &Field, old: &Value, new: &Value) -> Result<Value, PolicyError> {
+    let joined = match (field.restrict, field.kind) {
+        (Restrict::And, _) => json!(old == true && new == true),
+        (Restrict::Or, _) => json!(old == true || new == true),
+        (Restrict::Min, ValueKind::Object) => members(field, old, new)?,
+        // Beside a budget, 0 is without limit.
+        (Restrict::Min, ValueKind::Count) if field.parent().is_none() && *old == 0 => new.clone(),
+        (Restrict::Min, ValueKind::Count) if field.parent().is_none() && *new == 0 => old.clone(),
+        (Restrict::Min, ValueKind::Count) => json!(old.as_u64().min(new.as_u64())),
+        (Restrict::Max, ValueKind::Count) => json!(old.as_u64().max(new.as_u64())),
+        (Restrict::Min, ValueKind::OneOf(words)) => {
+            let place = |value: &Value| words.all().iter().position(|word| value == word);
+            if place(old) < place(new) { old } else { new }.clone()
+        }
+        (Restrict::Union, _) => {
+            let missing = items(new).filter(|item| !items(old).any(|held| held == *item));
+            items(old).chain(missing).cloned().collect()
+        }
+        (Restrict::Intersection, ValueKind::Names | ValueKind::ListOf(_)) => {
+            let both = items(old).filter(|item| items(new).any(|kept| kept == *item));
+            both.cloned().collect()
+        }
+        (Restrict::Identity, ValueKind::Patterns) => {
+            within(field, old, new)?;
+            new.clone()
+        }
+        // Lists of scopes and roots, which `overridden` takes care of.
+        _ => new.clone(),
+    };
+    Ok(joined)
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn members(field: &Field, old: &Value, new: &Value) -> Result<Value, PolicyError> {
+    let mut all = old.as_object().cloned().unwrap_or_default();
+    for (name, value) in new.as_object().into_iter().flatten() {
+        let member = Field::find(&format!("{}/{name}", field.key));
+        let figure = match (all.get(name).filter(|old| !old.is_null()), member) {
+            (Some(old), Some(member)) if !value.is_null() => joined(member, old, value)?,
+            (Some(old), _) => old.clone(),
+            (None, _) => value.clone(),
+        };
+        all.insert(name.clone(), figure);
+    }
+    Ok(Value::Object(all))
+}
+
+/// Refuses patterns of a later source that no pattern of the earlier one covers.
+fn within(field: &Field, old: &Value, new: &Value) -> Result<(), PolicyError> {
+    let pattern = |item: &Value| item.as_str()?.parse::<ScopePattern>().ok();
+    for (index, item) in items(new).enumerate() {
+        let wanted = pattern(item);
+        let covered = items(old).filter_map(pattern).any(|held| {
+            wanted
+                .as_ref()
+                .is_some_and(|wanted| held.covers_pattern(wanted))
+        });
+        if !covered {
+            return Err(PolicyError::expansion(
+                format!("/{}/{index}", field.key),
+                "is beyond what an earlier source of the configuration names",
+                item.clone(),
+                old.clone(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a later source would replace as a whole, taken out of `all` where it would otherwise mix with that source.
+pub(super) fn overridden(
+    all: &mut Map<String, Value>,
+    later: &Map<String, Value>,
+) -> Result<Option<Restriction>, PolicyError> {
+    let mut earlier = Map::new();
+    let named = |key: &&str| later.contains_key(*key);
+    let differs = |key: &str| later.get(key) != all.get(key);
+    if SCOPE_LISTS.iter().any(named) && SCOPE_LISTS.iter().any(|key| differs(key)) {
+        for key in SCOPE_LISTS {
+            earlier.extend(all.remove(key).map(|value| (key.to_owned(), value)));
+        }
+    }
+    if let Some(roots) = all.get("roots").filter(|_| later.contains_key("roots"))
+        && later.get("roots") != Some(roots)
+    {
+        earlier.insert("roots".to_owned(), roots.clone());
+    }
+    if earlier.is_empty() {
+        return Ok(None);
+    }
+    let Config { roots, policy, .. } = Config::parse(&Value::Object(earlier))?;
+    Ok(Some(Restriction { roots, policy }))
+}
