@@ -158,8 +158,8 @@ impl Config {
         Namespace::new(default.or(only).map(|root| root.mount.clone()))
     }
 
-    /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if people may grant
-    /// changes beyond the roots, else `Interact`.
+    /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if policies may
+    /// say `allow_escape`, else `Interact`.
     #[must_use]
     pub fn access_level(&self) -> Access {
         let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;
@@ -171,9 +171,9 @@ impl Config {
             });
             open(root) && earlier.into_iter().all(open)
         };
-        let writes = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
-        let given = self.allow.iter().any(writes) || self.roots.iter().any(root);
-        self.policy.level(given, self.grantable.iter().any(writes))
+        let granted = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
+        let given = self.grantable.iter().chain(&self.allow).any(granted);
+        self.policy.level(given || self.roots.iter().any(root))
     }
 
     /// The configuration as [`Config::parse`] reads it.

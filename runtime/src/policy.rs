@@ -166,15 +166,15 @@ impl Policy {
     }
 
     /// The access level of a server that this policy is the configuration of; `writable` says whether its roots let
-    /// anything be changed, and `beyond` whether people may grant changes beyond them.
-    pub(crate) fn level(&self, writable: bool, beyond: bool) -> Access {
+    /// anything be changed.
+    pub(crate) fn level(&self, writable: bool) -> Access {
         let changes = self.flags.read_only != Some(true)
             && self.access != Some(Access::Read)
             && self.sets.has_verb(crate::scope::Verb::Write);
         match self.flags.allow_escape {
-            _ if !(changes && (writable || beyond)) => Access::Read,
-            Some(true) | None if beyond => Access::Full,
-            Some(_) | None => Access::Interact,
+            _ if !(writable && changes) => Access::Read,
+            Some(true) => Access::Full,
+            Some(false) | None => Access::Interact,
         }
     }
 

@@ -309,12 +309,9 @@ fn an_access_level_is_what_can_be_changed() {
     };
     let json = |text: &str| serde_json::from_str(text).unwrap();
     assert_eq!(level(with(json("{}"))), Interact);
-    let beyond = r#"{"grantable":["write:file"]}"#;
-    assert_eq!(level(with(json(beyond))), Full);
-    let confined = r#"{"grantable":["write:file"],"allow_escape":false}"#;
-    assert_eq!(level(with(json(confined))), Interact);
+    assert_eq!(level(with(json(r#"{"allow_escape":true}"#))), Full);
     for closed in [
-        r#"{"read_only":true,"grantable":["write:file"]}"#,
+        r#"{"read_only":true,"allow_escape":true}"#,
         r#"{"access":"read"}"#,
         r#"{"verbs":["read","execute"]}"#,
         r#"{"roots":[]}"#,
@@ -325,7 +322,7 @@ fn an_access_level_is_what_can_be_changed() {
     }
     assert_eq!(
         level(with(json(r#"{"roots":[],"grantable":["write:file"]}"#))),
-        Full
+        Interact
     );
 }
 

@@ -21,7 +21,7 @@ async fn a_handshake_describes_the_server_where_raw_and_typed_clients_look() {
         assert_eq!(result["dashdash"], result["_meta"]["dashdash"]);
         assert_eq!(result["dashdash"]["specVersion"], "0.2.0", "{result}");
         assert_eq!(result["dashdash"]["identity"]["name"], "bailiwick-test");
-        assert_eq!(result["dashdash"]["accessLevel"], "full");
+        assert_eq!(result["dashdash"]["accessLevel"], "interact");
         assert_eq!(result["dashdash"]["rateLimit"], Rate::default().to_string());
     }
     let bare = world
@@ -39,8 +39,7 @@ async fn the_access_level_is_that_of_the_configuration() {
         (json!({"access": "read"}), "read"),
         (json!({"tools": ["read_file"]}), "read"),
         (json!({"allow_scopes": ["read:file"]}), "read"),
-        (json!({"tools": ["read_file", "delete"]}), "full"),
-        (json!({"allow_escape": false}), "interact"),
+        (json!({"tools": ["read_file", "delete"]}), "interact"),
     ] {
         let mut client = described(&world);
         let capabilities = json!({"experimental": {"configuration": configuration}});

@@ -198,7 +198,8 @@ impl Authority {
 
     pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
         let ruling = held.layer.0.judge(need, self.base.mounts(), held.inherited);
-        let confined = !held.layer.0.flags.allow_escape;
+        // What may be asked for in configuration is what it names as grantable; its flag bounds that of policies.
+        let confined = held.name != LayerName::Configuration && !held.layer.0.flags.allow_escape;
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -260,8 +261,8 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether people may grant what lies outside every root, as far as the configuration names it as grantable. If any
-    /// layer says no, all of it is denied.
+    /// Whether every layer says `allow_escape`. A policy that says no denies what lies outside every root; in a
+    /// configuration the flag says whether policies may say yes.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.allow_escape

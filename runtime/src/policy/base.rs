@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::access::Access;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
-use super::level::is_of_writing;
 use super::need::{Need, Place};
 use super::patterns::PatternBudget;
 use super::protect;
@@ -207,11 +206,6 @@ impl Base {
         let ceiling = self.ceiling();
         let mut reached = ceiling.iter().chain(&self.allow);
         reached.any(|reached| reached.overlaps(pattern))
-    }
-
-    /// Whether people may grant that files beyond the roots are written.
-    pub(crate) fn grants_writes(&self) -> bool {
-        self.grantable.iter().any(is_of_writing)
     }
 
     /// Whether a file lies in no root at all, blocked ones included.

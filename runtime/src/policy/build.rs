@@ -155,7 +155,7 @@ impl Policy {
         self
     }
 
-    /// Says whether people may grant what lies outside every root, as far as the configuration names it as grantable.
+    /// Denies what lies outside every root, even if granted, where `allowed` is false. True asks that the issuer allows it.
     #[must_use]
     pub fn allow_escape(mut self, allowed: bool) -> Self {
         self.flags.allow_escape = Some(allowed);

@@ -16,7 +16,7 @@ impl Authority {
                 .layers()
                 .iter()
                 .all(|held| held.layer.0.scopes.may_write());
-        match (writes, self.allows_escape() && self.base().grants_writes()) {
+        match (writes, self.allows_escape()) {
             (false, _) => Access::Read,
             (true, true) => Access::Full,
             (true, false) => Access::Interact,
@@ -73,13 +73,8 @@ mod tests {
         check(&open, &Policy::new().otherwise(Verdict::Deny), Access::Read);
         let escaping = Config::new()
             .root(RootConfig::new(mount()))
-            .grantable("write:file".parse().unwrap());
+            .policy(Policy::new().allow_escape(true));
         check(&escaping, &Policy::new(), Access::Full);
-        check(
-            &escaping,
-            &Policy::new().allow_escape(false),
-            Access::Interact,
-        );
         check(&escaping, &Policy::new().read_only(true), Access::Read);
         let closed = Config::new().root(RootConfig::read_only(mount()));
         check(&closed, &Policy::new(), Access::Read);

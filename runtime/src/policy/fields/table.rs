@@ -173,8 +173,8 @@ pub const FIELDS: &[Field] = &[
         "allow_escape",
         ValueKind::Flag,
         Restrict::And,
-        "People may grant what lies outside every root, as far as it is grantable",
-        "false",
+        "A policy that says false denies what lies outside every root, even if granted; a policy may say true only where the configuration does",
+        "true",
     ),
     any(
         "follow_symlinks",

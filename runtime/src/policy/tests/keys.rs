@@ -48,7 +48,7 @@ fn case(key: &str) -> [Value; 2] {
         "verbs" => [plain, with(key, json!(["read"]))],
         "write_modes" => [plain, with(key, json!(["create"]))],
         "access" => [plain, with(key, json!("read"))],
-        "allow_escape" => and(&beyond, key, json!(false)),
+        "allow_escape" => and(&beyond, key, json!(true)),
         "follow_symlinks" => [plain, with(key, json!(false))],
         "network" => and(&network, key, json!(true)),
         "read_only" | "require_preview" | "require_approval" => [plain, with(key, json!(true))],
@@ -95,8 +95,11 @@ fn observed(authority: &Authority) -> Vec<String> {
         allow: Some(vec!["**".to_owned()]),
         ..PolicyRoot::new(VirtualPath::parse("/r", None).unwrap())
     };
-    let wider = authority.admit(&Policy::new().subtree(wider), Origin::Human);
-    seen.push(format!("{}", wider.is_ok()));
+    let escaping = Policy::new().allow_escape(true);
+    seen.extend([Policy::new().subtree(wider), escaping].map(|policy| {
+        let admitted = authority.admit(&policy, Origin::Human);
+        admitted.is_ok().to_string()
+    }));
     seen.push(format!("{:?}", authority.limits()));
     seen.push(format!(
         "{:?} {:?} {:?}",
