@@ -483,6 +483,7 @@ mod tests {
         for (key, loose, tight) in [
             ("read_only", json!(false), json!(true)),
             ("require_preview", json!(false), json!(true)),
+            ("strict_hardlinks", json!(false), json!(true)),
             ("require_approval", json!(false), json!(true)),
             ("strict", json!(false), json!(true)),
             ("allow_escape", json!(true), json!(false)),

@@ -51,7 +51,9 @@ fn case(key: &str) -> [Value; 2] {
         "allow_escape" => and(&beyond, key, json!(true)),
         "follow_symlinks" => [plain, with(key, json!(false))],
         "network" => and(&network, key, json!(true)),
-        "read_only" | "require_preview" | "require_approval" => [plain, with(key, json!(true))],
+        "read_only" | "strict_hardlinks" | "require_preview" | "require_approval" => {
+            [plain, with(key, json!(true))]
+        }
         "read_max_bytes" | "write_max_bytes" | "max_results" | "max_calls" | "ttl_ms"
         | "min_interval_ms" => [plain, with(key, json!(7))],
         "budget" => [plain, with(key, json!({ "calls": 1 }))],
@@ -109,8 +111,9 @@ fn observed(authority: &Authority) -> Vec<String> {
     ));
     // What the tools ask: whether links are followed, and whether a change must have been shown.
     seen.push(format!(
-        "{} {}",
+        "{} {} {}",
         authority.follows_symlinks(),
+        authority.strict_hardlinks(),
         authority.requires_preview()
     ));
     seen
