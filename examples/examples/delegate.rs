@@ -78,8 +78,7 @@ fn ensure(holds: bool, otherwise: &str) -> Result<(), Failure> {
 /// A person where there is a terminal; elsewhere a script that allows one thing, once.
 fn with_somebody_to_ask(builder: RuntimeBuilder) -> RuntimeBuilder {
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        let input = BufReader::new(io::stdin());
-        return builder.approver(Terminal::new(input, io::stdout(), coloured()));
+        return builder.approver(Terminal::stdio());
     }
     builder.approver(Scripted::new().rule(|question| {
         let request = &question.request;

@@ -1,7 +1,7 @@
 //! A question in, what a person on a terminal or a file of answers says to it out.
 
 use std::fs;
-use std::io::{self, BufReader, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use bailiwick::{Answer, Approver as _, Lifetime, Question, Scope, Terminal, escape};
@@ -35,9 +35,7 @@ impl Person {
     pub(crate) fn find(named: Option<PathBuf>) -> Result<Self, Failure> {
         let sample = named.is_none();
         if sample && io::stdin().is_terminal() && io::stdout().is_terminal() {
-            let input = BufReader::new(io::stdin());
-            let terminal = Terminal::new(input, io::stdout(), coloured());
-            return Ok(Self::Terminal(terminal));
+            return Ok(Self::Terminal(Terminal::stdio()));
         }
         let file = named.unwrap_or_else(|| {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/approvals/answers.jsonl")

@@ -265,7 +265,9 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
     let params = &mut block.tool_call.params;
     let arguments_bytes = (params.len() > MAX_PARAMS).then_some(params.len());
     if arguments_bytes.is_some() {
-        params.truncate(params.floor_char_boundary(MAX_PARAMS));
+        let end = (0..=MAX_PARAMS).rev();
+        let end = end.into_iter().find(|end| params.is_char_boundary(*end));
+        params.truncate(end.unwrap_or_default());
         params.shrink_to_fit();
     }
     // The page shows the intent and the needs by themselves.

@@ -35,8 +35,17 @@ pub struct Terminal {
     console: Arc<Mutex<Console>>,
 }
 
-/// Drops what was typed and not read yet.
-type DropTyped = Box<dyn Fn() + Send>;
+/// How long a question stands on a terminal before a line counts: one that is entered earlier was meant for what stood
+/// there before.
+const CALM: Duration = Duration::from_millis(700);
+
+/// What is particular to a terminal: a person types there at any time, also before they have seen the question.
+struct Keyboard {
+    /// Drops what was typed and not read yet.
+    drop_typed: Box<dyn Fn() + Send>,
+    calm: Duration,
+}
+
 type Input = Box<dyn BufRead + Send>;
 /// A line, and when it was read.
 type Line = io::Result<(Instant, String)>;
@@ -45,9 +54,8 @@ struct Console {
     input: Arc<StdMutex<Input>>,
     output: Output,
     coloured: bool,
-    /// Only for a terminal: what was typed before a question was shown is no answer to it. Input of another kind is
-    /// answered in its order.
-    drop_typed: Option<DropTyped>,
+    /// Only for a terminal; input of another kind is taken in its order.
+    keyboard: Option<Keyboard>,
     /// The line that is being read. It is read on for the next question if its question is withdrawn.
     reading: Option<oneshot::Receiver<Line>>,
 }
@@ -64,9 +72,9 @@ impl Terminal {
             .read(true)
             .write(true)
             .open("/dev/tty")?;
-        let typed = dropping(tty.try_clone()?);
+        let keyboard = Keyboard::of(tty.try_clone()?);
         let input = BufReader::new(tty.try_clone()?);
-        Ok(Self::with(input, tty, true, Some(typed)))
+        Ok(Self::with(input, tty, true, Some(keyboard)))
     }
 
     /// Asks on standard error and reads answers from standard input. If that is a terminal, what was typed before a
@@ -74,8 +82,9 @@ impl Terminal {
     #[must_use]
     pub fn stdio() -> Self {
         let coloured = io::stderr().is_terminal();
-        let typed = io::stdin().is_terminal().then(|| dropping(io::stdin()));
-        Self::with(BufReader::new(io::stdin()), io::stderr(), coloured, typed)
+        let keyboard = io::stdin().is_terminal().then(|| Keyboard::of(io::stdin()));
+        let input = BufReader::new(io::stdin());
+        Self::with(input, io::stderr(), coloured, keyboard)
     }
 
     /// Asks on `output` and reads answers from `input`, in their order; a diff is coloured if `coloured`.
@@ -92,26 +101,31 @@ impl Terminal {
         input: impl BufRead + Send + 'static,
         output: impl Write + Send + 'static,
         coloured: bool,
-        drop_typed: Option<DropTyped>,
+        keyboard: Option<Keyboard>,
     ) -> Self {
         Self {
             console: Arc::new(Mutex::new(Console {
                 input: Arc::new(StdMutex::new(Box::new(input))),
                 output: Output::new(output),
                 coloured,
-                drop_typed,
+                keyboard,
                 reading: None,
             })),
         }
     }
 }
 
-/// Drops what was typed on a terminal.
-fn dropping(terminal: impl AsFd + Send + 'static) -> DropTyped {
-    Box::new(move || {
-        // A terminal that is gone has nothing to drop, and reading from it fails.
-        let _ = tcflush(&terminal, QueueSelector::IFlush);
-    })
+impl Keyboard {
+    fn of(terminal: impl AsFd + Send + 'static) -> Self {
+        let drop_typed = move || {
+            // A terminal that is gone has nothing to drop, and reading from it fails.
+            let _ = tcflush(&terminal, QueueSelector::IFlush);
+        };
+        Self {
+            drop_typed: Box::new(drop_typed),
+            calm: CALM,
+        }
+    }
 }
 
 /// Writes on a thread of its own: a terminal may hold up whoever writes to it.
@@ -209,6 +223,10 @@ fn nobody() -> Answer {
 const REFUSED: &str =
     "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
 
+/// What a person reads whose line came too soon.
+const EARLY: &str =
+    "That did not count, because the request was shown only just before. Enter it again: ";
+
 /// What a person reads whose answer is not waited for any more.
 const WITHDRAWN: &str = "\nThis request was withdrawn; it needs no answer.\n";
 
@@ -231,11 +249,7 @@ impl Console {
         };
         let ask = format!("\nAllow which? Its number, or Enter to refuse{parts}: ");
         self.show(prompt + &ask).await?;
-        if let Some(drop_typed) = &self.drop_typed {
-            drop_typed();
-        }
-        let shown = Instant::now();
-        let choice = self.read(shown).await?;
+        let choice = self.read_first().await?;
         let Some((choice, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
@@ -248,7 +262,7 @@ impl Console {
             "For how long? 1 once, 2 ten uses, 3 one hour, 4 this session{several}, or Enter to refuse: ",
         ))
         .await?;
-        let time = self.read(shown).await?;
+        let time = self.read().await?.1;
         let Some(lifetime) = lifetime(&time, waiting) else {
             return Ok(Answer::DENY);
         };
@@ -259,7 +273,7 @@ impl Console {
                 escape(&sentence)
             ))
             .await?;
-            if self.read(shown).await? != "yes" {
+            if self.read().await?.1 != "yes" {
                 return Ok(Answer::DENY);
             }
         }
@@ -277,21 +291,34 @@ impl Console {
         written.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Reads one line; empty if the line is too long. The end of the input is an error. On a terminal a line that was read
-    /// before `shown` is dropped.
-    async fn read(&mut self, shown: Instant) -> io::Result<String> {
+    /// Reads the first line to a question that was shown just now. On a terminal, what was typed before does not count.
+    async fn read_first(&mut self) -> io::Result<String> {
+        let Some(keyboard) = &self.keyboard else {
+            return Ok(self.read().await?.1);
+        };
+        (keyboard.drop_typed)();
+        let shown = Instant::now();
+        let counts = shown + keyboard.calm;
         loop {
-            let reading = match &mut self.reading {
-                Some(reading) => reading,
-                None => self.reading.insert(start_reading(&self.input)?),
-            };
-            let line = reading.await;
-            self.reading = None;
-            let (read_at, line) = line.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
-            if self.drop_typed.is_none() || read_at > shown {
+            let (read_at, line) = self.read().await?;
+            if read_at > counts {
                 return Ok(line);
             }
+            if read_at > shown {
+                self.show(EARLY.to_owned()).await?;
+            }
         }
+    }
+
+    /// Reads one line, and says when it was read; empty if the line is too long. The end of the input is an error.
+    async fn read(&mut self) -> Line {
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            None => self.reading.insert(start_reading(&self.input)?),
+        };
+        let line = reading.await;
+        self.reading = None;
+        line.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 }
 
@@ -787,9 +814,9 @@ mod tests {
 
     /// A keyboard without a terminal: what is typed waits until it is read or dropped.
     #[derive(Clone, Default)]
-    struct Keyboard(Arc<(Lock<(Vec<u8>, usize)>, std::sync::Condvar)>);
+    struct Keys(Arc<(Lock<(Vec<u8>, usize)>, std::sync::Condvar)>);
 
-    impl Keyboard {
+    impl Keys {
         fn press(&self, keys: &str) {
             self.0.0.lock().unwrap().0.extend(keys.as_bytes());
             self.0.1.notify_all();
@@ -814,7 +841,7 @@ mod tests {
         }
     }
 
-    impl io::Read for Keyboard {
+    impl io::Read for Keys {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let state = self.0.0.lock().unwrap();
             let mut state = self
@@ -829,18 +856,21 @@ mod tests {
         }
     }
 
-    fn with_keyboard() -> (Terminal, Keyboard, Screen) {
-        let (keyboard, screen) = (Keyboard::default(), Screen::default());
-        let typed = keyboard.clone();
-        let input = BufReader::new(keyboard.clone());
-        let drop_typed: DropTyped = Box::new(move || typed.drop_typed());
-        let terminal = Terminal::with(input, screen.clone(), false, Some(drop_typed));
-        (terminal, keyboard, screen)
+    fn with_keyboard(calm: Duration) -> (Terminal, Keys, Screen) {
+        let (keys, screen) = (Keys::default(), Screen::default());
+        let typed = keys.clone();
+        let keyboard = Keyboard {
+            drop_typed: Box::new(move || typed.drop_typed()),
+            calm,
+        };
+        let input = BufReader::new(keys.clone());
+        let terminal = Terminal::with(input, screen.clone(), false, Some(keyboard));
+        (terminal, keys, screen)
     }
 
     #[tokio::test]
     async fn what_is_typed_before_a_question_is_shown_is_no_answer_to_it() {
-        let (terminal, keyboard, _) = with_keyboard();
+        let (terminal, keyboard, _) = with_keyboard(Duration::ZERO);
         let question = question(asked());
         keyboard.press("1\n1\n");
         let answer = async {
@@ -858,8 +888,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_line_that_comes_too_soon_after_its_question_is_entered_again() {
+        let (terminal, keyboard, screen) = with_keyboard(Duration::from_secs(3600));
+        let question = question(asked());
+        let said_early = async {
+            keyboard.shown(1).await;
+            keyboard.press("1\n1\n");
+            let times = || {
+                let shown = screen.0.lock().unwrap();
+                String::from_utf8_lossy(&shown).matches(EARLY).count()
+            };
+            while times() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            answer = terminal.decide(&question) => panic!("{answer:?}"),
+            () = said_early => {}
+        }
+    }
+
+    #[tokio::test]
     async fn a_withdrawn_question_makes_room_for_the_next_and_says_so() {
-        let (terminal, keyboard, screen) = with_keyboard();
+        let (terminal, keyboard, screen) = with_keyboard(Duration::ZERO);
         let question = question(asked());
         for round in 1..=2 {
             let mut withdrawn = terminal.decide(&question);

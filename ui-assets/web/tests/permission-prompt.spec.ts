@@ -81,6 +81,7 @@ test("what is pressed in the first 700 ms is no answer", async ({ page, site }) 
   await page.clock.runFor(CALM - 100);
   await yes(page).click();
   expect(await told(page)).toEqual([]);
+  await expect(page.getByText("That did not count, because this request changed a moment ago.")).toBeVisible();
   await page.clock.runFor(200);
   await page.keyboard.press("Enter");
   expect(await told(page)).toHaveLength(1);
@@ -209,7 +210,7 @@ test("the keyboard alone chooses a folder and ten uses, and Escape denies", asyn
   expect(await told(page)).toHaveLength(2);
 });
 
-test("Escape that ends the composing of a word denies nothing", async ({ page, site }) => {
+test("Escape in the note denies nothing, and elsewhere it does", async ({ page, site }) => {
   await asked(page, site, question(1));
   await page.getByText("Deny with a note").click();
   await page.getByLabel("Note to the agent").focus();
@@ -219,6 +220,9 @@ test("Escape that ends the composing of a word denies nothing", async ({ page, s
   await page.keyboard.press("Escape");
   expect(await told(page)).toEqual([]);
   await devtools.send("Input.insertText", { text: "か" });
+  await page.keyboard.press("Escape");
+  expect(await told(page)).toEqual([]);
+  await no(page).focus();
   await page.keyboard.press("Escape");
   expect(await told(page)).toHaveLength(1);
 });

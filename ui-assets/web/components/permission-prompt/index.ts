@@ -34,7 +34,7 @@ export class PermissionPrompt extends HTMLElement {
     super();
     this.addEventListener("keydown", (event) => {
       // What ends the composing of a word is no answer, nor is what leaves a field.
-      const field = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement;
+      const field = (event.target as Element).matches("textarea,[type=number]");
       if (event.key === "Escape" && event.isTrusted && !event.isComposing && !field) this.#answer(false);
     });
   }
@@ -165,7 +165,7 @@ export class PermissionPrompt extends HTMLElement {
     shown.yes.disabled = !this.#may(true);
     say(shown.no, denyWords(choice));
     shown.no.disabled = !open;
-    shown.yes.ariaDisabled = shown.no.ariaDisabled = `${this.#isEarly()}`;
+    this.toggleAttribute("data-early", this.#isEarly());
     say(shown.effect, visible(own ? `Covers: ${own.rungs[choice.rung]?.covers ?? "exactly this"}.` : ""));
     say(shown.clock, open && own ? `Ends in ${time}` : "");
     const late = "Nobody answered in time, so it was not allowed.";

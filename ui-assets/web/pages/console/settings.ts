@@ -100,13 +100,14 @@ export function settings(place: HTMLElement): (state: State) => void {
 
   const show = (): void => {
     if (!state) return;
-    const { grants, refusals } = state;
+    const { grants, refusals, omitted } = state;
     const { value } = whose;
     const shown = grants.filter((grant) => !value || grant.whose.includes(value));
     for (const one of chosen) if (!shown.some(({ grant }) => grant === one)) chosen.delete(one);
     draw(
       main,
       ...Object.entries(VERBS).map((one) => verb(one, shown)),
+      omitted.grants && el("p.notice", `${omitted.grants} more rules are not listed. Revoke some to see them.`),
       chosen.size && button(`Revoke ${chosen.size} chosen`, () => revoke(chosen)),
       refusals.length && el("h2", "Refused for the rest of a session"),
       el(
@@ -115,6 +116,7 @@ export function settings(place: HTMLElement): (state: State) => void {
           el("li", { "data-key": `${run}${refusal}` }, line(name(agent), ...needs.map(code), button("Ask again", () => act(host("ask-again", { run, refusal }))))),
         ),
       ),
+      omitted.refusals && el("p.notice", `${omitted.refusals} more refusals are not listed.`),
     );
   };
   setInterval(() => {
