@@ -346,9 +346,7 @@ impl RuntimeBuilder {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(BuildError::NoTokio);
-        }
+        threads::in_tokio()?;
         self.tools.check()?;
         let kept_out = self.kept_out().map_err(BuildError::KeptOut)?;
         let (mut config, roots) = opened(self.config, self.places, &kept_out)

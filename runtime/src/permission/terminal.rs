@@ -814,7 +814,10 @@ mod tests {
 
     /// A keyboard without a terminal: what is typed waits until it is read or dropped.
     #[derive(Clone, Default)]
-    struct Keys(Arc<(Lock<(Vec<u8>, usize)>, std::sync::Condvar)>);
+    struct Keys(Arc<Typed>);
+
+    /// What was typed, and how many questions were shown.
+    type Typed = (Lock<(Vec<u8>, usize)>, std::sync::Condvar);
 
     impl Keys {
         fn press(&self, keys: &str) {

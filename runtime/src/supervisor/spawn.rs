@@ -199,18 +199,7 @@ impl Core {
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
         let policy = policy.unwrap_or_else(Policy::ask_for_everything);
         let policy = Arc::new(self.through_links(policy, issuer).await?);
-        let layer = match origin {
-            Origin::Human | Origin::Host => issuer.admit(&policy, origin),
-            // A stranger's policy takes no time of the host's own threads.
-            Origin::Model | Origin::View => {
-                let (issuer, policy) = (issuer.clone(), Arc::clone(&policy));
-                let admit = move || issuer.admit(&policy, origin);
-                let lost = Arc::default();
-                let admitted = self.cpu.run(&lost, admit).await;
-                admitted.ok_or(SpawnError::Busy)?
-            }
-        };
-        let authority = issuer.narrow(&layer?);
+        let authority = self.narrowed(issuer, &policy, origin).await?;
         let written = serde_json::to_value(&*policy)
             .map(|policy| canonical(&policy).to_string().into())
             .ok();
@@ -249,6 +238,27 @@ impl Core {
         self.limit_life(&shared);
         starting.done();
         Ok(shared)
+    }
+
+    /// The authority of `issuer`, narrowed by a policy that asks for no more.
+    async fn narrowed(
+        &self,
+        issuer: &Authority,
+        policy: &Arc<Policy>,
+        origin: Origin,
+    ) -> Result<Authority, SpawnError> {
+        let layer = match origin {
+            Origin::Human | Origin::Host => issuer.admit(policy, origin),
+            // A stranger's policy takes no time of the host's own threads.
+            Origin::Model | Origin::View => {
+                let (issuer, policy) = (issuer.clone(), Arc::clone(policy));
+                let admit = move || issuer.admit(&policy, origin);
+                let lost = Arc::default();
+                let admitted = self.cpu.run(&lost, admit).await;
+                admitted.ok_or(SpawnError::Busy)?
+            }
+        };
+        Ok(issuer.narrow(&layer?))
     }
 
     async fn begin(

@@ -30,6 +30,12 @@ pub(super) fn cpu() -> PoolSize {
     }
 }
 
+/// Actors cannot be started outside a tokio runtime.
+pub(super) fn in_tokio() -> Result<(), BuildError> {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.map(drop).map_err(|_| BuildError::NoTokio)
+}
+
 /// Starts one supervisor a core.
 pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
     let mut supervisors = Vec::new();
