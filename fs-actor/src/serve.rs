@@ -1,6 +1,7 @@
 //! Options in, a server of the file tools out.
 
 mod asking;
+mod secret;
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,6 +57,9 @@ pub(crate) enum ServeError {
     /// The address cannot be served.
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
+    /// A secret cannot be handed to the person who started the server.
+    #[error("cannot write a file for a secret")]
+    Secret(#[source] io::Error),
     /// There is no page to ask on.
     #[error("cannot serve a page to ask on")]
     Console(#[from] ConsoleError),
@@ -228,7 +232,7 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
     })
 }
 
-/// Serves until the other end is gone, or until a signal ends an HTTP server.
+/// Serves until the other end is gone or a signal ends the server.
 pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     // A write beyond the limit on file sizes fails then, and does not end the program.
     let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
@@ -238,9 +242,13 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     }
     check(&options).await?;
     let options = Arc::new(options);
-    let console = match options.ask {
-        Ask::Page => Some(Arc::new(asking::page().await?)),
-        Ask::Replay | Ask::Client => None,
+    // The file with the page's address is removed when the server ends.
+    let (console, _address) = match options.ask {
+        Ask::Page => {
+            let (console, address) = asking::page().await?;
+            (Some(Arc::new(console)), address)
+        }
+        Ask::Replay | Ask::Client => (None, None),
     };
     let server = Server::new(Arc::clone(&options), console);
     let mut gateway = Gateway::opening(server, options.trust, about())
@@ -257,7 +265,9 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     let gateway = gateway.build();
     let served = match options.http {
         None => {
-            let serving = gateway.serve(tokio::io::stdin(), tokio::io::stdout());
+            let stop = stopped_by_signals()?;
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            let serving = gateway.serve_until(input, output, stop);
             serving.await.map_err(ServeError::from)
         }
         Some(address) => http(&gateway, address, options.token.as_deref()).await,
@@ -301,16 +311,24 @@ async fn http(
     let bound = TcpListener::bind(address).await;
     let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
-    let token = match token.and_then(Token::chosen) {
-        Some(token) => token,
+    let (token, _file) = match token.and_then(Token::chosen) {
+        Some(token) => (token, None),
         None => {
             let token = Token::random()?;
-            // Nobody else can tell the client; a log that others read is no place for it, so it is told once.
-            tell(&format!("bearer token: {}", token.reveal()));
-            token
+            let secret = token.reveal();
+            let file = secret::hand_out("bearer token", secret, "token", secret);
+            let file = file.map_err(ServeError::Secret)?;
+            (token, file)
         }
     };
     tell(&format!("serving http://{at}/mcp"));
+    let stop = stopped_by_signals()?;
+    gateway.serve_http(listener, Http::new(token), stop).await?;
+    Ok(())
+}
+
+/// Is cancelled by the first signal that asks the program to end; the second ends it at once.
+fn stopped_by_signals() -> Result<CancellationToken, ServeError> {
     let stop = CancellationToken::new();
     let mut signals = Signals::heard().map_err(ServeError::Signals)?;
     let ended = stop.clone();
@@ -321,8 +339,7 @@ async fn http(
         let again = signals.next().await;
         std::process::exit(128 + again.as_raw_value());
     });
-    gateway.serve_http(listener, Http::new(token), stop).await?;
-    Ok(())
+    Ok(stop)
 }
 
 /// What asks the program to end.

@@ -8,6 +8,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -295,7 +296,8 @@ fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String)
         let found = told.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
         found.unwrap()
     };
-    let token = after("bearer token: ");
+    let token = after("bearer token in: ");
+    let token = std::fs::read_to_string(token).unwrap();
     let address = after("serving http://");
     let address = address.strip_suffix("/mcp").unwrap().parse().unwrap();
     (server, address, token)
@@ -341,6 +343,72 @@ fn one_signal_ends_a_server_in_order_and_a_second_one_at_once() {
     send(&server, Signal::TERM);
     drop(stream);
     assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_a_server_over_stdio_and_what_is_open_is_answered() {
+    let place = Place::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut server = program()
+            .arg("root")
+            .env_clear()
+            .current_dir(place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = server.stdin.take().unwrap();
+        let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+        let listen = json!({
+            "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
+            "params": {"notifications": {"toolsListChanged": true}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }},
+        });
+        writeln!(input, "{listen}").unwrap();
+        let told = output.next().unwrap().unwrap();
+        assert!(told.contains("acknowledged"), "{told}");
+        send(&server, signal);
+        let answer: serde_json::Value =
+            serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["id"], "l", "{answer}");
+        assert!(output.next().is_none());
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+        drop(input);
+    }
+}
+
+#[test]
+fn the_bearer_token_is_in_a_file_of_the_user_that_goes_with_the_server() {
+    let place = Place::new();
+    let folder = place.path().join("run");
+    std::fs::create_dir(&folder).unwrap();
+    let mut server = program()
+        .args(["--http", "127.0.0.1:0", "root"])
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", &folder)
+        .current_dir(place.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
+    let (_, file) = line.split_once("bearer token in: ").unwrap();
+    let file = Path::new(file);
+    assert_eq!(file.parent(), Some(folder.as_path()));
+    let mode = std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let token = std::fs::read_to_string(file).unwrap();
+    assert!(token.len() == 64 && !line.contains(&token), "{line}");
+    let serving = told.next().unwrap().unwrap();
+    assert!(
+        serving.contains("serving http://") && !serving.contains(&token),
+        "{serving}"
+    );
+    send(&server, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert!(!file.exists());
 }
 
 #[test]

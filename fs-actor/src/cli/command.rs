@@ -169,7 +169,7 @@ fn server() -> [Arg; 9] {
             .long("ask")
             .value_name("HOW")
             .value_parser(ask)
-            .help("What becomes of a call that a person must allow: the client replays it with scopes, its person is asked, or it waits for an answer on a page whose address is told on standard error [default: replay]"),
+            .help("What becomes of a call that a person must allow: the client replays it with scopes, its person is asked, or it waits for an answer on a local page [default: replay]"),
         Arg::new("rate")
             .long("rate")
             .value_name("N/UNIT")

@@ -1,6 +1,7 @@
 //! An agent that connects to the program in, no way to its page out.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -16,6 +17,17 @@ struct Program {
     page: Page,
     /// Everything that the agent was answered.
     heard: String,
+}
+
+/// The address of the page that the program says it asks on: it stands in a file that only this user can read.
+fn address(line: &str) -> String {
+    assert!(!line.contains("http:"), "{line}");
+    let (_, file) = line.split_once("asking on the page in: ").unwrap();
+    let mode = std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{file}");
+    let text = std::fs::read_to_string(file).unwrap();
+    let (_, link) = text.split_once("href=\"").unwrap();
+    link.split_once('"').unwrap().0.to_owned()
 }
 
 impl Program {
@@ -42,7 +54,7 @@ impl Program {
             input: child.stdin.take().unwrap(),
             output: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
-            page: Page::at(line.split_once("asking on ").unwrap().1),
+            page: Page::at(&address(&line)),
             heard: String::new(),
         }
     }

@@ -414,3 +414,49 @@ async fn a_preview_token_counts_for_its_own_call_and_server_alone() {
     assert_eq!(done["result"]["isError"], false, "{done}");
     assert_eq!(world.text("r/a.txt"), "zero\n2\n");
 }
+
+#[tokio::test]
+async fn a_resource_that_would_be_cut_is_refused_and_a_whole_one_is_read() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    for (bytes, whole) in [(1000, true), (4 << 20, false)] {
+        let text = "0123456789 line\n".repeat(bytes / 16 + 1);
+        std::fs::write(world.host("r/long.txt"), &text).unwrap();
+        let read = client
+            .ask("resources/read", json!({"uri": "file:///r/long.txt"}))
+            .await;
+        if whole {
+            assert_eq!(read["result"]["contents"][0]["text"], text, "{read}");
+        } else {
+            assert_eq!(read["error"]["data"]["code"], "TOO_LARGE", "{read}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_heeds_no_policy_refuses_one() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let arguments = json!({"path": "/r/a.txt"});
+    for (method, params) in [
+        (
+            "prompts/get",
+            json!({"name": "review-changes", "arguments": arguments}),
+        ),
+        ("prompts/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/list", json!({})),
+    ] {
+        let plain = client.ask(method, params.clone()).await;
+        let mut narrowed = params;
+        narrowed["_meta"] = json!({"policy": {"read_only": true}});
+        let refused = client.ask(method, narrowed).await;
+        assert!(plain["result"].is_object(), "{method}: {plain}");
+        assert_eq!(
+            refused["error"]["data"]["field"], "/_meta/policy",
+            "{method}: {refused}"
+        );
+    }
+}

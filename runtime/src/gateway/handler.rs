@@ -177,8 +177,9 @@ impl ServerHandler for Gateway {
     async fn list_resource_templates(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
         self.resource_templates(request.as_ref())
     }
 
@@ -268,8 +269,9 @@ impl ServerHandler for Gateway {
     async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
         Ok(listed!(
             ListPromptsResult,
             prompts::list(),
@@ -280,8 +282,9 @@ impl ServerHandler for Gateway {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
         prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
     }
 

@@ -99,26 +99,33 @@ impl Gateway {
             };
             apps::of_artifact(contents.with_mime_type(artifact.mime), artifact.mime)
         } else {
-            self.file(uri, extras).await?
+            let (contents, cut) = self.file(uri, extras).await?;
+            if cut {
+                let message = "the file is longer than a resource may be; read it in parts by the tool for files";
+                return Err(refused(uri, &CallError::new(Code::TooLarge, message)));
+            }
+            contents
         };
         Ok(fresh(contents))
     }
 
+    /// A file or directory, and whether only its beginning is there.
     pub(super) async fn file(
         &self,
         uri: &str,
         extras: Extras,
-    ) -> Result<ResourceContents, ErrorData> {
+    ) -> Result<(ResourceContents, bool), ErrorData> {
         let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
         let read = json!({"path": path.as_str(), "binary": true});
         match self.look(tools.read, read, &extras).await {
-            Ok(outcome) => Ok(contents(&outcome, uri)),
+            Ok(outcome) => Ok((contents(&outcome, uri), is_cut(&outcome))),
             Err(error) if error.code() == Code::NotRegular => {
                 let list = json!({"path": path.as_str()});
                 let listing = self.look(tools.list, list, &extras).await;
                 let listing = listing.map_err(|error| refused(uri, &error))?;
-                Ok(ResourceContents::text(listing.text(), uri).with_mime_type(DIRECTORY))
+                let listing = ResourceContents::text(listing.text(), uri);
+                Ok((listing.with_mime_type(DIRECTORY), false))
             }
             Err(error) => Err(refused(uri, &error)),
         }
@@ -224,6 +231,13 @@ fn absolute(directory: &str) -> String {
     } else {
         format!("/{directory}")
     }
+}
+
+/// Whether the reading tool left out the end of a file.
+fn is_cut(outcome: &Outcome) -> bool {
+    let output = outcome.structured().unwrap_or_default();
+    let file = output.pointer("/files/0").unwrap_or(&output);
+    file["next_offset"].is_u64() || file["line_cut"] == true
 }
 
 fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {

@@ -1,7 +1,9 @@
-//! A call that takes long in, a task that the client asks after out; only the worker that began it may ask.
+//! Long calls as tasks that their client asks after; only the worker that began one may ask. Beyond a bound on their
+//! number and on the bytes of their results, calls are answered when they end.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData};
@@ -10,8 +12,12 @@ use tokio::task::JoinHandle;
 
 /// How long a call may take before it becomes a task.
 const SOON: Duration = Duration::from_secs(2);
-/// How many tasks one gateway keeps that have not ended.
-const MOST_RUNNING: usize = 256;
+/// How many tasks one gateway keeps, running and ended.
+const MAX_KEPT: usize = 256;
+/// How many bytes the results of tasks may take together.
+const MAX_BYTES: usize = 64 << 20;
+/// How many bytes are set aside for a result that is still to come.
+const EXPECTED: usize = 1 << 20;
 
 type Finished = Result<CallToolResult, ErrorData>;
 
@@ -19,7 +25,15 @@ type Finished = Result<CallToolResult, ErrorData>;
 #[derive(Default)]
 pub(super) struct Tasks {
     manager: TaskManager,
-    owners: Mutex<HashMap<String, String>>,
+    kept: Mutex<HashMap<String, Kept>>,
+}
+
+/// One task that can be asked after.
+#[derive(Debug)]
+struct Kept {
+    owner: String,
+    /// How long its result is, or is expected to be, in bytes.
+    bytes: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Tasks {
@@ -56,22 +70,40 @@ impl Tasks {
         if let Ok(finished) = waited {
             return finished.map(Into::into);
         }
-        if self.manager.running_task_count() >= MOST_RUNNING {
+        if !self.has_room() {
             return underway.finished().await.map(Into::into);
         }
+        let bytes = Arc::new(AtomicUsize::new(EXPECTED));
+        let taken = Arc::clone(&bytes);
         let task = self.manager.spawn(TaskOptions::new(), |context| {
             Box::pin(async move {
                 tokio::select! {
-                    finished = underway.finished() => finished.map_err(TaskExit::Error),
-                    () = context.cancelled() => Err(TaskExit::Cancelled),
+                    finished = underway.finished() => {
+                        let length = finished.as_ref().ok().and_then(|result| {
+                            serde_json::to_vec(result).ok().map(|text| text.len())
+                        });
+                        taken.store(length.unwrap_or_default(), Ordering::Relaxed);
+                        finished.map_err(TaskExit::Error)
+                    }
+                    () = context.cancelled() => {
+                        taken.store(0, Ordering::Relaxed);
+                        Err(TaskExit::Cancelled)
+                    }
                 }
             })
         });
-        let mut owners = self.owners();
-        // Tasks that are no longer kept need no owner.
-        owners.retain(|id, _| self.manager.get_task(id).is_ok());
-        owners.insert(task.task_id.clone(), owner.to_owned());
+        let owner = owner.to_owned();
+        let kept = Kept { owner, bytes };
+        self.kept().insert(task.task_id.clone(), kept);
         Ok(CreateTaskResult::new(task).into())
+    }
+
+    /// Whether one more task can be kept; those that the manager has forgotten make room.
+    fn has_room(&self) -> bool {
+        let mut kept = self.kept();
+        kept.retain(|id, _| self.manager.get_task(id).is_ok());
+        let bytes = kept.values().map(|task| task.bytes.load(Ordering::Relaxed));
+        kept.len() < MAX_KEPT && bytes.sum::<usize>() + EXPECTED <= MAX_BYTES
     }
 
     pub(super) fn get(&self, id: &str, asker: &str) -> Result<DetailedTask, ErrorData> {
@@ -91,14 +123,14 @@ impl Tasks {
 
     /// The same error for a task that is not there and one of somebody else.
     fn owned(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
-        if self.owners().get(id).is_some_and(|owner| owner == asker) {
+        if self.kept().get(id).is_some_and(|task| task.owner == asker) {
             return Ok(());
         }
         Err(ErrorData::invalid_params("there is no such task", None))
     }
 
-    fn owners(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -135,6 +167,39 @@ mod tests {
             tasks.get(&id, owner).unwrap().status(),
             TaskStatus::Completed
         );
+    }
+
+    /// A call that takes long, and ends with a text of so many bytes.
+    fn long(bytes: usize) -> Underway {
+        Underway(tokio::spawn(async move {
+            tokio::time::sleep(SOON * 2).await;
+            let text = "x".repeat(bytes);
+            Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn results_that_are_kept_are_bounded_in_bytes() {
+        let tasks = Tasks::default();
+        let mut kept = 0;
+        while let CallToolResponse::Task(_) = tasks.answer("a/w1", long(8 << 20)).await.unwrap() {
+            tokio::time::sleep(SOON * 2).await;
+            kept += 1;
+            assert!(kept < 100, "nothing bounds the tasks");
+        }
+        assert_eq!(kept, 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_are_kept_are_bounded_in_number() {
+        let tasks = Tasks::default();
+        for _ in 0..MAX_KEPT {
+            let task = tasks.answer("a/w1", long(1)).await.unwrap();
+            assert!(matches!(task, CallToolResponse::Task(_)));
+            tokio::time::sleep(SOON * 2).await;
+        }
+        let beyond = tasks.answer("a/w1", long(1)).await.unwrap();
+        assert!(matches!(beyond, CallToolResponse::Complete(_)));
     }
 
     #[tokio::test(start_paused = true)]

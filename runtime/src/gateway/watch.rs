@@ -4,7 +4,7 @@
 //! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use rmcp::model::{
     ErrorData, ResourceContents, ResourceUpdatedNotificationParam, SubscriptionFilter,
 };
 use rmcp::service::{Peer, RoleServer, SubscriptionContext};
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -202,7 +202,8 @@ impl Gateway {
         let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
         // Reading it once is the check, and the record of it in the audit.
-        if is_directory(&self.file(uri, Extras::default()).await?) {
+        let (contents, _) = self.file(uri, Extras::default()).await?;
+        if is_directory(&contents) {
             let reason = "a directory is not watched; name the files in it";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
@@ -219,8 +220,13 @@ impl Gateway {
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
             return Err(absent(uri));
         }
-        let directory = worker.directory_of(&path).ok_or(Errno::NOENT);
-        let changes = directory.and_then(|(dir, name)| watching.instance.watch(&dir, name));
+        let (desk, holder) = (Arc::clone(&self.desk), worker.clone());
+        // A file system that hangs must not hold up an async thread.
+        let watching = tokio::task::spawn_blocking(move || {
+            let (directory, name) = holder.directory_of(&path).ok_or(Errno::NOENT)?;
+            desk.watching.instance.watch(&directory, name)
+        });
+        let changes = watching.await.unwrap_or(Err(Errno::CANCELED));
         let changes = changes.map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");
             ErrorData::internal_error(reason, Some(json!({"uri": uri})))
@@ -316,7 +322,64 @@ impl Worker {
             | ResolveFlags::NO_SYMLINKS
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV;
-        let opened = openat2(root.dir(), parent, flags, Mode::empty(), how).ok()?;
+        let opened = match openat2(root.dir(), parent, flags, Mode::empty(), how) {
+            // Sandboxes forbid it in place of not having it.
+            Err(Errno::NOSYS | Errno::PERM) => step_by_step(root.dir().as_fd(), parent),
+            opened => opened,
+        };
+        let opened = opened.ok()?;
         (!name.is_empty()).then(|| (opened, name.to_owned()))
+    }
+}
+
+/// Opens a directory beneath another where the system has no `openat2`: no link is followed, and no mount is crossed.
+fn step_by_step(top: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut opened = openat(top, ".", flags, Mode::empty())?;
+    let device = fstat(&opened)?.st_dev;
+    for name in path.split('/').filter(|name| *name != ".") {
+        if name == ".." || name.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        opened = openat(&opened, name, flags, Mode::empty())?;
+        if fstat(&opened)?.st_dev != device {
+            return Err(Errno::XDEV);
+        }
+    }
+    Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn without_openat2_no_link_and_no_parent_is_followed() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a", top.path().join("link")).unwrap();
+        let held = fs::File::open(top.path()).unwrap();
+        for (path, opens) in [
+            (".", true),
+            ("a/b", true),
+            ("link", false),
+            ("link/b", false),
+            ("a/..", false),
+            ("none", false),
+        ] {
+            let opened = step_by_step(held.as_fd(), path);
+            assert_eq!(opened.is_ok(), opens, "{path}: {opened:?}");
+        }
+        let opened = step_by_step(held.as_fd(), "a/b").unwrap();
+        let same = fs::File::open(top.path().join("a/b")).unwrap();
+        assert_eq!(fstat(&opened).unwrap().st_ino, fstat(&same).unwrap().st_ino);
+    }
+
+    #[test]
+    fn without_openat2_no_mount_is_crossed() {
+        let top = fs::File::open("/").unwrap();
+        assert_eq!(step_by_step(top.as_fd(), "proc").unwrap_err(), Errno::XDEV);
     }
 }
