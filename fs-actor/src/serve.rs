@@ -321,8 +321,9 @@ async fn http(
             (token, file)
         }
     };
-    tell(&format!("serving http://{at}/mcp"));
+    // Whoever is told the address may end the server in order.
     let stop = stopped_by_signals()?;
+    tell(&format!("serving http://{at}/mcp"));
     gateway.serve_http(listener, Http::new(token), stop).await?;
     Ok(())
 }

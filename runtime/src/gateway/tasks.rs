@@ -187,7 +187,7 @@ mod tests {
             kept += 1;
             assert!(kept < 100, "nothing bounds the tasks");
         }
-        assert_eq!(kept, 8);
+        assert!((4..=10).contains(&kept), "{kept} results of 8 MiB");
     }
 
     #[tokio::test(start_paused = true)]
