@@ -885,7 +885,7 @@ mod tests {
         assert!(redeemed.gates[0].is_closed());
         assert_eq!(
             names(&stage).await,
-            ["asked", "granted", "answered", "grant_revoked"]
+            ["asked", "granted", "answered", "grant_used", "grant_revoked"]
         );
     }
 
@@ -912,6 +912,7 @@ mod tests {
                 "asked",
                 "granted",
                 "answered",
+                "grant_used",
                 "asked",
                 "answered",
                 "grant_revoked"
