@@ -835,7 +835,7 @@ fn the_largest_policies_of_a_client_hold_no_memory() {
     let grown = resident(&server).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more than before");
     // One glob more is refused, and so is a list that is far too long.
-    for globs in [LARGEST + 1, 50_000] {
+    for globs in [LARGEST + 1, 5_000] {
         send(1, "tools/call", call(costly_policy(0, globs)));
         let refused = &answers(1)[0]["error"];
         assert_eq!(refused["code"], -32602, "{refused}");
