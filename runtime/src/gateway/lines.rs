@@ -161,7 +161,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         let mut message = match parsed {
             Ok(message) => message,
             Err(Rejected { id, error }) => {
-                self.refuse(id, error);
+                self.refuse(id, *error);
                 return None;
             }
         };
@@ -261,7 +261,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                 Ok(Read::TooLong) => {
                     let line = std::mem::take(&mut self.line);
                     let Rejected { id, error } = Rejected::too_long(&line, self.limit);
-                    self.refuse(id, error);
+                    self.refuse(id, *error);
                 }
                 Ok(Read::End) => self.ended = true,
                 Err(error) => {

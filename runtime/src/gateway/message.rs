@@ -29,13 +29,17 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 #[derive(Debug)]
 pub(super) struct Rejected {
     pub(super) id: Option<NumberOrString>,
-    pub(super) error: ErrorData,
+    pub(super) error: Box<ErrorData>,
 }
 
 impl Rejected {
-    fn invalid(id: Option<NumberOrString>, reason: &str) -> Self {
-        let error = ErrorData::invalid_request(reason.to_owned(), None);
+    fn new(id: Option<NumberOrString>, error: ErrorData) -> Self {
+        let error = Box::new(error);
         Self { id, error }
+    }
+
+    fn invalid(id: Option<NumberOrString>, reason: &str) -> Self {
+        Self::new(id, ErrorData::invalid_request(reason.to_owned(), None))
     }
 
     /// A message that begins with `text` has more than `most` bytes.
@@ -56,10 +60,7 @@ pub(super) fn parse(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Rejecte
         && custom.method == "initialize"
     {
         let id = request.id.clone();
-        request.request = initialize(custom).map_err(|error| Rejected {
-            id: Some(id),
-            error,
-        })?;
+        request.request = initialize(custom).map_err(|error| Rejected::new(Some(id), error))?;
     }
     Ok(message)
 }
@@ -80,10 +81,8 @@ pub(super) fn repaired(text: &[u8]) -> Result<Option<Vec<u8>>, Rejected> {
         format!("/params/_meta/{}", CAPABILITIES.replace('/', "~1")),
     ] {
         if let Some(Value::Object(capabilities)) = message.pointer_mut(&pointer) {
-            changed |= with_objects(capabilities).map_err(|error| Rejected {
-                id: ids(text).id,
-                error,
-            })?;
+            changed |=
+                with_objects(capabilities).map_err(|error| Rejected::new(ids(text).id, error))?;
         }
     }
     Ok(changed.then(|| serde_json::to_vec(&message).ok()).flatten())
@@ -174,10 +173,8 @@ fn scan(text: &[u8]) -> Result<Scan, Rejected> {
     match (&scan.problem, looked) {
         (Some(Problem::Twice(key)), _) => {
             let reason = format!("one object has `{}` twice", crate::escape(key));
-            Err(Rejected {
-                id: ids(text).id,
-                error: ErrorData::invalid_params(reason, None),
-            })
+            let error = ErrorData::invalid_params(reason, None);
+            Err(Rejected::new(ids(text).id, error))
         }
         (Some(Problem::Values), _) => {
             let reason = format!("a message has at most {MAX_VALUES} values");
@@ -192,8 +189,7 @@ fn scan(text: &[u8]) -> Result<Scan, Rejected> {
             let ids = ids(text);
             let id = ids.id.filter(|_| ids.whole);
             let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
-            let error = ErrorData::parse_error(reason, None);
-            Err(Rejected { id, error })
+            Err(Rejected::new(id, ErrorData::parse_error(reason, None)))
         }
         (None, Ok(())) if !scan.object => {
             let reason = "a message is one JSON object; batches are not supported";

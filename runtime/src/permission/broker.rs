@@ -281,10 +281,7 @@ impl Actor for BrokerActor {
                 desk.unblock(worker);
                 tell(port, ());
             }
-            Message::Unattended => {
-                desk.unattended = true;
-                desk.refuse_unattended();
-            }
+            Message::Unattended => desk.leave_unattended(),
             Message::Tick => desk.tick(),
         }
         // Where nobody waits: what cannot be stored is taken back and logged.
@@ -885,7 +882,13 @@ mod tests {
         assert!(redeemed.gates[0].is_closed());
         assert_eq!(
             names(&stage).await,
-            ["asked", "granted", "answered", "grant_used", "grant_revoked"]
+            [
+                "asked",
+                "granted",
+                "answered",
+                "grant_used",
+                "grant_revoked"
+            ]
         );
     }
 

@@ -85,7 +85,7 @@ pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode,
 
 /// The answer to a body that is not a message.
 fn refused(Rejected { id, error }: Rejected) -> Response {
-    match serde_json::to_vec(&JsonRpcError::new(id, error)) {
+    match serde_json::to_vec(&JsonRpcError::new(id, *error)) {
         Ok(text) => {
             let kind = [(header::CONTENT_TYPE, "application/json")];
             (StatusCode::BAD_REQUEST, kind, text).into_response()

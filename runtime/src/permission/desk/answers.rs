@@ -196,6 +196,12 @@ impl Desk {
         }
     }
 
+    /// Refuses from now on every question that an authority alone could answer, as the authority is gone.
+    pub(in super::super) fn leave_unattended(&mut self) {
+        self.unattended = true;
+        self.refuse_unattended();
+    }
+
     /// Refuses every open question if nobody can answer.
     pub(in super::super) fn refuse_unattended(&mut self) {
         if !self.unattended {
