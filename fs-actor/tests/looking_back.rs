@@ -150,6 +150,7 @@ fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 async fn the_history_tells_each_decision_of_each_run_once() {
     let place = lived().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);

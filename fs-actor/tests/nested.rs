@@ -70,7 +70,7 @@ impl Stage {
             ("repo/vendor/up", "../src/a".into()),
             ("repo/vendor/keys", "../pkg/keys/k".into()),
         ] {
-            symlink(PathBuf::from(target), base.join(link)).unwrap();
+            symlink(target, base.join(link)).unwrap();
         }
         let config = json!({"roots": roots(&base), "grantable": grantable(&base)});
         let builder = Runtime::builder()

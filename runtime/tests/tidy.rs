@@ -222,7 +222,7 @@ fn without_tests(text: &str) -> String {
             kept.push('\n');
             continue;
         }
-        let indent = &line[..line.len() - line.trim_start().len()];
+        let (indent, _) = line.split_at(line.len() - line.trim_start().len());
         let ends = |line: &str| {
             let rest = line.strip_prefix(indent);
             rest.is_some_and(|rest| rest.starts_with(['}', ')', ']']))
@@ -325,10 +325,11 @@ fn paths(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for start in ["crate::", "super::"] {
         for (at, _) in code.match_indices(start) {
-            let before = code[..at].chars().next_back();
+            let (before, after) = code.split_at(at);
+            let before = before.chars().next_back();
             // A later `super` belongs to the path before it.
             if !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | ':')) {
-                tree("", &code[at..], &mut found);
+                tree("", after, &mut found);
             }
         }
     }

@@ -183,7 +183,7 @@ fn held(holder: &GrantHolder) -> String {
     }
 }
 
-/// Three tables: how questions ended, how grants were used, what was asked more than once.
+/// Four tables: how questions ended, how grants were used, what was asked more than once, how other calls ended.
 pub(super) fn report(report: &HistoryReport) -> String {
     let all = std::iter::once(tally("all agents", report.all));
     let agents = report.agents.iter();
@@ -216,7 +216,14 @@ pub(super) fn report(report: &HistoryReport) -> String {
             ]
         }),
     );
-    let repeated = table(
+    let (repeated, calls) = (repeated(report), calls(report));
+    format!(
+        "Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}\nCalls without a question\n{calls}"
+    )
+}
+
+fn repeated(report: &HistoryReport) -> String {
+    table(
         ["TIMES", "GRANTED", "DENIED", "AGENT", "TOOL", "NEEDS"],
         report.repeated.iter().map(|asked| {
             [
@@ -232,8 +239,11 @@ pub(super) fn report(report: &HistoryReport) -> String {
                 list(&asked.needs),
             ]
         }),
-    );
-    let calls = table(
+    )
+}
+
+fn calls(report: &HistoryReport) -> String {
+    table(
         ["CALLS", "OUTCOME", "BY", "CODE", "AGENT", "TOOL"],
         report.calls.iter().map(|tally| {
             let tool = tally.tool.as_ref().map_or("-", |tool| tool.as_str());
@@ -246,9 +256,6 @@ pub(super) fn report(report: &HistoryReport) -> String {
                 tool.to_owned(),
             ]
         }),
-    );
-    format!(
-        "Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}\nCalls without a question\n{calls}"
     )
 }
 

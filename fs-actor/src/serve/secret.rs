@@ -15,10 +15,6 @@ pub(super) struct SecretFile(PathBuf);
 
 impl SecretFile {
     /// Writes `text` to a new file whose name ends in `ending`.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the file is this program's own, and no root holds it"
-    )]
     fn create(ending: &str, text: &str) -> io::Result<Self> {
         let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let folder = folder.filter(|folder| folder.is_absolute() && folder.is_dir());

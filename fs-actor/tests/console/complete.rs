@@ -96,6 +96,7 @@ const ENDS: [&str; 8] = [
 ];
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 async fn brought_forged_and_missing_grants_are_shown_everywhere() {
     let temp = tempfile::tempdir().unwrap();
     let place = temp.path();

@@ -174,6 +174,7 @@ async fn every_error_code_of_every_origin_has_an_entry_with_its_actor() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 async fn brought_and_standing_grants_and_denials_without_a_question_have_entries() {
     let stage = stage(|builder| builder).await;
     let policy = Policy::new()

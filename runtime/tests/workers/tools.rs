@@ -94,7 +94,7 @@ impl ReadTool for Gather {
             .map(|path| Scope::file(Verb::Read, path.clone()));
         Ok(Prepared {
             needs: needs.collect(),
-            job: paths[0].clone(),
+            job: paths.first().unwrap().clone(),
         })
     }
 
