@@ -28,10 +28,9 @@ async fn a_question_is_shown_with_all_that_a_person_needs_and_answered_once() {
     let own = &shown["bailiwick"];
     assert_eq!(own["agent"], json!(["main"]));
     assert_eq!(own["needs"], json!(["write:file:/repo/a.txt"]));
-    assert_eq!(own["rungs"][0]["covers"], "create /repo/a.txt");
+    assert_eq!(own["rungs"][0]["covers"], "create or change /repo/a.txt");
     let grants = &own["rungs"][0]["grants"];
-    let exact =
-        json!({ "pattern": "write:file:/repo/a.txt", "reach": "exact", "operations": ["create"] });
+    let exact = json!({ "pattern": "write:file:/repo/a.txt", "reach": "exact", "operations": ["create", "change"] });
     assert_eq!(*grants, json!([exact]));
     assert_eq!(own["waiting"], 1);
     assert_eq!(
@@ -330,7 +329,7 @@ async fn a_rule_is_suggested_once_after_three_of_a_kind() {
     stage.runtime.flush_audit().await.unwrap();
     let first = stage.post("/api/suggestions", &ask).await.json()["suggestion"].clone();
     assert_eq!(first["pattern"], "write:file:/repo/notes");
-    let covers = "change or remove everything beneath /repo/notes, now and later";
+    let covers = "create or change /repo/notes and everything in it";
     assert_eq!(first["covers"], covers);
     assert_eq!(
         (&first["lifetime"], &first["spares"]),
@@ -341,7 +340,8 @@ async fn a_rule_is_suggested_once_after_three_of_a_kind() {
         Value::Null
     );
     let give = json!({
-        "run": first["run"], "pattern": first["pattern"], "holder": first["holder"], "lifetime": first["lifetime"],
+        "run": first["run"], "pattern": first["pattern"], "reach": first["reach"],
+        "operations": first["operations"], "holder": first["holder"], "lifetime": first["lifetime"],
     });
     assert_eq!(stage.post("/api/grant", &give).await.status, 200);
     let spared = stage.worker.begin(write("notes/4.md", "x\n")).await;

@@ -105,20 +105,23 @@ async fn a_call_before_the_end_of_the_handshake_is_not_asked_about() {
 }
 
 #[tokio::test]
-async fn an_answer_may_be_wider_and_last_longer() {
+async fn outside_the_roots_a_form_offers_this_call_alone() {
     let world = World::new();
     let mut client = greeted(&world).await;
     send(&mut client, "first", writing(&world, "new")).await;
     let question = client.next().await;
     let form = &question["params"]["requestedSchema"]["properties"];
-    let breadth = &form["breadth"]["enum"];
-    assert_eq!(form["breadth"]["default"], breadth[0], "{question}");
-    let wide = json!({"decision": "allow", "breadth": breadth[1], "lifetime": "session"});
-    answer(&mut client, &question, "accept", wide).await;
-    assert_eq!(client.next().await["id"], "first");
-    let second = client.ask("tools/call", writing(&world, "second")).await;
-    assert_ne!(second["result"]["isError"], true, "{second}");
-    assert!(world.host("outside/second").exists());
+    assert_eq!(form["breadth"], Value::Null, "{question}");
+    assert_eq!(form["lifetime"]["enum"], json!(["once"]), "{question}");
+    let longer = json!({"decision": "allow", "lifetime": "session"});
+    answer(&mut client, &question, "accept", longer).await;
+    let refused = client.next().await;
+    assert_eq!(code(&refused), "PERMISSION_DENIED");
+    assert!(
+        refused.to_string().contains("\"denied_by\":\"client\""),
+        "{refused}"
+    );
+    assert!(!world.host("outside/new").exists());
 }
 
 #[tokio::test]
@@ -186,21 +189,16 @@ async fn questions_come_one_at_a_time_and_each_call_is_allowed_by_itself() {
 }
 
 #[tokio::test]
-async fn who_refused_three_times_is_not_asked_again() {
+async fn who_refused_three_times_is_asked_again() {
     let world = World::new();
     let mut client = greeted(&world).await;
-    for name in ["a", "b", "c"] {
+    for name in ["a", "b", "c", "d"] {
         send(&mut client, name, writing(&world, name)).await;
         let question = client.next().await;
+        assert_eq!(question["method"], "elicitation/create");
         answer(&mut client, &question, "decline", json!({})).await;
         assert_eq!(client.next().await["id"], name);
     }
-    let fourth = client.ask("tools/call", writing(&world, "d")).await;
-    assert_eq!(code(&fourth), "PERMISSION_DENIED");
-    assert!(
-        fourth.to_string().contains("nobody is asked again"),
-        "{fourth}"
-    );
 }
 
 #[tokio::test]

@@ -73,11 +73,12 @@ fn allowed(question: &Question, reach: Reach, content: &Value) -> Option<Answer>
     if reach == Reach::Call || !is_whole(question) {
         return Some(Answer::ONCE);
     }
-    let patterns = match content.get("breadth") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(chosen)) => choices(question)
-            .find(|(text, _)| text == chosen)
-            .map(|(_, choice)| choice.patterns.clone())?,
+    let (patterns, choice) = match content.get("breadth") {
+        None | Some(Value::Null) => (Vec::new(), question.request.choices.first()?),
+        Some(Value::String(chosen)) => {
+            let (_, choice) = choices(question).find(|(text, _)| text == chosen)?;
+            (choice.patterns.clone(), choice)
+        }
         Some(_) => return None,
     };
     let lifetime = match content.get("lifetime") {
@@ -88,6 +89,10 @@ fn allowed(question: &Question, reach: Reach, content: &Value) -> Option<Answer>
             .or_else(|| waiting(chosen))?,
         Some(_) => return None,
     };
+    // A form has no way to confirm, and did not offer it.
+    if choice.needs_confirmation(lifetime) {
+        return None;
+    }
     Some(Answer::Allow {
         patterns,
         lifetime,
@@ -233,7 +238,9 @@ fn properties(question: &Question) -> Map<String, Value> {
             }),
         );
     }
-    let names = lifetimes().map(|(name, _)| name.to_owned());
+    let lasting = question.lasting_choices().next().is_some();
+    let held = lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
+    let names = held.map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
     properties.insert(
         "lifetime".into(),
@@ -382,6 +389,23 @@ mod tests {
             f0 (1 byte)\n";
         assert!(message.contains(expected), "{message}");
         assert!(message.contains("    ... and 2 more\n"), "{message}");
+    }
+
+    #[test]
+    fn what_has_to_be_confirmed_is_offered_and_taken_for_the_call_alone() {
+        let mut question = question();
+        question.request = changing(request(1, 1, &["write:file:/tmp/x"]));
+        let form = serde_json::to_value(form(&question, Reach::Connection)).unwrap();
+        let offered = &form["requestedSchema"]["properties"];
+        assert_eq!(offered["lifetime"]["enum"], json!(["once"]));
+        assert_eq!(offered["breadth"], Value::Null);
+        let accept = ElicitationAction::Accept;
+        let said = |lifetime: &str| {
+            let content = json!({"decision": "allow", "lifetime": lifetime});
+            read(&question, Reach::Connection, &accept, &content)
+        };
+        assert_eq!(said("once"), Filled::Answer(Answer::ONCE));
+        assert_eq!(said("session"), Filled::Unusable);
     }
 
     #[test]

@@ -106,8 +106,14 @@ pub(crate) fn choices(
         Breadth::Project,
     ] {
         let wide = needs.iter().map(|need| widened(need, breadth, roots));
-        let Some(patterns) = wide.collect::<Option<Vec<_>>>().map(merged) else {
+        let Some(patterns) = wide.collect::<Option<Vec<_>>>() else {
             continue;
+        };
+        // What is asked names each thing: a protected name takes a grant of its own.
+        let patterns = if breadth == Breadth::Asked {
+            patterns
+        } else {
+            merged(patterns)
         };
         let granted = |one: &Coverage| ceiling.iter().any(|top| top.covers_pattern(one.pattern()));
         let allowed = breadth == Breadth::Asked || (!sensitive && patterns.iter().all(granted));
@@ -343,6 +349,17 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn a_protected_name_in_a_tree_is_named_in_what_is_asked() {
+        let needs = [
+            scope("delete+tree write:file:/r/pkg"),
+            scope("delete write:file:/r/pkg/.mcp.json"),
+        ];
+        let all = choices(&needs, &[ScopePattern::ANY], &[path("/r")], true);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].patterns, needs.map(|need| Coverage::of(&need)));
     }
 
     #[test]

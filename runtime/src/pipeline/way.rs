@@ -60,11 +60,15 @@ impl Way {
     fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
         let mut fresh = false;
         for need in needs {
-            if self.needs.iter().any(|known| known.includes(&need)) {
+            // A protected name takes a grant of its own, however much another need covers.
+            let same = |known: &Scope| known.detail() == need.detail();
+            let mut known = self.needs.iter();
+            if known.any(|known| same(known) && known.includes(&need)) {
                 continue;
             }
             // What it found on its way says more of the same, such as a directory with all it holds.
-            self.needs.retain(|known| !need.includes(known));
+            self.needs
+                .retain(|known| !(same(known) && need.includes(known)));
             self.needs.push(need);
             fresh = true;
         }
