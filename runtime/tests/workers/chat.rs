@@ -51,7 +51,9 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
     };
     let granted = (
         QuestionState::Settled(Decision::Granted),
-        vec!["write:file:/r/src/x".parse().unwrap()],
+        vec![bailiwick::Coverage::of(
+            &"write:file:/r/src/x".parse().unwrap(),
+        )],
     );
     assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
     ended(pending).await;

@@ -139,7 +139,10 @@ async fn a_yes_for_an_agent_is_on_the_disk_when_it_is_taken() {
     stage.grants.answer(question, answer).await.unwrap();
     let stored = GrantStore::read(&file).unwrap();
     assert_eq!(stored.len(), 1);
-    assert_eq!(stored[0].pattern.to_string(), "write:file:/r/src/x");
+    assert_eq!(
+        stored[0].pattern.pattern().to_string(),
+        "write:file:/r/src/x"
+    );
     assert!(stored[0].descendants);
     calling.await.unwrap().unwrap();
 }
