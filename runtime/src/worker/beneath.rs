@@ -1,7 +1,7 @@
 //! A worker in, what it may do by its policies alone and who works beneath it out.
 
 use super::Worker;
-#[cfg(feature = "mcp")]
+#[cfg(all(feature = "mcp", feature = "ui"))]
 use crate::error::CallError;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
@@ -23,7 +23,7 @@ impl Worker {
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path.
-    #[cfg(feature = "mcp")]
+    #[cfg(all(feature = "mcp", feature = "ui"))]
     pub(crate) fn path(&self, text: &str) -> Result<VirtualPath, CallError> {
         self.shared.core.names.path(text)
     }

@@ -48,6 +48,7 @@ pub(crate) struct Shared {
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
     /// Held while the policy of a request that is no call is compiled.
+    #[cfg(feature = "mcp")]
     pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
     /// What it was shown by servers of others.
     pub(super) previews: Previews,
@@ -102,6 +103,7 @@ impl Shared {
             holder: Arc::new(holder),
             load: Load::default(),
             lost: Arc::default(),
+            #[cfg(feature = "mcp")]
             compiling: Arc::default(),
             previews: Previews::default(),
             #[cfg(feature = "mcp")]
