@@ -521,9 +521,9 @@ fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_ser
     refused("none/grants", "No such file");
     place.file("other.json", "{}");
     refused("other.json", "is no grant store");
-    place.file("later", r#"{"format":"bailiwick-grants","version":2}"#);
-    refused("later", "version 2");
-    place.file("damaged", r#"{"format":"bailiwick-grants","version":1,"#);
+    place.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
+    refused("later", "version 3");
+    place.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
     refused("damaged", "damaged.corrupt");
     // What was damaged is out of the way.
     place.accepted(&["root", "--grants=damaged"], &[]);
@@ -757,7 +757,9 @@ async fn what_an_agent_was_granted_for_good_is_served_again() {
     std::fs::create_dir(place.path().join("outside")).unwrap();
     let outside = place.path().canonicalize().unwrap().join("outside");
     let store = bailiwick::GrantStore::open(place.path().join("grants")).unwrap();
-    let builder = bailiwick::Runtime::builder().grant_store(store);
+    let builder = bailiwick::Runtime::builder()
+        .grantable("write:file")
+        .grant_store(store);
     let (runtime, grants) = builder.build().await.unwrap();
     let grant = bailiwick::NewGrant {
         pattern: format!("write:file:{}", outside.display()).parse().unwrap(),

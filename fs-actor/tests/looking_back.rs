@@ -273,13 +273,20 @@ async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
     let suggested = place.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
     assert_eq!(
         suggested,
-        [
-            json!({ "agent": "tests", "pattern": "write:file:/repo/src", "lifetime": "session", "spares": 3 })
-        ]
+        [json!({
+            "agent": "tests",
+            "pattern": "write:file:/repo/src",
+            "reach": "beneath",
+            "operations": ["create", "change"],
+            "lifetime": "session",
+            "spares": 3,
+        })]
     );
     let text = place.told(&["history", "audit.jsonl", "--suggest"]);
     assert!(
-        text.ends_with("for the session  write:file:/repo/src\n"),
+        text.ends_with(
+            "for the session  write:file:/repo/src (only create or change, and everything in it)\n"
+        ),
         "{text}"
     );
     place
@@ -578,11 +585,13 @@ async fn what_is_no_grant_store_is_named_and_left_alone() {
         let refused = |file: &str, parts: &[&str]| {
             place.refused(&[&["grants", file], wish].concat(), 1, parts);
         };
-        refused("none", &["`none`", "not found"]);
+        if wish != apply {
+            refused("none", &["`none`", "not found"]);
+        }
         refused("repo", &["repo`"]);
         std::fs::write(place.path("other"), "some other file\n").unwrap();
         refused("other", &["other` is no grant store"]);
-        let damaged = r#"{"format":"bailiwick-grants","version":1,"next":1}"#;
+        let damaged = r#"{"format":"bailiwick-grants","version":2,"next":1}"#;
         std::fs::write(place.path("damaged"), damaged).unwrap();
         refused("damaged", &["damaged` is damaged"]);
     }
@@ -592,6 +601,9 @@ async fn what_is_no_grant_store_is_named_and_left_alone() {
         .collect();
     names.sort();
     assert_eq!(names, ["damaged", "other", "repo"]);
+    // A template may be the first thing that a store holds.
+    place.told(&[&["grants", "none"][..], &apply].concat());
+    assert!(place.told(&["grants", "none"]).contains("/repo"));
     for (arguments, part) in [
         (&["grants", "--revoke", "g1"][..], "FILE"),
         (&["grants", "grants", "--revoke", "main"], "such as g3"),

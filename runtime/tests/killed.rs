@@ -77,7 +77,10 @@ async fn runtime_to_be_killed() {
     let folder = std::env::var_os("BAILIWICK_KILL_GRANTS_IN").unwrap();
     let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();
     let audit = JsonLines::create(record(Path::new(&folder), std::process::id())).unwrap();
-    let builder = Runtime::builder().grant_store(store).audit(audit);
+    let builder = Runtime::builder()
+        .grantable("write:file")
+        .grant_store(store)
+        .audit(audit);
     let (runtime, grants) = builder.build().await.unwrap();
     let live: Vec<GrantId> = grants
         .grants()

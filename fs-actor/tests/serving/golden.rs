@@ -1,6 +1,6 @@
 //! Whole answers, byte for byte, against the files in `golden/`; `BAILIWICK_BLESS=1` writes them anew.
 //!
-//! Only what is random is replaced: the ids of artifacts, and the directory of the test.
+//! Only what is random is replaced: the ids of artifacts, preview tokens, and the directory of the test.
 
 use std::path::Path;
 
@@ -23,8 +23,14 @@ fn check(world: &World, name: &str, line: &str) {
     assert_eq!(line, expected.trim_end(), "{name}");
 }
 
-/// The line with the id in each address of an artifact, such as `ui://edit_file/<32 digits>.diff`, replaced.
+/// The line with the id in each address of an artifact, such as `ui://edit_file/<32 digits>.diff`, and a preview token replaced.
 fn masked(line: &str) -> String {
+    const TOKEN: &str = r#""preview_token":""#;
+    if let Some((before, rest)) = line.split_once(TOKEN) {
+        let (token, after) = rest.split_once('"').unwrap();
+        assert_eq!(token.len(), 64);
+        return format!("{}{TOKEN}TOKEN\"{}", masked(before), masked(after));
+    }
     let mut parts = line.split("ui://");
     let mut out = parts.next().unwrap().to_owned();
     for part in parts {

@@ -36,5 +36,7 @@ test("a person allows two uses of what is asked and takes them back", async ({ p
   };
   await expect.poll(revoked, { timeout: 60_000 }).toBe("false");
   await page.getByRole("button", { name: "History" }).click();
+  await expect(page.getByText(/The record is whole|continue the record/)).toBeVisible();
+  await page.getByRole("button", { name: "Check again" }).click();
   await expect(page.getByText("The record is whole")).toBeVisible();
 });
