@@ -37,7 +37,8 @@ pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let audit = MemoryAudit::new(100);
-/// let (runtime, people) = Runtime::builder().audit(audit.clone()).build().await?;
+/// let builder = Runtime::builder().grantable("read:file").audit(audit.clone());
+/// let (runtime, people) = builder.build().await?;
 /// let grant = NewGrant {
 ///     pattern: "read:file:/repo".parse()?,
 ///     holder: GrantHolder::Agent("main".into()),

@@ -176,7 +176,7 @@ test("the button says what it will do", async ({ page, site }) => {
     await expect(yes(page)).toHaveText(words);
   }
   await page.getByLabel(/beneath \/a\/b,/).check();
-  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and late… for this session, sub-agents too");
+  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and later; pr… for this session, sub-agents too");
   await expect(page.getByText("Covers: change or remove everything beneath /a/b")).toBeVisible();
   await expect(page.getByText("; 14 now")).toBeVisible();
   await page.getByText("Deny with a note").click();
@@ -197,7 +197,7 @@ test("the keyboard alone chooses a folder and ten uses, and Escape denies", asyn
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
   await page.keyboard.press("ArrowDown");
-  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and late… for 10 uses");
+  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and later; pr… for 10 uses");
   for (let n = 0; n < 12 && !(await yes(page).evaluate((it) => it === document.activeElement)); n += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   const answer = { allow: allow({ patterns: ["write:file:/a/b"], lifetime: { uses: 10 } }) };
