@@ -250,7 +250,7 @@ fn rename<P>(
         }
     };
     let _locks = lock_both(from, to)?;
-    // Whoever writes through this crate waits for the lock, so what is compared now is what is moved.
+    // Every writer in this crate waits for the lock, so the source compared here is the source that is moved.
     from.expect(what, pause)?;
     to.check_repository(lens)?;
     let _commit = begin()?;
