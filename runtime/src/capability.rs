@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use crate::call::Progress;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Limits, Verdict, WriteMode};
+use crate::policy::{Authority, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, Verb};
 
@@ -114,6 +114,11 @@ pub(crate) struct Terms {
 impl Terms {
     fn gates(&self) -> impl Iterator<Item = &Gate> {
         std::iter::once(&*self.gate).chain(self.grant_gates.iter().map(Arc::as_ref))
+    }
+
+    fn shared_gates(&self) -> Vec<Arc<Gate>> {
+        let own = std::iter::once(&self.gate);
+        own.chain(&self.grant_gates).cloned().collect()
     }
 
     fn checkpoint(&self) -> Result<(), CallError> {
@@ -335,6 +340,12 @@ impl ReadPermit {
         self.terms.roots.iter()
     }
 
+    /// The folders that the layers of this call leave open, in path order.
+    #[must_use]
+    pub fn open_folders(&self) -> Vec<OpenFolder> {
+        self.terms.authority.open_folders()
+    }
+
     /// The limits of this call, each the tightest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -393,7 +404,14 @@ impl WritePermit {
         &self.read
     }
 
-    /// Passes the point of no return: until the pass is dropped, revocation waits; after revocation, none is given.
+    /// What is closed when the worker or a grant it uses is revoked.
+    pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
+        self.read.terms.shared_gates()
+    }
+
+    /// Passes the point of no return: from now on the call is not stopped; after a revocation this fails. A revocation waits
+    /// until [`apply`](crate::WriteTool::apply) returns, also if this was not called yet, so call
+    /// [`checkpoint`](ReadPermit::checkpoint) between pieces of what is prepared before, such as temporary files.
     ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the call must not begin its effect.

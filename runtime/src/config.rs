@@ -7,42 +7,184 @@ mod schema;
 mod sources;
 mod text;
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::{CallError, Code};
-use crate::path::VirtualPath;
-use crate::policy::{Access, Policy};
-use crate::scope::{ScopePattern, Verb};
+use crate::path::{PathError, VirtualPath};
+use crate::policy::{Access, Authority, OpenFolder, Policy, Verdict};
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
 pub use error::ConfigError;
 pub use schema::{config_schema, policy_schema};
+pub(crate) use sources::unknown_tool;
 pub use sources::{ConfigSource, ConfigSources, Effective};
 
 /// How the paths that models write become virtual paths.
+///
+/// Each worker has one. Relative paths begin in its working directory ([`WorkerSpec::cwd`](crate::WorkerSpec::cwd)).
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     default_root: Option<VirtualPath>,
+    /// What the worker may use inside the roots.
+    open: Arc<[OpenFolder]>,
+    /// The optional roots that could not be opened.
+    unavailable: Arc<[UnavailableRoot]>,
+    /// Whether no path can be used at all.
+    empty: bool,
 }
 
+/// An optional root ([`RootConfig::optional`]) that could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnavailableRoot {
+    /// Where it was to be mounted.
+    pub path: VirtualPath,
+    /// Why it could not be opened.
+    pub reason: String,
+}
+
+/// What a client reads where a server has no root.
+pub(crate) const NO_ROOT: &str =
+    "this server has no root directory: ask the person who runs it to start it with a directory";
+
+/// How many open folders an error or a description names.
+const MOST_NAMED: usize = 8;
+
 impl Namespace {
-    pub(crate) fn new(default_root: Option<VirtualPath>) -> Self {
-        Self { default_root }
+    /// How a worker reads paths that may use `open`.
+    pub(crate) fn new(default_root: Option<VirtualPath>, open: Vec<OpenFolder>) -> Self {
+        Self {
+            default_root,
+            open: open.into(),
+            unavailable: Arc::default(),
+            empty: false,
+        }
     }
 
-    /// Reads a path as a model wrote it; a relative one lies beneath the default root.
+    /// The same where no path can be used, since there is no root and none beyond could be granted.
+    pub(crate) fn emptied(self, empty: bool) -> Self {
+        Self { empty, ..self }
+    }
+
+    /// Whether no path can be used at all.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// The same beside optional roots that could not be opened.
+    pub(crate) fn without(self, unavailable: Vec<UnavailableRoot>) -> Self {
+        Self {
+            unavailable: unavailable.into(),
+            ..self
+        }
+    }
+
+    /// The namespace of a worker beneath one with this namespace. Relative paths begin in `cwd`, else where they begin here
+    /// if that is open, else in the one outermost folder that can be read, else in the one that can be written.
+    pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
+        let open = authority.open_folders();
+        let inherited = || {
+            let root = self.default_root.clone()?;
+            let open = [Verb::Read, Verb::Write].map(|verb| Scope::file(verb, root.clone()));
+            let mut open = open.iter();
+            open.any(|need| authority.judge(need, &[]) != Verdict::Deny)
+                .then_some(root)
+        };
+        let only = || {
+            let readable: Vec<_> = open.iter().filter(|it| it.is_outermost()).collect();
+            match (&*readable, &*open) {
+                ([one], _) => Some(one.path.clone()),
+                ([], [one]) => Some(one.path.clone()),
+                _ => None,
+            }
+        };
+        let default_root = cwd.or_else(inherited).or_else(only);
+        // A worker that is kept to other folders is not told of them.
+        let unavailable = self.unavailable.iter();
+        let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
+        Self::new(default_root, open)
+            .without(unavailable.cloned().collect())
+            .emptied(self.empty)
+    }
+
+    /// Where relative paths begin, unless they begin there in `other`, too.
+    pub(crate) fn moved_from(&self, other: &Self) -> Option<&VirtualPath> {
+        let begin = self.default_root.as_ref();
+        begin.filter(|_| self.default_root != other.default_root)
+    }
+
+    /// The same where relative paths begin in the folder that holds the working directory.
+    pub(crate) fn above(mut self) -> Self {
+        self.default_root = self.default_root.and_then(|root| root.parent());
+        self
+    }
+
+    /// Reads a path as a model wrote it; a relative one lies beneath the working directory.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENTS` if it is no path.
+    /// `INVALID_ARGUMENTS` if it is not a path, or is relative and there is no working directory; `PERMISSION_DENIED` if
+    /// there is no root.
     pub fn path(&self, text: &str) -> Result<VirtualPath, CallError> {
-        VirtualPath::parse(text, self.default_root.as_ref())
-            .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+        if self.empty {
+            return Err(CallError::new(Code::PermissionDenied, NO_ROOT));
+        }
+        VirtualPath::parse(text, self.default_root.as_ref()).map_err(|error| {
+            let mut message = error.to_string();
+            if error == PathError::Relative {
+                message = format!(
+                    "the path `{}` is relative, and there is no one folder in which relative paths begin; {}",
+                    crate::escape(text),
+                    self.orientation()
+                );
+            }
+            CallError::new(Code::InvalidArguments, message)
+        })
     }
 
-    /// Where relative paths begin.
+    /// Where relative paths begin: the worker's working directory.
     #[must_use]
     pub fn default_root(&self) -> Option<&VirtualPath> {
         self.default_root.as_ref()
+    }
+
+    /// The folders that the worker may use.
+    #[must_use]
+    pub fn open_folders(&self) -> &[OpenFolder] {
+        &self.open
+    }
+
+    /// The optional roots that could not be opened.
+    #[must_use]
+    pub fn unavailable_roots(&self) -> &[UnavailableRoot] {
+        &self.unavailable
+    }
+
+    /// One or two sentences for a model on where it may work.
+    pub(crate) fn orientation(&self) -> String {
+        if self.empty {
+            return NO_ROOT.to_owned();
+        }
+        let named: Vec<_> = self.open.iter().take(MOST_NAMED).collect();
+        let named: Vec<_> = named.iter().map(ToString::to_string).collect();
+        let more = self.open.len().saturating_sub(MOST_NAMED);
+        let mut text = match (named.is_empty(), more) {
+            (true, _) => "no folder is open to you".to_owned(),
+            (false, 0) => format!("open to you: {}", named.join(", ")),
+            (false, _) => format!(
+                "open to you: {}, and {more} more that `list_roots` names",
+                named.join(", ")
+            ),
+        };
+        if let Some(root) = &self.default_root {
+            text.push_str("; relative paths begin in `");
+            text.push_str(&crate::escape(root.as_str()));
+            text.push('`');
+        }
+        text
     }
 }
 
@@ -54,6 +196,9 @@ pub struct RootConfig {
     pub mount: VirtualPath,
     /// Whether relative paths begin here.
     pub default: bool,
+    /// Whether the other roots are served without this one if it cannot be opened.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
     /// `Read` to look only; anything above to change files, too.
     pub access: Access,
     /// What of it is open; everything if empty.
@@ -76,6 +221,7 @@ impl RootConfig {
         Self {
             mount,
             default: false,
+            optional: false,
             access: Access::Full,
             allow: Vec::new(),
             deny: Vec::new(),
@@ -101,6 +247,33 @@ pub struct Restriction {
     pub roots: Vec<RootConfig>,
     /// Scope lists of the earlier source.
     pub policy: Policy,
+}
+
+impl Restriction {
+    fn to_json(&self) -> Value {
+        let Self { roots, policy } = self;
+        let mut members = Map::new();
+        if !roots.is_empty() {
+            members.insert("roots".to_owned(), json!(roots));
+        }
+        let policy = policy_members(policy);
+        if !policy.is_empty() {
+            members.insert("policy".to_owned(), Value::Object(policy));
+        }
+        Value::Object(members)
+    }
+}
+
+/// What a policy says, by key.
+fn policy_members(policy: &Policy) -> Map<String, Value> {
+    let mut members = match json!(policy) {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    if let Some(budget) = members.get_mut("budget").and_then(Value::as_object_mut) {
+        budget.retain(|_, figure| !figure.is_null());
+    }
+    members
 }
 
 /// What people configured: the only layer that gives anything. Host paths are no part of it.
@@ -150,12 +323,29 @@ impl Config {
         self
     }
 
+    /// This, with more that may be granted and more that is allowed.
+    pub(crate) fn and(mut self, grantable: Vec<ScopePattern>, allow: Vec<ScopePattern>) -> Self {
+        self.grantable.extend(grantable);
+        self.allow.extend(allow);
+        self
+    }
+
+    /// Whether no file can be used at all: there is no root, and none beyond could be granted.
+    pub(crate) fn opens_no_file(&self) -> bool {
+        let of_files = |pattern: &ScopePattern| {
+            let resource = pattern.resource();
+            resource.is_none_or(|resource| *resource == Resource::File)
+        };
+        self.roots.is_empty() && !self.grantable.iter().any(of_files)
+    }
+
     /// How the paths that models write are read: the default root, else the only one.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         let default = self.roots.iter().find(|root| root.default);
         let only = self.roots.first().filter(|_| self.roots.len() == 1);
-        Namespace::new(default.or(only).map(|root| root.mount.clone()))
+        let default = default.or(only).map(|root| root.mount.clone());
+        Namespace::new(default, Vec::new()).emptied(self.opens_no_file())
     }
 
     /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if policies may
@@ -176,9 +366,9 @@ impl Config {
         self.policy.level(given || self.roots.iter().any(root))
     }
 
-    /// The configuration as [`Config::parse`] reads it.
+    /// The configuration as [`Config::parse`] reads it; what is read decides the same.
     ///
-    /// What the policy says of roots has no place beside the roots themselves, and is left out; so are restrictions.
+    /// What [`Config::policy`] says of roots has no place beside the roots themselves, and is one more of the restrictions.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Self {
@@ -188,17 +378,15 @@ impl Config {
             protect,
             strict,
             policy,
-            restrictions: _,
+            restrictions,
         } = self;
-        let mut members = match json!(policy) {
-            Value::Object(members) => members,
-            _ => Map::new(),
-        };
-        members.insert("roots".to_owned(), json!(roots));
-        if let Some(budget) = members.get_mut("budget").and_then(Value::as_object_mut) {
-            budget.retain(|_, figure| !figure.is_null());
+        let mut members = policy_members(policy);
+        let mut restrictions: Vec<Value> = restrictions.iter().map(Restriction::to_json).collect();
+        if let Some(kept) = members.insert("roots".to_owned(), json!(roots)) {
+            restrictions.push(json!({ "policy": { "roots": kept } }));
         }
         let lists = [
+            ("restrictions", json!(restrictions)),
             ("grantable", json!(grantable)),
             ("allow", json!(allow)),
             ("protect", json!(protect)),

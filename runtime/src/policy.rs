@@ -17,6 +17,7 @@ mod limits;
 mod matcher;
 mod names;
 mod need;
+mod open;
 mod parse;
 mod patterns;
 mod protect;
@@ -42,8 +43,9 @@ pub use error::{PolicyError, PolicyErrorKind};
 pub use explain::{Explanation, LayerName};
 pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict, ValueKind, Words};
 pub use fold::fold;
-pub use globs::glob_builds;
+pub use globs::{InvalidGlob, PathGlob, glob_builds};
 pub use limits::Limits;
+pub use open::OpenFolder;
 pub use roots::PolicyRoot;
 pub use sets::WriteMode;
 pub use verdict::Verdict;
@@ -165,6 +167,11 @@ impl Policy {
         limits.admit(issuer.limits())
     }
 
+    /// The tools that it names, which are all that it leaves if it names any.
+    pub(crate) fn named_tools(&self) -> impl Iterator<Item = &str> {
+        self.sets.tools.iter().flatten().map(String::as_str)
+    }
+
     /// The access level of a server that this policy is the configuration of; `writable` says whether its roots let
     /// anything be changed.
     pub(crate) fn level(&self, writable: bool) -> Access {
@@ -190,6 +197,10 @@ impl Policy {
 impl Layer {
     fn roots(&self) -> &roots::Roots {
         &self.0.roots
+    }
+
+    fn scopes(&self) -> &scopes::Scopes {
+        &self.0.scopes
     }
 
     /// About how many bytes its globs hold.

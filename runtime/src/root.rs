@@ -313,6 +313,13 @@ impl RootTable {
         self.iter().find_map(|root| root.virtual_path(&host))
     }
 
+    /// Whether a file stands at `path`; links are not followed.
+    pub(crate) fn is_file(&self, path: &VirtualPath) -> bool {
+        let found = self.find(path);
+        let meta = found.and_then(|(root, rest)| root.dir.symlink_metadata(rest).ok());
+        meta.is_some_and(|meta| meta.is_file())
+    }
+
     /// The roots of which `authority` may leave something.
     pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
         let reached = self
@@ -328,12 +335,13 @@ impl RootTable {
         self.roots.iter().map(Arc::as_ref)
     }
 
-    /// The root with the longest mount that holds `path`, and the path beneath it.
+    /// The root with the longest mount that holds `path`, and the path beneath it. What was granted for one call is found
+    /// in the directory that holds it, if that was opened too: it may be a directory that holds something else granted.
     pub(crate) fn find<'t, 'p>(&'t self, path: &'p VirtualPath) -> Option<(&'t Root, &'p str)> {
         let holding = self
             .iter()
             .filter_map(|root| Some((root, path.beneath(&root.mount)?)));
-        holding.min_by_key(|(_, rest)| rest.len())
+        holding.min_by_key(|(root, rest)| (root.for_one_call && rest.is_empty(), rest.len()))
     }
 }
 

@@ -309,6 +309,21 @@ fn write_parts(
     }
 }
 
+impl Scope {
+    /// The text without the marks of servers and tools of MCP, as a model knows these: `read:mcp:SERVER:TOOL`.
+    pub(crate) fn without_marks(&self) -> String {
+        let text = self.to_string();
+        if self.resource.as_str() != "mcp" {
+            return text;
+        }
+        let segments = text.split(':').map(|segment| {
+            let (name, _mark) = segment.split_once('~').unwrap_or((segment, ""));
+            name
+        });
+        segments.collect::<Vec<_>>().join(":")
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_parts(

@@ -41,7 +41,6 @@ impl CallPermit {
 
     /// What is closed when the worker or a grant it uses is revoked.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
-        let own = std::iter::once(&self.terms.gate);
-        own.chain(&self.terms.grant_gates).cloned().collect()
+        self.terms.shared_gates()
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Config, RootConfig};
+use super::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
-use crate::policy::{Access, At, Field, FieldScope, PolicyError};
+use crate::policy::{Access, At, Field, FieldScope, Policy, PolicyError};
 
 impl Config {
     /// Reads a configuration; `roots[].path` is where a root stands in the namespace.
@@ -21,11 +21,37 @@ impl Config {
                 "allow" => config.allow = at.patterns()?,
                 "protect" => config.protect = at.globs()?,
                 "strict" => config.strict = at.flag()?,
+                "restrictions" => config.restrictions = restrictions(&at)?,
                 _ => config.policy.set(key, &at)?,
             }
         }
         Ok(config)
     }
+}
+
+fn restrictions(at: &At<'_>) -> Result<Vec<Restriction>, PolicyError> {
+    at.items()?.map(|item| restriction(&item)).collect()
+}
+
+fn restriction(at: &At<'_>) -> Result<Restriction, PolicyError> {
+    let mut restriction = Restriction::default();
+    for (key, at) in at.members()? {
+        match key {
+            "roots" => restriction.roots = roots(&at)?,
+            "policy" => restriction.policy = policy(&at)?,
+            _ => return Err(at.invalid("is an unknown key")),
+        }
+    }
+    Ok(restriction)
+}
+
+fn policy(at: &At<'_>) -> Result<Policy, PolicyError> {
+    let mut policy = Policy::new();
+    for (key, at) in at.members()? {
+        Field::check(key, FieldScope::Policy, at.pointer())?;
+        policy.set(key, &at)?;
+    }
+    Ok(policy)
 }
 
 fn roots(at: &At<'_>) -> Result<Vec<RootConfig>, PolicyError> {
@@ -52,6 +78,7 @@ fn root(at: &At<'_>) -> Result<RootConfig, PolicyError> {
         match key {
             "path" => mount = Some(at.path()?),
             "default" => root.default = at.flag()?,
+            "optional" => root.optional = at.flag()?,
             "access" => root.access = at.one_of(&Access::ALL, Access::as_str)?,
             "blocked" => root.blocked = at.flag()?,
             "allow" => root.allow = at.globs()?,

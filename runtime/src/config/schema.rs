@@ -117,9 +117,11 @@ fn values(field: &Field, here: FieldScope) -> Map<String, Value> {
             "type": "array", "items": { "type": "string", "pattern": pattern() },
         }),
         ValueKind::Object => Value::Object(object(Some(field.key), here)),
+        // The roots of a restriction have the members of roots.
         ValueKind::Objects => json!({
-            "type": "array", "items": object(Some(field.key), here),
+            "type": "array", "items": object(Some(field.name()), here),
         }),
+        ValueKind::Policy => Value::Object(object(None, FieldScope::Policy)),
     };
     match schema {
         Value::Object(schema) => schema,
@@ -144,10 +146,10 @@ fn default(field: &Field) -> Option<Value> {
     let count = |limit: u64| Some(json!(if limit == u64::MAX { 0 } else { limit }));
     match field.key {
         "roots/default" => Some(json!(root.default)),
+        "roots/optional" => Some(json!(root.optional)),
         "roots/access" => Some(json!(root.access)),
         "roots/blocked" => Some(json!(root.blocked)),
         "access" => Some(json!(silent.access())),
-        "allow_escape" => Some(json!(flags.allow_escape)),
         "follow_symlinks" => Some(json!(flags.follow_symlinks)),
         "network" => Some(json!(flags.network)),
         "read_only" => Some(json!(flags.read_only)),
@@ -189,6 +191,7 @@ mod tests {
             None => json!({ field.name(): value }),
             Some("roots") if field.name() == "path" => json!({ "roots": [{ "path": value }] }),
             Some("roots") => json!({ "roots": [{ "path": "/r", field.name(): value }] }),
+            Some("restrictions") => json!({ "restrictions": [{ field.name(): value }] }),
             Some(parent) => json!({ parent: { field.name(): value } }),
         }
     }
@@ -217,7 +220,11 @@ mod tests {
                 vec![json!("read"), json!(["fly"]), json!(["reader"]), texts],
             ),
             ValueKind::Object => (json!({}), vec![texts, json!({ "else": 1 })]),
-            ValueKind::Objects => (json!([]), vec![texts, json!([{}]), json!({})]),
+            ValueKind::Objects => (json!([]), vec![texts, json!([{ "else": 1 }]), json!({})]),
+            ValueKind::Policy => (
+                json!({ "max_calls": 1 }),
+                vec![texts, json!({ "else": 1 }), json!({ "grantable": [] })],
+            ),
         }
     }
 
@@ -265,7 +272,9 @@ mod tests {
         for field in FIELDS {
             let at = match field.parent() {
                 None => format!("/properties/{}", field.name()),
-                Some("roots") => format!("/properties/roots/items/properties/{}", field.name()),
+                Some(parent @ ("roots" | "restrictions")) => {
+                    format!("/properties/{parent}/items/properties/{}", field.name())
+                }
                 Some(parent) => format!("/properties/{parent}/properties/{}", field.name()),
             };
             let member = schema.pointer(&at).unwrap();
@@ -319,9 +328,11 @@ mod tests {
             document.insert(field.key.to_owned(), example(field));
         }
         let full = json!([{
-            "path": "/r", "default": true, "access": "read", "blocked": false,
+            "path": "/r", "default": true, "optional": true, "access": "read", "blocked": false,
             "allow": ["a"], "deny": ["b"], "immutable": ["c"],
         }]);
+        let restrictions = json!([{ "roots": full, "policy": { "deny": ["d"], "max_calls": 1 } }]);
+        document.insert("restrictions".to_owned(), restrictions);
         document.insert("roots".to_owned(), full);
         let document = Value::Object(document);
         let config = Config::parse(&document).unwrap();

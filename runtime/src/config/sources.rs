@@ -140,10 +140,17 @@ impl ConfigSources {
     ) -> Result<Self, ConfigError> {
         let mut said = Map::new();
         // A key stands before those of its members.
-        for (key, texts) in texts {
+        for (key, values) in texts {
             match Field::find(key).filter(|field| field.is_settable()) {
-                Some(field) => put(&mut said, field, text::value(field.kind, texts, base)),
-                None => drop(said.insert((*key).to_owned(), json!(texts))),
+                Some(field) => {
+                    let value = text::value(field.kind, values, base).map_err(|error| {
+                        let reason = format!("cannot be read: {error}");
+                        let fault = PolicyError::invalid(format!("/{key}"), reason);
+                        ConfigError::new(source, fault).of_texts(|key| texts.contains_key(key))
+                    })?;
+                    put(&mut said, field, value);
+                }
+                None => drop(said.insert((*key).to_owned(), json!(values))),
             }
         }
         self.with(source, Value::Object(said))
@@ -188,7 +195,7 @@ impl ConfigSources {
             let origin = origins.get(key).copied();
             ConfigError::new(origin.unwrap_or(ConfigSource::Initialize), fault)
         })?;
-        config.restrictions = restrictions;
+        config.restrictions.extend(restrictions);
         Ok(Effective {
             config,
             origins,
@@ -234,15 +241,17 @@ fn known(said: &Value, tools: &[String]) -> Result<(), PolicyError> {
     let named = named.into_iter().flatten().filter_map(Value::as_str);
     for (index, name) in named.enumerate() {
         if !tools.iter().any(|tool| tool == name) {
-            let reason = format!(
-                "names no tool: `{}`; {}",
-                crate::escape(name),
-                near(name, tools)
-            );
-            return Err(PolicyError::invalid(format!("/tools/{index}"), reason));
+            return Err(unknown_tool(&format!("/tools/{index}"), name, tools));
         }
     }
     Ok(())
+}
+
+/// The error that there is no tool `name`, with those that it may mean.
+pub(crate) fn unknown_tool(field: &str, name: &str, tools: &[String]) -> PolicyError {
+    let near = near(name, tools);
+    let reason = format!("names no tool: `{}`; {near}", crate::escape(name));
+    PolicyError::invalid(field, reason)
 }
 
 /// The tools that `name` may mean, as a hint.
@@ -286,10 +295,13 @@ fn checked(value: &Value) -> Result<Config, PolicyError> {
 }
 
 impl Field {
-    /// Whether it is set by a flag or variable of its own; the members of a root are part of `roots`.
+    /// Whether it is set by a flag or variable of its own; the members of a root are part of `roots`, and restrictions have
+    /// a form as JSON alone.
     #[must_use]
     pub fn is_settable(&self) -> bool {
-        self.stands_in(FieldScope::Configuration) && self.parent() != Some("roots")
+        let json_only =
+            self.key == "restrictions" || matches!(self.parent(), Some("roots" | "restrictions"));
+        self.stands_in(FieldScope::Configuration) && !json_only
     }
 
     /// The keys that are set by a flag or variable of their own.
@@ -638,6 +650,32 @@ mod tests {
         assert_eq!(one(Flags), "ROOT or --roots (item 1, path)");
         assert_eq!(one(Environment), "BAILIWICK_ROOTS (item 1, path)");
         assert_eq!(one(File), "configuration (file): /roots/0/path");
+    }
+
+    #[test]
+    fn duplicate_keys_in_texts_are_refused_by_name() {
+        let read = |key: &'static str, text: &str| {
+            let texts = BTreeMap::from([(key, vec![text.to_owned()])]);
+            ConfigSources::new().with_texts(Flags, &texts, None)
+        };
+        for (key, duplicate, once) in [
+            ("budget", r#"{"calls":1,"calls":9}"#, r#"{"calls":1}"#),
+            (
+                "roots",
+                r#"{"path":"/r","deny":["k"],"deny":[]}"#,
+                r#"{"path":"/r","deny":["k"]}"#,
+            ),
+            (
+                "roots",
+                r#"[{"path":"/r","access":"read","access":"full"}]"#,
+                r#"[{"path":"/r","access":"read"}]"#,
+            ),
+        ] {
+            let error = read(key, duplicate).unwrap_err();
+            assert_eq!(error.field(), format!("/{key}"));
+            assert!(error.to_string().contains("duplicate key `"), "{error}");
+            read(key, once).unwrap();
+        }
     }
 
     #[test]

@@ -1,17 +1,27 @@
-//! The texts of a flag or variable in, the JSON value that they mean out; what means none is left for the parser to refuse.
+//! Reads the texts of flags and variables as JSON values; a text without such a value is left for the parser to refuse.
 
 use serde_json::{Map, Value, json};
 
+use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::policy::ValueKind;
 
 /// Reads `texts` as a value of that kind; relative paths of roots lie beneath `base`.
-pub(super) fn value(kind: ValueKind, texts: &[String], base: Option<&VirtualPath>) -> Value {
+///
+/// # Errors
+/// [`serde_json::Error`] for JSON in which an object has a key twice.
+pub(super) fn value(
+    kind: ValueKind,
+    texts: &[String],
+    base: Option<&VirtualPath>,
+) -> Result<Value, serde_json::Error> {
     match kind {
-        ValueKind::Flag => single(texts, flag),
-        ValueKind::Count => single(texts, count),
-        ValueKind::Text | ValueKind::Path | ValueKind::OneOf(_) => single(texts, |_| None),
-        ValueKind::Object => single(texts, json_beginning_with('{')),
+        ValueKind::Flag => single(texts, |text| Ok(flag(text))),
+        ValueKind::Count => single(texts, |text| Ok(count(text))),
+        ValueKind::Text | ValueKind::Path | ValueKind::OneOf(_) => single(texts, |_| Ok(None)),
+        ValueKind::Object | ValueKind::Policy => {
+            single(texts, |text| json_beginning_with('{', text))
+        }
         ValueKind::ListOf(_) | ValueKind::Names | ValueKind::Patterns => list(texts, plain_items),
         ValueKind::Globs => list(texts, glob_items),
         ValueKind::Objects => roots(texts, base),
@@ -19,11 +29,14 @@ pub(super) fn value(kind: ValueKind, texts: &[String], base: Option<&VirtualPath
 }
 
 /// The one text, or all of them if there are more, which no kind of one value takes.
-fn single(texts: &[String], read: impl Fn(&str) -> Option<Value>) -> Value {
-    match texts {
-        [text] => read(text).unwrap_or_else(|| json!(text)),
+fn single(
+    texts: &[String],
+    read: impl Fn(&str) -> Result<Option<Value>, serde_json::Error>,
+) -> Result<Value, serde_json::Error> {
+    Ok(match texts {
+        [text] => read(text)?.unwrap_or_else(|| json!(text)),
         many => json!(many),
-    }
+    })
 }
 
 fn flag(text: &str) -> Option<Value> {
@@ -39,23 +52,27 @@ fn count(text: &str) -> Option<Value> {
     text.parse::<u64>().ok().filter(|_| digits).map(Value::from)
 }
 
-fn json_beginning_with(opening: char) -> impl Fn(&str) -> Option<Value> {
-    move |text| {
-        let json = text.trim_start().starts_with(opening);
-        serde_json::from_str(text).ok().filter(|_| json)
+/// The text as JSON; none if it is not JSON, or begins otherwise.
+fn json_beginning_with(opening: char, text: &str) -> Result<Option<Value>, serde_json::Error> {
+    if !text.trim_start().starts_with(opening) {
+        return Ok(None);
+    }
+    match read_json(text.as_bytes()) {
+        Err(error) if !error.is_data() => Ok(None),
+        read => read.map(Some),
     }
 }
 
 /// Each text is a JSON list, or items.
-fn list(texts: &[String], items: impl Fn(&str) -> Vec<String>) -> Value {
+fn list(texts: &[String], items: impl Fn(&str) -> Vec<String>) -> Result<Value, serde_json::Error> {
     let mut all = Vec::new();
     for text in texts {
-        match json_beginning_with('[')(text) {
+        match json_beginning_with('[', text)? {
             Some(Value::Array(list)) => all.extend(list),
             _ => all.extend(items(text).into_iter().map(Value::from)),
         }
     }
-    Value::Array(all)
+    Ok(Value::Array(all))
 }
 
 /// Items stand between commas and line breaks.
@@ -97,13 +114,13 @@ fn trimmed(items: impl IntoIterator<Item = String>) -> Vec<String> {
 
 /// Each text is a JSON list of roots or paths, one root as JSON, or paths between commas and line breaks. The first path
 /// is the default root if no JSON says which one is.
-fn roots(texts: &[String], base: Option<&VirtualPath>) -> Value {
+fn roots(texts: &[String], base: Option<&VirtualPath>) -> Result<Value, serde_json::Error> {
     let mut all = Vec::new();
     let mut first = None;
     for text in texts {
-        let items = if let Some(Value::Array(list)) = json_beginning_with('[')(text) {
+        let items = if let Some(Value::Array(list)) = json_beginning_with('[', text)? {
             list
-        } else if let Some(root) = json_beginning_with('{')(text) {
+        } else if let Some(root) = json_beginning_with('{', text)? {
             vec![root]
         } else if text.starts_with(['[', '{']) {
             // What would be JSON and is none is left as it is.
@@ -131,7 +148,7 @@ fn roots(texts: &[String], base: Option<&VirtualPath>) -> Value {
         let default = Map::from_iter([("default".to_owned(), json!(true))]);
         *root = Value::Object(members.into_iter().chain(default).collect());
     }
-    Value::Array(all)
+    Ok(Value::Array(all))
 }
 
 fn absolute(path: &str, base: Option<&VirtualPath>) -> String {
@@ -147,7 +164,7 @@ mod tests {
     fn check(kind: ValueKind, texts: &[&str], expected: impl Into<Value>) {
         let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
         let base = VirtualPath::parse("/home/me", None).unwrap();
-        assert_eq!(value(kind, &texts, Some(&base)), expected.into());
+        assert_eq!(value(kind, &texts, Some(&base)).unwrap(), expected.into());
     }
 
     #[test]

@@ -48,13 +48,17 @@ impl Access {
         }
     }
 
-    pub(crate) fn judge(self, need: &Need<'_>) -> Ruling {
-        let required = match need.verb() {
+    /// The least level that leaves `verb`.
+    pub(crate) const fn required(verb: Verb) -> Self {
+        match verb {
             Verb::Read => Self::Read,
             Verb::Write => Self::Interact,
             Verb::Execute => Self::Full,
-        };
-        Ruling::deny_if(self < required, Rule::Access)
+        }
+    }
+
+    pub(crate) fn judge(self, need: &Need<'_>) -> Ruling {
+        Ruling::deny_if(self < Self::required(need.verb()), Rule::Access)
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Held {
     pub(crate) name: LayerName,
     pub(crate) layer: Layer,
     /// Whether it is an ancestor's, so that what was only to be handed on has been.
-    inherited: bool,
+    pub(crate) inherited: bool,
 }
 
 /// What does not depend on the need, of all layers together.
@@ -93,6 +93,8 @@ impl Authority {
         let policy = config.policy.configured();
         let first = policy.compile(Limits::default(), &mut budget)?;
         let mut total = Total::of(&first);
+        // Where the configuration says nothing, grants may reach outside the roots, and no policy needs to say so.
+        total.flags.allow_escape = policy.flags.allow_escape == Some(true);
         let mut layers = vec![first];
         for earlier in &config.restrictions {
             let layer = earlier.policy.compile(Limits::UNLIMITED, &mut budget)?;
@@ -198,8 +200,7 @@ impl Authority {
 
     pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
         let ruling = held.layer.0.judge(need, self.base.mounts(), held.inherited);
-        // What may be asked for in configuration is what it names as grantable; its flag bounds that of policies.
-        let confined = held.name != LayerName::Configuration && !held.layer.0.flags.allow_escape;
+        let confined = !held.layer.0.flags.allow_escape;
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -216,6 +217,12 @@ impl Authority {
 
     pub(crate) fn layers(&self) -> &[Held] {
         &self.layers
+    }
+
+    /// Whether a policy of the call itself is among the layers.
+    pub(crate) fn has_call_policy(&self) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|held| held.name == LayerName::Call)
     }
 
     /// About how many bytes the policies of the call itself hold.
@@ -261,8 +268,9 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether every layer says `allow_escape`. A policy that says no denies what lies outside every root; in a
-    /// configuration the flag says whether policies may say yes.
+    /// Whether the configuration says `allow_escape: true` and no policy says `false`, so that a policy may say `true`. A
+    /// configuration or policy that says `false` denies what lies outside every root, even if it is granted; one that says
+    /// nothing leaves it as it is.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.allow_escape
@@ -323,7 +331,12 @@ impl Authority {
 
     /// Whether the subtree at `path` lies in a root of every layer.
     pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
-        self.base.lists(path) && self.all(|layer| layer.0.roots.holds(path))
+        self.base.lists(path) && self.policies_hold(path)
+    }
+
+    /// Whether the policy of every layer holds the subtree at `path`, in a root or not.
+    pub(crate) fn policies_hold(&self, path: &VirtualPath) -> bool {
+        self.all(|layer| layer.0.roots.holds(path))
     }
 
     /// Whether a layer blocks the subtree at `path`.

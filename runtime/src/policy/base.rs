@@ -133,13 +133,16 @@ impl Base {
     }
 
     /// Whether a host path outside every root can be opened by no grant: the top of the file system, what holds a kept
-    /// path, the files of the kernel, and for writing what stands at the top.
+    /// path, a numbered file of a kept path, the files of the kernel, and for writing what stands at the top.
     fn is_kept(&self, verb: Verb, path: &VirtualPath) -> bool {
         let first = path.names().next();
         path.is_top()
             || path.depth() == 1 && verb == Verb::Write
             || first.is_some_and(|name| KERNEL.contains(&name))
-            || self.kept.iter().any(|kept| kept.starts_with(path))
+            || self
+                .kept
+                .iter()
+                .any(|kept| kept.starts_with(path) || is_numbered(kept, path))
     }
 
     fn resource(&self, need: &Need<'_>) -> Ruling {
@@ -295,6 +298,7 @@ impl Held {
         let RootConfig {
             mount,
             default: _,
+            optional: _,
             access,
             allow,
             deny,
@@ -323,6 +327,15 @@ impl Held {
             Verb::Execute => false,
         }
     }
+}
+
+/// Whether `path` is called as `kept` with a number behind it, as the segments of an audit are.
+fn is_numbered(kept: &VirtualPath, path: &VirtualPath) -> bool {
+    let suffix = path.as_str().strip_prefix(kept.as_str());
+    let number = suffix.and_then(|suffix| suffix.strip_prefix('.'));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
 }
 
 fn covers(list: &[ScopePattern], need: &Need<'_>) -> bool {

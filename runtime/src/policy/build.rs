@@ -14,10 +14,35 @@ use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 
 impl Policy {
-    /// The policy that says nothing.
+    /// The same as [`Policy::inherit`]: what is not restricted is inherited. The first `allow` or `ask` makes it deny what
+    /// no list names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The policy that restricts nothing: a worker with it may do what its parent may. Each method then takes something away.
+    ///
+    /// ```
+    /// use bailiwick::Policy;
+    /// let all_but_secrets = Policy::inherit().deny_glob(".env");
+    /// # let _ = all_but_secrets;
+    /// ```
+    #[must_use]
+    pub fn inherit() -> Self {
+        Self::default()
+    }
+
+    /// The policy that leaves nothing; [`Policy::allow`] and [`Policy::ask`] then name what is left.
+    ///
+    /// ```
+    /// use bailiwick::Policy;
+    /// let only_sources = Policy::nothing().allow("read:file:/repo/src");
+    /// # let _ = only_sources;
+    /// ```
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self::default().otherwise(Verdict::Deny)
     }
 
     /// What a worker gets that is spawned without a policy: a person is asked about everything.

@@ -41,11 +41,16 @@ impl PolicyErrorKind {
     }
 }
 
+/// How many entries of a list a message names.
+const MOST_SHOWN: usize = 4;
+/// How much of an entry a message names.
+const MOST_SHOWN_CHARS: usize = 200;
+
 /// Why a policy or configuration was refused as a whole.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 pub struct PolicyError(Box<Fault>);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Fault {
     kind: PolicyErrorKind,
     field: String,
@@ -61,16 +66,62 @@ impl fmt::Display for PolicyError {
             kind,
             field,
             reason,
-            ..
+            requested,
+            limit,
+            witness: _,
         } = &*self.0;
         match kind {
             PolicyErrorKind::PolicyExpansion => {
-                write!(f, "policy may only restrict: {field} {reason}")
+                write!(f, "policy may only restrict: {field} {reason}")?;
+                let pairs = [("asked for", requested), ("held", limit)];
+                for (name, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
+                    write!(f, "; {name}: {}", shown(value))?;
+                }
+                Ok(())
+            }
+            PolicyErrorKind::PolicyInvalid
+            | PolicyErrorKind::PolicyScope
+            | PolicyErrorKind::PolicyAudience
+                if field.is_empty() =>
+            {
+                write!(f, "the policy {reason}")
             }
             PolicyErrorKind::PolicyInvalid
             | PolicyErrorKind::PolicyScope
             | PolicyErrorKind::PolicyAudience => write!(f, "{field} {reason}"),
         }
+    }
+}
+
+/// What `main` prints of it.
+impl fmt::Debug for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The first entries of a value, in backticks.
+fn shown(value: &Value) -> String {
+    let one = |value: &Value| {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let cut: String = text.chars().take(MOST_SHOWN_CHARS).collect();
+        format!("`{}`", crate::escape(&cut))
+    };
+    match value {
+        Value::Array(values) if values.is_empty() => "nothing".to_owned(),
+        Value::Array(values) => {
+            let shown: Vec<_> = values.iter().take(MOST_SHOWN).map(one).collect();
+            let more = values.len().saturating_sub(MOST_SHOWN);
+            let rest = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            shown.join(", ") + &rest
+        }
+        value => one(value),
     }
 }
 

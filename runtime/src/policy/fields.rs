@@ -113,12 +113,14 @@ pub enum ValueKind {
     Object,
     /// A list of objects of the keys behind this one.
     Objects,
+    /// An object of the keys of a policy.
+    Policy,
 }
 
 /// One key of configuration and policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// The key; members of `roots` and `budget` stand behind a `/`.
+    /// The key; members of `roots`, `restrictions` and `budget` stand behind a `/`.
     pub key: &'static str,
     /// What values it takes.
     pub kind: ValueKind,

@@ -46,7 +46,6 @@ impl FlagFields {
     /// What a configuration that says nothing means.
     pub(crate) fn configured(self) -> Self {
         Self {
-            allow_escape: self.allow_escape.or(Some(false)),
             network: self.network.or(Some(false)),
             ..self
         }

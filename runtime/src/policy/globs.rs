@@ -1,19 +1,20 @@
-//! Lists of globs, as policies write them: checked, compiled and matched.
+//! Lists of globs, as policies write them: checked, compiled and matched. A glob without `/` is for names at any depth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use globset::{Glob, GlobBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use regex_automata::PatternSet;
 
 use super::error::PolicyError;
 use super::fold::fold;
 use super::matcher::Matcher;
-use super::names::{Names, Told};
+use super::names::{Names, Told, is_plain};
 use super::need::Spelling;
 use super::patterns::{PatternBudget, PatternCost};
 use super::verdict::{Rule, Ruling};
 use super::{braces, kept, need};
+use crate::scope::Verb;
 
 /// The longest glob accepted, in bytes.
 pub(crate) const MAX_GLOB: usize = 512;
@@ -43,6 +44,10 @@ pub(crate) struct Globs {
     origins: Box<[usize]>,
     texts: Box<[String]>,
     cost: PatternCost,
+    /// `**` is among them, which covers every path and the root itself.
+    covers_roots: bool,
+    /// `*` is among them, which covers every path beneath a root.
+    covers_entries: bool,
 }
 
 static BUILDS: AtomicU64 = AtomicU64::new(0);
@@ -93,9 +98,12 @@ impl Globs {
         let (mut globs, mut origins) = (Vec::new(), Vec::new());
         let mut names = Names::default();
         let mut cost = PatternCost::default();
+        let (mut covers_roots, mut covers_entries) = (false, false);
         for (index, text) in texts.iter().enumerate() {
             let refuse = |reason| PolicyError::invalid(format!("{at}/{index}"), reason);
             for glob in variants(reading, text).map_err(refuse)? {
+                covers_roots |= glob == "**";
+                covers_entries |= matches!(glob.as_str(), "**/*" | "*");
                 if reading == Reading::Deny && names.take(&glob) {
                     cost.names += glob.len() + NAME_COST;
                 } else {
@@ -115,6 +123,8 @@ impl Globs {
             origins: origins.into(),
             texts: texts.into(),
             cost,
+            covers_roots,
+            covers_entries,
         })
     }
 
@@ -173,11 +183,70 @@ impl Globs {
     }
 }
 
+/// A glob for paths beneath a directory, read as policies read theirs: one without `/` is for names at any depth.
+///
+/// ```
+/// use bailiwick::PathGlob;
+/// let names = PathGlob::parse("*.pem")?;
+/// assert!(names.is_match("a.pem") && names.is_match("keys/old/a.pem"));
+/// let paths = PathGlob::parse("keys/*.pem")?;
+/// assert!(paths.is_match("keys/a.pem") && !paths.is_match("keys/old/a.pem"));
+/// # Ok::<(), bailiwick::InvalidGlob>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PathGlob(GlobSet);
+
+/// Why a text is not a glob: it is malformed, too large, or can match nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the glob {0}")]
+pub struct InvalidGlob(String);
+
+impl PathGlob {
+    /// Compiles a glob.
+    ///
+    /// # Errors
+    /// [`InvalidGlob`]
+    pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
+        let mut set = GlobSetBuilder::new();
+        for plain in alternatives(text).map_err(InvalidGlob)? {
+            set.add(compile(&plain).map_err(InvalidGlob)?);
+        }
+        let set = set.build();
+        set.map(Self)
+            .map_err(|error| InvalidGlob(error.to_string()))
+    }
+
+    /// Whether it matches a path that is relative to the directory.
+    #[must_use]
+    pub fn is_match(&self, path: &str) -> bool {
+        self.0.is_match(path)
+    }
+}
+
 /// Checks the form of one glob; what it costs is found out when its policy is compiled.
 pub(crate) fn check(text: &str) -> Result<(), String> {
+    alternatives(text).map(drop)
+}
+
+/// The globs without braces that `text` stands for, relative to a directory.
+fn alternatives(text: &str) -> Result<Vec<String>, String> {
     check_form(text)?;
     compile(text)?;
-    braces::expand(text).map(drop)
+    let expanded = braces::expand(text)?.into_iter();
+    expanded
+        .map(|plain| {
+            check_names(&plain)?;
+            Ok(at_any_depth(plain))
+        })
+        .collect()
+}
+
+fn at_any_depth(plain: String) -> String {
+    if plain.contains('/') || plain == "**" {
+        plain
+    } else {
+        format!("**/{plain}")
+    }
 }
 
 pub(crate) fn compile(text: &str) -> Result<Glob, String> {
@@ -185,15 +254,13 @@ pub(crate) fn compile(text: &str) -> Result<Glob, String> {
         .literal_separator(true)
         .backslash_escape(true)
         .build()
-        .map_err(|error| error.to_string())
+        .map_err(|error| format!("is malformed: {}", error.kind()))
 }
 
 /// The globs that together mean what `text` means in this reading; in `Deny`, each covers what is beneath, too.
 pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, String> {
-    check_form(text)?;
-    compile(text)?;
     let mut all = Vec::new();
-    for plain in braces::expand(text)? {
+    for plain in alternatives(text)? {
         match reading {
             Reading::Allow => allow_variants(&plain, &mut all),
             Reading::Deny => {
@@ -206,6 +273,13 @@ pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, Stri
     all.sort_unstable();
     all.dedup();
     Ok(all)
+}
+
+/// The paths among what an allow glob leaves that it names without a wildcard, such as `src` for `src/**`.
+pub(super) fn literal_paths(text: &str) -> Vec<String> {
+    let mut all = variants(Reading::Allow, text).unwrap_or_default();
+    all.retain(|glob| is_plain(glob));
+    all
 }
 
 fn allow_variants(plain: &str, all: &mut Vec<String>) {
@@ -225,7 +299,7 @@ fn deny_variants(plain: &str, all: &mut Vec<String>) {
     }
 }
 
-/// Refuses what would cost too much, and what could never match and so protect nothing.
+/// Refuses what would cost too much.
 fn check_form(text: &str) -> Result<(), String> {
     if text.len() > MAX_GLOB {
         return Err(format!("is longer than {MAX_GLOB} bytes"));
@@ -241,19 +315,57 @@ fn check_form(text: &str) -> Result<(), String> {
             "has a class with a character beyond ASCII; write one glob for each".to_owned(),
         );
     }
-    if text.starts_with('/') {
-        return Err("begins with `/`; a glob is relative to its root".to_owned());
+    Ok(())
+}
+
+/// Refuses what could never match, and so protects nothing.
+fn check_names(plain: &str) -> Result<(), String> {
+    if plain.starts_with('/') {
+        return Err(
+            "begins with `/`; a glob is relative to each root, such as `src/*.pem`, or a name at any depth, such as `*.pem`"
+                .to_owned(),
+        );
     }
-    if text.ends_with('/') {
-        return Err("ends with `/`; write `/**` for what is in a folder".to_owned());
+    if plain.ends_with('/') {
+        return Err("ends with `/`; write `x` for a folder of that name at any depth, `x/**` for the one at the top of a root".to_owned());
     }
-    match text
+    if plain.starts_with('!') {
+        return Err(
+            "begins with `!`, and a glob here excludes nothing; write `\\!` for a name that begins with `!`"
+                .to_owned(),
+        );
+    }
+    if plain.split('/').next() == Some("~") {
+        return Err(
+            "begins with `~`, which is not expanded; a glob is relative to each root".to_owned(),
+        );
+    }
+    if let Some(c) = escaped_plain(plain) {
+        return Err(format!(
+            "holds `\\{c}`; names are separated by `/`, and `\\` stands only before a character with a meaning, as in `\\*`"
+        ));
+    }
+    match plain
         .split('/')
         .find(|name| matches!(*name, "" | "." | ".."))
     {
         Some(name) => Err(format!("has `{name}` for a name and could never match")),
         None => Ok(()),
     }
+}
+
+/// The first character that a `\` stands before without need, as in a path of Windows.
+fn escaped_plain(plain: &str) -> Option<char> {
+    let mut chars = plain.chars();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            let next = chars.next().filter(|c| !"*?[]{}!,~\\".contains(*c));
+            if next.is_some() {
+                return next;
+            }
+        }
+    }
+    None
 }
 
 /// Deny and immutable globs that hold in every root.
@@ -273,6 +385,17 @@ impl Everywhere {
             deny: Globs::intern(Reading::Deny, deny, "/deny", budget)?,
             immutable: Globs::intern(Reading::Deny, immutable, "/immutable", budget)?,
         })
+    }
+
+    /// Whether these globs deny `verb` for every file.
+    pub(crate) fn closes(&self, verb: Verb) -> bool {
+        // A root itself can be listed, and is never changed.
+        let covers = |globs: &Arc<Globs>| match verb {
+            Verb::Read => globs.covers_roots,
+            Verb::Write | Verb::Execute => globs.covers_roots || globs.covers_entries,
+        };
+        self.deny.as_ref().is_some_and(covers)
+            || verb == Verb::Write && self.immutable.as_ref().is_some_and(covers)
     }
 
     pub(crate) fn judge(&self, need: &need::Need<'_>, mounts: &[need::Place]) -> Ruling {
@@ -298,10 +421,14 @@ mod tests {
     use crate::call::Origin;
     use proptest::prelude::*;
 
-    /// What the list means, by the glob library alone: a match of the path or of a folder above it.
+    /// What the list means, by the glob library alone: a match of the path or of a folder above it, or of any name if
+    /// the glob has no `/`.
     fn by_library(text: &str, path: &str) -> bool {
         let stem = text.trim_end_matches("/**");
         let glob = compile(stem).unwrap().compile_matcher();
+        if !text.contains('/') {
+            return path.split('/').any(|name| glob.is_match(name));
+        }
         let cuts = path.match_indices('/').map(|(at, _)| at);
         let mut folders = cuts.chain([path.len()]).map(|at| path.get(..at).unwrap());
         folders.any(|folder| glob.is_match(folder))
@@ -309,6 +436,58 @@ mod tests {
 
     fn built(texts: &[String], budget: &PatternBudget) -> Result<Globs, PolicyError> {
         Globs::build(Reading::Deny, texts, "/deny", budget)
+    }
+
+    #[test]
+    fn globs_without_slash_match_at_any_depth() {
+        for (glob, path, denied, allowed) in [
+            ("*.pem", "a.pem", true, true),
+            ("*.pem", "keys/a.pem", true, true),
+            (".env", "a/b/.env", true, true),
+            (".env", "a/.env/b", true, false),
+            (".env", "a/b.env", false, false),
+            ("{*.pem,keys/*}", "a/b.pem", true, true),
+            ("{*.pem,keys/*}", "a/keys/b", false, false),
+            ("keys/*.pem", "a/keys/b.pem", false, false),
+            ("x/**", "x", true, true),
+            ("x/**", "a/x", false, false),
+            ("**", "a/b", true, true),
+        ] {
+            let list = [glob.to_owned()];
+            let budget = PatternBudget::configuration();
+            let spelling = Spelling {
+                folded: path,
+                written: None,
+            };
+            let deny = Globs::build(Reading::Deny, &list, "/deny", &budget).unwrap();
+            assert_eq!(deny.denies(spelling), denied, "{glob} {path}");
+            let allow = Globs::build(Reading::Allow, &list, "/allow", &budget).unwrap();
+            assert_eq!(allow.allows(path), allowed, "{glob} {path}");
+            let exact = PathGlob::parse(glob).unwrap().is_match(path);
+            assert_eq!(exact, allowed && path != "x", "{glob} {path}");
+        }
+    }
+
+    #[test]
+    fn globs_that_can_match_nothing_are_refused_with_the_reason() {
+        for (glob, reason) in [
+            ("!x", "begins with `!`"),
+            ("{a,!x}", "begins with `!`"),
+            ("~/x", "begins with `~`"),
+            ("a\\b", "holds `\\b`"),
+            ("C:\\x\\*.pem", "holds `\\x`"),
+            ("/repo/*.pem", "begins with `/`"),
+            ("node_modules/", "ends with `/`"),
+            ("a/../b", "has `..` for a name"),
+            ("", "has `` for a name"),
+        ] {
+            let error = check(glob).unwrap_err();
+            assert!(error.starts_with(reason), "{glob}: {error}");
+            assert!(PathGlob::parse(glob).is_err(), "{glob}");
+        }
+        for glob in ["\\!x", "x!", "a~", "~a/b", "\\~/x", "a\\*b", "\\{a\\,b\\}"] {
+            assert_eq!(check(glob), Ok(()), "{glob}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! An authority in, the one word that a description says of it out.
+//! What an authority leaves at all: the one word that a description says of it, and the kinds of scope.
 
 use super::access::Access;
 use super::authority::Authority;
+use super::sets::WriteMode;
 use crate::scope::{Resource, ScopePattern, Verb};
 
 impl Authority {
@@ -11,6 +12,7 @@ impl Authority {
         let writes = !self.read_only()
             && self.access() >= Access::Interact
             && self.has_verb(Verb::Write)
+            && !self.closes_files(Verb::Write)
             && self.ceiling().iter().any(is_of_writing)
             && self
                 .layers()
@@ -21,6 +23,38 @@ impl Authority {
             (true, true) => Access::Full,
             (true, false) => Access::Interact,
         }
+    }
+}
+
+impl Authority {
+    /// Whether a need that `kind` covers could be other than denied; true when in doubt.
+    pub(crate) fn may_need(&self, kind: &ScopePattern) -> bool {
+        let verb_left = kind.verb().is_none_or(|verb| {
+            let changes = verb != Verb::Read;
+            self.has_verb(verb)
+                && self.access() >= Access::required(verb)
+                && !(changes && self.read_only())
+        });
+        let of_files = kind.resource() == Some(&Resource::File);
+        let closed = |verb| of_files && self.closes_files(verb);
+        let network = Resource::Other("network".into());
+        let networked = kind.resource() == Some(&network);
+        verb_left
+            && !kind.verb().is_some_and(closed)
+            && (!networked || self.allows_network())
+            && self.is_grantable(kind)
+            && self
+                .layers()
+                .iter()
+                .all(|held| held.layer.0.scopes.may_need(kind, held.inherited))
+    }
+
+    /// Whether `verb` is denied for every file by globs that cover all of them, or because no write mode is left.
+    fn closes_files(&self, verb: Verb) -> bool {
+        let mut modes = WriteMode::ALL.into_iter();
+        let mut layers = self.layers().iter();
+        layers.any(|held| held.layer.0.everywhere.closes(verb))
+            || verb == Verb::Write && !modes.any(|mode| self.allows_write_mode(mode))
     }
 }
 
@@ -71,6 +105,12 @@ mod tests {
         check(&open, &Policy::new().allow("read:file"), Access::Read);
         check(&open, &Policy::new().deny("write:file"), Access::Read);
         check(&open, &Policy::new().otherwise(Verdict::Deny), Access::Read);
+        check(&open, &Policy::new().immutable_glob("**"), Access::Read);
+        check(
+            &open,
+            &Policy::new().immutable_glob("src/**"),
+            Access::Interact,
+        );
         let escaping = Config::new()
             .root(RootConfig::new(mount()))
             .policy(Policy::new().allow_escape(true));

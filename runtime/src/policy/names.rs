@@ -90,6 +90,7 @@ impl Names {
     }
 }
 
-fn is_plain(text: &str) -> bool {
+/// Whether a glob is a path without a wildcard.
+pub(super) fn is_plain(text: &str) -> bool {
     !text.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }

@@ -154,12 +154,35 @@ impl Scopes {
                 .any(speaks)
     }
 
+    /// Whether a need that `kind` covers may be left; true when in doubt.
+    pub(crate) fn may_need(&self, kind: &ScopePattern, inherited: bool) -> bool {
+        let all = |list: &[ScopePattern]| list.iter().any(|pattern| pattern.covers_pattern(kind));
+        let some = |list: &[ScopePattern]| list.iter().any(|pattern| pattern.overlaps(kind));
+        if self.deny.iter().any(|denied| denied.covers_pattern(kind))
+            || !inherited && all(&self.delegate_only)
+        {
+            return false;
+        }
+        self.otherwise != Verdict::Deny
+            || some(&self.allow)
+            || some(&self.ask)
+            || inherited && some(&self.delegate_only)
+    }
+
     /// Whether any file could be written, now or by a grant; true when in doubt.
     pub(crate) fn may_write(&self) -> bool {
         let lists = [&self.allow, &self.ask, &self.delegate_only];
         let all = |denied: &Denied| denied.folded.is_none() && is_of_writing(&denied.pattern);
         !self.deny.iter().any(all)
             && (self.otherwise != Verdict::Deny || lists.into_iter().flatten().any(is_of_writing))
+    }
+
+    /// The paths that patterns of these lists name.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &VirtualPath> {
+        let named = self.allow.iter().chain(&self.ask);
+        let named = named.chain(&self.delegate_only);
+        let denied = self.deny.iter().map(|denied| &denied.pattern);
+        named.chain(denied).filter_map(ScopePattern::path)
     }
 
     /// The pattern behind a ruling of this field.
@@ -191,9 +214,16 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
     for (key, list) in wanted {
         for (index, pattern) in list.iter().flatten().enumerate() {
             if !issuer.holds(pattern) {
+                let of_files = pattern.resource().is_none_or(|it| *it == Resource::File);
+                let reason = if of_files {
+                    "is more than the issuer of the policy holds; name a part of what it holds"
+                } else {
+                    "is more than the issuer of the policy holds; the host allows it with `RuntimeBuilder::allow` \
+                     (configuration key `allow`)"
+                };
                 return Err(PolicyError::expansion(
                     format!("/{key}/{index}"),
-                    "is not held by who issues the policy",
+                    reason,
                     pattern.to_string(),
                     issuer.visible(),
                 ));

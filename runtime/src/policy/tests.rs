@@ -6,6 +6,7 @@ mod laws;
 mod model;
 mod narrowing;
 mod nested;
+mod open;
 mod rules;
 mod strict;
 mod vectors;

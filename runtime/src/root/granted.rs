@@ -12,7 +12,7 @@ use crate::path::VirtualPath;
 impl Root {
     /// Opens the directory that holds `path`, a host path outside every root that a person granted, or the nearest one
     /// above it that is reached without a link. Links beneath it are judged like all others. A top-level directory, and
-    /// one where another file system is mounted, is opened itself.
+    /// one where another file system is mounted, is opened itself; the top of the file system holds a top-level file.
     ///
     /// It is refused if `path` is or holds what [`Root::kept_from_grants`] names, or if one of `roots` has the same files
     /// by other names.
@@ -79,6 +79,16 @@ fn holder(path: &VirtualPath) -> Result<(VirtualPath, Dir), RootError> {
                 });
             }
             (Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP), Some(above)) => mount = above,
+            (Err(Errno::NOENT | Errno::NOTDIR), None) => {
+                let mount = VirtualPath::top();
+                return match open_directory(&mount) {
+                    Ok(top) => Ok((mount, top)),
+                    Err(errno) => Err(RootError::Open {
+                        mount,
+                        source: errno.into(),
+                    }),
+                };
+            }
             (Err(Errno::LOOP), None) => {
                 let reason = "a link stands in the way; grant the path it leads to";
                 return Err(RootError::Unsafe { mount, reason });
@@ -138,6 +148,19 @@ mod tests {
         for name in ["sub", "file", "absent", "absent/deep", "link", "link/open"] {
             assert_eq!(mount(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_grant_of_a_top_level_file_opens_the_top_and_of_a_directory_itself() {
+        let mount = |text: &str| {
+            let root = Root::open_granted(&path(text), &[], &RootTable::default()).unwrap();
+            root.mount().to_string()
+        };
+        // What is absent is opened as a file is.
+        for absent in ["/bailiwick-absent", "/bailiwick-absent/deep"] {
+            assert_eq!(mount(absent), "/");
+        }
+        assert_eq!(mount("/usr"), "/usr");
     }
 
     #[test]

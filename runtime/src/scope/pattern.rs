@@ -73,6 +73,14 @@ impl ScopePattern {
             && detail_covers(&self.detail, &scope.detail, is_mcp(Some(&scope.resource)))
     }
 
+    /// Everything of the verb and the resource of `scope`.
+    pub(crate) fn kind_of(scope: &Scope) -> Self {
+        Self {
+            detail: Detail::None,
+            ..Self::of(scope)
+        }
+    }
+
     /// Like [`ScopePattern::covers`], but a server or tool of MCP must be named with its mark: what was granted counts for
     /// what it was when it was granted.
     #[must_use]

@@ -58,6 +58,13 @@ pub const FIELDS: &[Field] = &[
         "true",
     )),
     configuration(any(
+        "roots/optional",
+        ValueKind::Flag,
+        Restrict::Identity,
+        "The other roots are served without this one if it cannot be opened",
+        "true",
+    )),
+    configuration(any(
         "roots/access",
         ValueKind::OneOf(Words::Access),
         Restrict::Min,
@@ -83,7 +90,7 @@ pub const FIELDS: &[Field] = &[
         ValueKind::Globs,
         Restrict::Union,
         "Globs of what nobody may touch in it",
-        r#"["**/.env"]"#,
+        r#"[".env"]"#,
     ),
     any(
         "roots/immutable",
@@ -96,15 +103,15 @@ pub const FIELDS: &[Field] = &[
         "deny",
         ValueKind::Globs,
         Restrict::Union,
-        "Globs of what nobody may touch in any root",
-        r#"["**/.env", "**/*.{key,pem}"]"#,
+        "Globs of what nobody may touch in any root; one without `/` is for names at any depth",
+        r#"[".env", "*.{key,pem}"]"#,
     ),
     any(
         "immutable",
         ValueKind::Globs,
         Restrict::Union,
         "Globs of what nobody may change in any root",
-        r#"["**/*.lock"]"#,
+        r#"["*.lock"]"#,
     ),
     any(
         "allow_scopes",
@@ -173,8 +180,8 @@ pub const FIELDS: &[Field] = &[
         "allow_escape",
         ValueKind::Flag,
         Restrict::And,
-        "A policy that says false denies what lies outside every root, even if granted; a policy may say true only where the configuration does",
-        "true",
+        "False denies what lies outside every root, even if granted; a policy may say true only where the configuration does",
+        "false",
     ),
     any(
         "follow_symlinks",
@@ -314,7 +321,7 @@ pub const FIELDS: &[Field] = &[
         ValueKind::Globs,
         Restrict::Union,
         "Globs of files that only a grant naming them lets change",
-        r#"["**/deploy.toml"]"#,
+        r#"["deploy.toml"]"#,
     )),
     configuration(any(
         "strict",
@@ -322,5 +329,26 @@ pub const FIELDS: &[Field] = &[
         Restrict::Or,
         "Refuse policies whose allow globs name more than their issuer's",
         "true",
+    )),
+    configuration(any(
+        "restrictions",
+        ValueKind::Objects,
+        Restrict::Union,
+        "What is taken away from the rest of the configuration, as by an earlier source of it",
+        r#"[{"roots": [{"path": "/home/me/repo", "access": "read"}]}]"#,
+    )),
+    configuration(any(
+        "restrictions/roots",
+        ValueKind::Objects,
+        Restrict::Roots,
+        "Roots that open nothing; within each of them, its access and globs hold",
+        r#"[{"path": "/home/me/repo", "access": "read"}]"#,
+    )),
+    configuration(any(
+        "restrictions/policy",
+        ValueKind::Policy,
+        Restrict::Intersection,
+        "A policy that holds, too",
+        r#"{"allow_scopes": ["read:file"]}"#,
     )),
 ];

@@ -7,7 +7,8 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
 use super::{cases, compiled};
-use crate::config::Config;
+use crate::config::{Config, Restriction, RootConfig};
+use crate::path::VirtualPath;
 use crate::policy::{Access, Authority, Layer, Policy, Verdict};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
@@ -177,6 +178,62 @@ fn grants() -> impl Strategy<Value = Vec<Coverage>> {
         .prop_map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
 }
 
+fn roots() -> impl Strategy<Value = Vec<RootConfig>> {
+    let root = (
+        select(ROOTS),
+        select(&Access::ALL[..]),
+        globs(),
+        globs(),
+        globs(),
+        proptest::bool::weighted(0.2),
+    );
+    let root = root.prop_map(
+        |(path, access, allow, deny, immutable, blocked)| RootConfig {
+            access,
+            allow,
+            deny,
+            immutable,
+            blocked,
+            ..RootConfig::new(VirtualPath::parse(path, None).unwrap())
+        },
+    );
+    proptest::collection::vec(root, 0..4)
+}
+
+fn configuration() -> impl Strategy<Value = Config> {
+    let patterns = || {
+        subsequence(PATTERNS, 0..3)
+            .prop_map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
+    };
+    let restriction = (roots(), policy_with(true));
+    let restriction = restriction.prop_map(|(roots, policy)| Restriction { roots, policy });
+    (
+        (roots(), any::<bool>()),
+        patterns(),
+        patterns(),
+        globs(),
+        any::<bool>(),
+        policy_with(true),
+        proptest::collection::vec(restriction, 0..3),
+    )
+        .prop_map(
+            |((mut roots, default), grantable, allow, protect, strict, policy, restrictions)| {
+                if let Some(first) = roots.first_mut() {
+                    first.default = default;
+                }
+                Config {
+                    roots,
+                    grantable,
+                    allow,
+                    protect,
+                    strict,
+                    policy,
+                    restrictions,
+                }
+            },
+        )
+}
+
 fn top() -> Layer {
     compiled(&Policy::new())
 }
@@ -197,6 +254,30 @@ fn respelt(text: &str, choices: &[u8]) -> String {
 
 proptest! {
     #![proptest_config(cases())]
+
+    #[test]
+    fn a_configuration_decides_the_same_once_written_and_read(
+        config in configuration(),
+        granted in grants(),
+    ) {
+        let read = Config::parse(&config.to_json()).unwrap();
+        let [one, other] = [&config, &read].map(|config| Authority::configured(config).unwrap());
+        for need in &*NEEDS {
+            prop_assert_eq!(one.judge(need, &granted), other.judge(need, &granted), "{}", need);
+            let [why, same] = [&one, &other].map(|authority| authority.explain(need, &granted));
+            prop_assert_eq!((why.verdict, why.layer, why.grant), (same.verdict, same.layer, same.grant));
+            prop_assert_eq!(one.protects(need), other.protects(need), "{}", need);
+        }
+        prop_assert_eq!(one.limits(), other.limits());
+        prop_assert_eq!(one.flags(), other.flags());
+        prop_assert_eq!((one.access(), one.is_strict()), (other.access(), other.is_strict()));
+        prop_assert_eq!(one.ceiling(), other.ceiling());
+        prop_assert_eq!(one.visible(), other.visible());
+        prop_assert_eq!(config.access_level(), read.access_level());
+        let default = |config: &Config| config.namespace().default_root().cloned();
+        prop_assert_eq!(default(&config), default(&read));
+        prop_assert_eq!(read.to_json(), config.to_json());
+    }
 
     #[test]
     fn an_overlay_is_never_more_open(a in chain(true), p in layer(true), need in need(), grants in grants()) {

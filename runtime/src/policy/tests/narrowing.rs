@@ -604,3 +604,14 @@ fn one_of_several_listed_roots_is_enough_to_hold_a_subtree() {
         "/allow_scopes/0",
     );
 }
+
+#[test]
+fn inherit_leaves_everything_and_nothing_leaves_what_it_then_allows() {
+    let need = "read:file:/r/a";
+    check(&under(&host(), &Policy::inherit()), need, &[], Allow);
+    assert_eq!(Policy::inherit(), Policy::new());
+    check(&under(&host(), &Policy::nothing()), need, &[], Deny);
+    let some = Policy::nothing().allow(need);
+    check(&under(&host(), &some), need, &[], Allow);
+    check(&under(&host(), &some), "read:file:/r/b", &[], Deny);
+}

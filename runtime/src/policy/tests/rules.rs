@@ -78,6 +78,10 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".config/git/config",
             ".hg/hgrc",
             ".husky/pre-push",
+            "lefthook.yml",
+            ".lefthook.yaml",
+            "lefthook-local.toml",
+            ".lefthook/pre-commit/x.sh",
             ".pre-commit-config.yaml",
         ],
     ),
@@ -87,6 +91,7 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".github/workflows/ci.yml",
             ".github/actions/a/action.yml",
             ".gitlab-ci.yml",
+            ".circleci/config.yml",
         ],
     ),
     (
@@ -94,6 +99,8 @@ const PROTECTED: &[(&str, &[&str])] = &[
         &[
             "AGENTS.md",
             "a/CLAUDE.md",
+            "AGENTS.override.md",
+            "a/AGENT.md",
             "CLAUDE.local.md",
             "GEMINI.md",
             "QWEN.md",
@@ -101,24 +108,38 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".windsurfrules",
             ".clinerules",
             ".clinerules/a.md",
+            ".roomodes",
+            ".roorules",
+            ".roorules-code",
+            ".rules",
+            ".aider.conf.yml",
+            ".augment-guidelines",
             ".github/copilot-instructions.md",
+            ".github/agents/a.md",
+            ".github/chatmodes/a.md",
+            ".github/hooks/a.json",
+            ".github/prompts/a.prompt.md",
+            ".github/skills/a/SKILL.md",
             ".github/instructions/a.md",
             ".mcp.json",
             "opencode.json",
             "opencode.jsonc",
             ".agents/x",
             ".amp/settings.json",
+            ".augment/rules/a.md",
             ".claude/settings.json",
             ".codex/config.toml",
             ".continue/config.yaml",
             ".cursor/mcp.json",
             ".gemini/settings.json",
+            ".junie/guidelines.md",
             ".kiro/hooks/h",
             ".kiro/settings/mcp.json",
             ".kiro/steering/a.md",
             ".opencode/agent/a.md",
             ".qwen/settings.json",
             ".roo/mcp.json",
+            ".trae/rules/a.md",
             ".windsurf/rules/a.md",
         ],
     ),
@@ -134,7 +155,10 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".exrc",
             ".nvimrc",
             ".vimrc",
+            ".vim/plugin/a.vim",
+            ".config/nvim/init.lua",
             ".gdbinit",
+            ".gdbearlyinit",
             ".lldbinit",
         ],
     ),
@@ -147,6 +171,7 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".bash_profile",
             ".bashrc",
             ".cshrc",
+            ".direnvrc",
             ".envrc",
             ".inputrc",
             ".kshrc",
@@ -160,6 +185,8 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".zprofile",
             ".zshenv",
             ".zshrc",
+            ".tmux.conf",
+            ".config/direnv/direnvrc",
             ".config/fish/config.fish",
         ],
     ),
@@ -171,9 +198,16 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".pnpmfile.cjs",
             ".pnpmfile.mjs",
             ".yarnrc.yml",
+            "a/.yarnrc",
+            ".yarn/plugins/a.cjs",
+            ".yarn/releases/yarn-1.22.cjs",
             ".config/mise/config.toml",
+            ".config/mise.toml",
+            ".mise/tasks/a",
             ".mise.toml",
             "mise.toml",
+            "mise.local.toml",
+            ".mise.production.toml",
         ],
     ),
     ("sign in", &[".netrc", ".ssh/config"]),
@@ -210,6 +244,31 @@ fn ordinary_names_are_not_protected() {
         "git",
         ".github/x",
         "AGENTS.md.txt",
+        "AGENT.md.txt",
+        "agents/a.md",
+        "prompts/a.md",
+        ".github/ISSUE_TEMPLATE/a.md",
+        ".yarn/cache/a.zip",
+        "yarnrc",
+        ".yarnrc.md",
+        "mise.md",
+        "mise/a.toml",
+        "rules",
+        "a.rules",
+        "roomodes",
+        ".roorule",
+        "vim/a.vim",
+        ".config/nvimx",
+        "lefthook.md",
+        "src/lefthook.rs",
+        "circleci/config.yml",
+        "direnvrc",
+        "junie/a.md",
+        "trae/a.md",
+        "augment/a.md",
+        "aider.conf.yml",
+        "gdbearlyinit",
+        "tmux.conf",
         ".cargo/x",
         "x.git",
     ] {
@@ -345,10 +404,16 @@ fn globs_of_overlapping_roots_are_joined() {
 fn globs_for_all_roots_hold_in_each_and_at_any_depth_outside() {
     let worker = under(
         &host(),
-        &Policy::new().deny_glob("secret").immutable_glob("k/*"),
+        &Policy::new()
+            .deny_glob("secret")
+            .deny_glob("top/**")
+            .immutable_glob("k/*"),
     );
     check(&worker, "read:file:/r/secret/a", &[], Deny);
-    check(&worker, "read:file:/r/a/secret", &[], Allow);
+    check(&worker, "read:file:/r/a/secret", &[], Deny);
+    check(&worker, "read:file:/r/a/secrets", &[], Allow);
+    check(&worker, "read:file:/r/top", &[], Deny);
+    check(&worker, "read:file:/r/a/top", &[], Allow);
     check(&worker, "write:file:/r/k/a", &[], Deny);
     check(&worker, "write:file:/r/k/a/b", &[], Deny);
     check(&worker, "write:file:/r/k", &[], Allow);
@@ -492,11 +557,21 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
         "grantable": ["*:file"],
         "allow_escape": true,
     }));
+    let configured_as = |allow: Option<bool>| {
+        let mut config = json!({ "roots": [{ "path": "/r" }, { "path": "/s", "access": "read" }], "grantable": ["*:file"] });
+        config["allow_escape"] = json!(allow);
+        configured(&config)
+    };
+    let (silent, closed) = (configured_as(None), configured_as(Some(false)));
+    let beneath_closed = under(&closed, &Policy::new());
     let inside = under(&host, &Policy::new().allow_escape(false));
     let beneath = under(&inside, &Policy::new());
     let open = under(&host, &Policy::new().allow_escape(true));
     for (worker, outside) in [
         (&host, Ask),
+        (&silent, Ask),
+        (&closed, Deny),
+        (&beneath_closed, Deny),
         (&open, Ask),
         (&inside, Deny),
         (&beneath, Deny),
@@ -507,7 +582,11 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
         check(worker, "read:file:/r/x", &[], Allow);
     }
     check(&open, "read:file:/etc/hosts", &["read:file:/etc"], Allow);
-    check(&inside, "read:file:/etc/hosts", &["read:file:/etc"], Deny);
+    check(&silent, "read:file:/etc/hosts", &["read:file:/etc"], Allow);
+    for closed in [&inside, &closed] {
+        check(closed, "read:file:/etc/hosts", &["read:file:/etc"], Deny);
+        check(closed, "write:file:/s/x", &["write:file:/s"], Allow);
+    }
     let why = inside.explain(&"read:file:/etc/hosts".parse().unwrap(), &[]);
     assert_eq!((why.key, why.grant), ("allow_escape", None));
 }

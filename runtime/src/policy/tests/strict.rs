@@ -39,7 +39,9 @@ fn witnessed(issuer: &Authority, policy: &Policy) -> String {
 fn strict_mode_refuses_a_wider_allow_with_a_path_that_shows_it() {
     let issuer = strict(&["src/**", "*.md"]);
     assert_eq!(witnessed(&issuer, &asking("/r", &["src/**", "*"])), "/r/a");
-    assert_eq!(witnessed(&issuer, &asking("/r", &["**/*.md"])), "/r/a/.md");
+    let notes = strict(&["notes/*.md"]);
+    let deeper = witnessed(&notes, &asking("/r/notes", &["*.md"]));
+    assert_eq!(deeper, "/r/notes/a/.md");
     witnessed(&issuer, &asking("/r", &["**"]));
     witnessed(&issuer, &asking("/r/doc", &["x"]));
     witnessed(&strict(&["src/*.rs"]), &asking("/r/src", &["*.{rs,c}"]));
@@ -55,6 +57,9 @@ fn strict_mode_admits_what_is_included() {
     );
     admitted(&issuer, &asking("/r/src", &["**"]));
     admitted(&issuer, &asking("/r/src", &["a/**"]));
+    admitted(&issuer, &asking("/r", &["**/*.md"]));
+    admitted(&issuer, &asking("/r/doc", &["*.md"]));
+    admitted(&strict(&["notes/*.md"]), &asking("/r", &["notes/a.md"]));
     admitted(&issuer, &asking("/s", &["**"]));
     admitted(&issuer, &asking("/r", &[]));
     admitted(&issuer, &Policy::new().root("/r"));

@@ -17,7 +17,6 @@ fn config() -> Config {
             { "path": "/s" },
         ],
         "read_max_bytes": 1000,
-        "allow_escape": false,
         "tools": ["read_file", "edit_file", "delete_file"],
         "grantable": ["*:file"],
     }))
@@ -93,7 +92,7 @@ fn v01_a_root_beside_the_configured_ones_is_an_expansion() {
     );
     assert_eq!(
         error.to_string(),
-        "policy may only restrict: /roots/0/path is outside the configured roots"
+        "policy may only restrict: /roots/0/path is outside the configured roots; asked for: `/etc`; held: `/r`, `/s`"
     );
 }
 
@@ -178,7 +177,8 @@ fn v09_an_immutable_glob_stops_writes_alone() {
     check(&worker, "write:file:/r/x.lock", Deny);
     check(&worker, "write:file:/r/X.Lock", Deny);
     check(&worker, "read:file:/r/x.lock", Allow);
-    check(&worker, "write:file:/r/d/x.lock", Allow);
+    check(&worker, "write:file:/r/d/x.lock", Deny);
+    check(&worker, "write:file:/r/d/x.locks", Allow);
 }
 
 #[test]
@@ -217,6 +217,13 @@ fn v12_a_permissive_flag_that_is_off_stays_off() {
     expands(&json!({ "allow_escape": true }), "/allow_escape");
     assert!(!overlaid(&json!({ "allow_escape": false })).allows_escape());
     assert!(!overlaid(&json!({})).allows_escape());
+    let mut closed = config();
+    closed.policy = closed.policy.allow_escape(false);
+    let closed = Authority::configured(&closed).unwrap();
+    let opening = Policy::new().allow_escape(true);
+    assert!(closed.admit(&opening, Origin::Model).is_err());
+    check(&closed, "read:file:/new/f", Deny);
+    check(&host(), "read:file:/new/f", Ask);
 }
 
 #[test]

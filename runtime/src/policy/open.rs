@@ -1,0 +1,119 @@
+//! The folders that an authority leaves open.
+
+use std::fmt;
+
+use super::authority::Authority;
+use super::globs::literal_paths;
+use super::roots::Subtree;
+use super::verdict::Verdict;
+use crate::path::VirtualPath;
+use crate::scope::{Scope, Verb};
+
+/// A folder, or a single file, of which a worker may use what lies beneath, unless its policy says otherwise further down.
+///
+/// A folder inside another one is listed where it may be used in another way than the folder above it.
+///
+/// ```
+/// use bailiwick::{Authority, Config, Origin, Policy, RootConfig, VirtualPath};
+/// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
+/// let host = Authority::configured(&config)?;
+/// let policy = Policy::new().allow("read:file:/repo/src").allow("write:file:/repo/src/parser");
+/// let worker = host.narrow(&host.admit(&policy, Origin::Human)?);
+/// let open: Vec<_> = worker.open_folders().iter().map(ToString::to_string).collect();
+/// assert_eq!(open, ["`/repo/src` (read only)", "`/repo/src/parser` (read and write)"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFolder {
+    /// Where it stands.
+    pub path: VirtualPath,
+    /// The verdict on reading it.
+    pub read: Verdict,
+    /// The verdict on changing it.
+    pub write: Verdict,
+    outermost: bool,
+}
+
+impl OpenFolder {
+    /// Whether it can be read and the folder above it cannot: a walk of everything that is open begins here.
+    #[must_use]
+    pub fn is_outermost(&self) -> bool {
+        self.outermost
+    }
+
+    fn rights(&self) -> &'static str {
+        use Verdict::{Allow, Ask, Deny};
+        match (self.read, self.write) {
+            (Allow, Allow) => "read and write",
+            (Allow, Ask) => "read; writes need approval",
+            (Allow, Deny) => "read only",
+            (Ask, Allow) => "write; reads need approval",
+            (Ask, Ask) => "reads and writes need approval",
+            (Ask, Deny) => "reads need approval",
+            (Deny, Allow) => "write only",
+            (Deny, Ask) => "write only, with approval",
+            (Deny, Deny) => "closed",
+        }
+    }
+}
+
+impl fmt::Display for OpenFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = crate::escape(self.path.as_str());
+        write!(f, "`{path}` ({})", self.rights())
+    }
+}
+
+impl Authority {
+    /// The folders inside the roots that are open, in path order. What people granted is not counted, and nothing is
+    /// looked at: whether something stands there is not known.
+    ///
+    /// A subtree of which only an allow glob such as `*.rs` leaves files is not listed, since its folders cannot be read.
+    #[must_use]
+    pub fn open_folders(&self) -> Vec<OpenFolder> {
+        let mut paths = self.boundaries();
+        paths.retain(|path| !self.base().is_outside(path));
+        paths.sort_unstable();
+        paths.dedup();
+        let open = |path: VirtualPath| {
+            let (read, write) = self.verdicts(&path);
+            let above = path.parent().filter(|above| !self.base().is_outside(above));
+            let above = above.map_or((Verdict::Deny, Verdict::Deny), |above| {
+                self.verdicts(&above)
+            });
+            let closed = (Verdict::Deny, Verdict::Deny);
+            ((read, write) != above && (read, write) != closed).then(|| OpenFolder {
+                path,
+                read,
+                write,
+                outermost: read != Verdict::Deny && above.0 == Verdict::Deny,
+            })
+        };
+        paths.into_iter().filter_map(open).collect()
+    }
+
+    fn verdicts(&self, path: &VirtualPath) -> (Verdict, Verdict) {
+        let verdict = |verb| self.judge(&Scope::file(verb, path.clone()), &[]);
+        (verdict(Verb::Read), verdict(Verb::Write))
+    }
+
+    /// Every path at which a rule about subtrees begins to hold.
+    fn boundaries(&self) -> Vec<VirtualPath> {
+        let mut paths = Vec::new();
+        let mut add = |entry: &Subtree| {
+            let root = &entry.place.path;
+            let globs = entry.allow_texts().unwrap_or_default().iter();
+            let literal = globs.flat_map(|glob| literal_paths(glob));
+            paths.extend(literal.filter_map(|path| VirtualPath::parse(&path, Some(root)).ok()));
+            paths.push(root.clone());
+        };
+        self.base().entries().for_each(&mut add);
+        for held in self.layers() {
+            held.layer.roots().entries().iter().for_each(&mut add);
+        }
+        for held in self.layers() {
+            paths.extend(held.layer.scopes().paths().cloned());
+        }
+        paths
+    }
+}
