@@ -8,7 +8,6 @@ mod faults;
 mod office;
 mod page;
 mod record;
-mod refusals;
 mod routes;
 mod show;
 mod wire;

@@ -17,7 +17,7 @@ use crate::policy::Access;
 use crate::tool::ToolInfo;
 
 #[cfg(feature = "mcp")]
-pub(crate) use dashdash::{resource, tool};
+pub(crate) use dashdash::{listed, resource};
 
 /// What the author of a server knows, and neither its tools nor its configuration say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,9 +30,9 @@ use serde_json::Value;
 
 use crate::call::Origin;
 use crate::effect::{ContentHash, LeftOut, Preview, PreviewToken};
-use crate::id::{CallId, QuestionId, ToolName, WorkerId};
+use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::scope::{Coverage, Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
@@ -159,6 +159,11 @@ impl Request {
         all
     }
 
+    /// What [`DeniedCalls::Kind`] denies, in words for people. Whoever shows it makes the text inert first.
+    pub(crate) fn kinds(&self) -> String {
+        denied_sentence(&DeniedCalls::Kind.of(&self.needs))
+    }
+
     /// Whether what was shown can be done without `parts`.
     #[must_use]
     pub fn can_leave_out(&self, parts: &[LeftOut]) -> bool {
@@ -241,7 +246,38 @@ pub enum Answer {
         /// What the agent is told.
         #[serde(default)]
         note: Option<String>,
+        /// Which later calls of the worker are denied, too, without a question, until the session ends or
+        /// [`GrantAuthority::ask_again`]. Only a person's answer has this effect.
+        #[serde(default)]
+        rest_of_session: Option<DeniedCalls>,
     },
+}
+
+/// Which later calls a person denies together with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeniedCalls {
+    /// Those that need any of what this call asks for.
+    Same,
+    /// Those that need the same verb on the same kind of resource, such as a change of any file.
+    Kind,
+}
+
+impl DeniedCalls {
+    /// What calls like one with `needs` may not ask for.
+    pub(crate) fn of(self, needs: &[Scope]) -> Vec<Coverage> {
+        let mut denied: Vec<Coverage> = Vec::new();
+        for need in needs {
+            let one = match self {
+                Self::Same => Coverage::of(need),
+                Self::Kind => ScopePattern::kind_of(need).into(),
+            };
+            if !denied.contains(&one) {
+                denied.push(one);
+            }
+        }
+        denied
+    }
 }
 
 impl Answer {
@@ -253,7 +289,22 @@ impl Answer {
         left_out: Vec::new(),
     };
     /// No, without a word.
-    pub const DENY: Self = Self::Deny { note: None };
+    pub const DENY: Self = Self::deny(None);
+
+    /// No, also to every later call of the kind until the session ends.
+    pub(crate) const DENY_KIND: Self = Self::Deny {
+        note: None,
+        rest_of_session: Some(DeniedCalls::Kind),
+    };
+
+    /// No, for this call alone; the agent is told the note.
+    #[must_use]
+    pub const fn deny(note: Option<String>) -> Self {
+        Self::Deny {
+            note,
+            rest_of_session: None,
+        }
+    }
 }
 
 /// How long a person's yes holds.
@@ -359,18 +410,35 @@ pub enum QuestionState {
     Settled(Decision),
 }
 
-/// What a person does not want to be asked about; see [`GrantAuthority::deny_for_session`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// What a person does not want to be asked about for the rest of a session; see [`Answer::Deny`].
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Silenced {
-    /// Whose calls are refused without a question.
+    /// Names it in [`GrantAuthority::ask_again`].
+    pub id: SilencedId,
+    /// Whose calls are denied without a question.
     pub worker: WorkerId,
+    /// The path of that worker.
+    pub agent: String,
     /// Until this session ends.
     pub session: Arc<str>,
-    /// Calls that need this verb,
-    pub verb: Verb,
-    /// on this kind of thing, such as `file`.
-    pub resource: String,
+    /// Calls that need any of this are denied.
+    pub denied: Vec<Coverage>,
+}
+
+impl Silenced {
+    /// What is denied, in words for people. Whoever shows it makes the text inert first.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        denied_sentence(&self.denied)
+    }
+}
+
+fn denied_sentence(denied: &[Coverage]) -> String {
+    let texts: Vec<String> = denied.iter().map(Coverage::sentence).collect();
+    texts
+        .join("; ")
+        .replace(" every file that may be granted", " any file")
 }
 
 /// What taking grants back came to.

@@ -53,6 +53,9 @@ pub(crate) struct Facts {
     /// As JSON; `Null` for arguments of the tool's own type.
     pub(crate) arguments: Value,
     pub(crate) stop: Arc<StopFlag>,
+    /// Who answers what a server asks within the call.
+    #[cfg(feature = "mcp")]
+    pub(crate) requests: Option<crate::CallRequests>,
 }
 
 /// The part of a worker that permits are made of.
@@ -154,6 +157,11 @@ impl<S> Step<S> {
         self.way.authority.limits()
     }
 
+    /// Whether the call came with a policy of its own.
+    pub(crate) fn has_own_policy(&self) -> bool {
+        self.way.authority.has_call_policy()
+    }
+
     /// About how many bytes the policy of the call itself holds.
     pub(crate) fn policy_size(&self) -> usize {
         self.way.authority.call_size()
@@ -165,6 +173,12 @@ impl<S> Step<S> {
             Job::Write(_) => true,
             Job::Remote(job) => job.mutates(),
         }
+    }
+
+    /// What the call may do.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.way.authority
     }
 
     /// Whether another server carries it out.
@@ -237,11 +251,8 @@ impl Step<Parsed> {
             way: Box::new(way),
             state: Parsed,
         };
-        if let Job::Write(job) = &step.way.job {
-            let permit = ReadPermit::mint(step.terms(Vec::new()));
-            let also = job.also_needs(&permit);
-            step.way.needs.extend(also);
-        }
+        let also = also_needs(&step.way.job, || step.terms(Vec::new()));
+        step.way.needs.extend(also);
         step
     }
 
@@ -386,10 +397,43 @@ impl Step<Planned> {
     }
 }
 
+/// What a call needs because of what its worker may do, without grants.
+fn also_needs(job: &Job, terms: impl FnOnce() -> Arc<Terms>) -> Vec<Scope> {
+    match job {
+        Job::Write(job) => job.also_needs(&ReadPermit::mint(terms())),
+        Job::Read(_) | Job::Remote(_) => Vec::new(),
+    }
+}
+
+/// What decides on each need of a call that is not made.
+pub(crate) fn explain_needs(
+    job: &Job,
+    mut needs: Vec<Scope>,
+    authority: &Authority,
+    holder: &Holder,
+) -> Vec<Explanation> {
+    let terms = || {
+        Arc::new(Terms {
+            authority: authority.clone(),
+            granted: Vec::new(),
+            protected: Vec::new(),
+            moved: Vec::new(),
+            roots: Arc::clone(&holder.roots),
+            gate: Arc::clone(&holder.gate),
+            grant_gates: Vec::new(),
+            stop: Arc::default(),
+        })
+    };
+    needs.extend(also_needs(job, terms));
+    let explained = needs.iter().map(|need| authority.explain(need, &[]));
+    explained.collect()
+}
+
 fn unpreviewed() -> CallError {
     CallError::new(
         Code::StalePreview,
-        "this worker must preview a change before it is made",
+        "a change must be previewed first: send the call with `preview` set to true, then the same call with the \
+         `preview_token` that it answers",
     )
 }
 

@@ -9,10 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::ConsoleSource;
 use super::record::Reading;
-use super::refusals::Refusals;
-use super::show::{self, Answered, State, StillRefused};
+use super::show::{self, Answered, State};
 use crate::id::{GrantId, QuestionId};
-use crate::permission::{Answer, GrantAuthority, GrantView, Question, Run};
+use crate::permission::{GrantAuthority, GrantView, Run, Silenced};
 
 /// How long changes are gathered before pages are told.
 const GATHER: Duration = Duration::from_millis(50);
@@ -38,7 +37,6 @@ pub(super) struct Desk {
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    pub(super) refusals: Refusals,
     /// How often each grant was used when it was looked at last, and when that was seen to have grown.
     uses: BTreeMap<GrantId, (u64, Option<u64>)>,
     /// How many questions of each session were allowed and denied here.
@@ -48,7 +46,7 @@ pub(super) struct Kept {
 }
 
 /// What is compared to see whether there is something new.
-type Sight = (Vec<QuestionId>, Vec<GrantView>);
+type Sight = (Vec<QuestionId>, Vec<GrantView>, Vec<Silenced>);
 
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -154,36 +152,23 @@ impl Desk {
         locked(&self.kept)
     }
 
-    /// Sees what is open and granted, refuses what is refused for the rest of its session, and notes what was used.
+    /// Sees what is open, granted and silenced, and notes what was used.
     async fn look(&self) -> Sight {
-        let mut open = Vec::new();
         // A runtime that is gone has nothing open, and its console is about to hear of that.
-        for question in self.grants().questions().await.unwrap_or_default() {
-            if self.kept().refusals.refuses(&question.request) {
-                self.refuse_again(&question).await;
-            } else {
-                open.push(question.id);
-            }
-        }
+        let open = self.grants().questions().await.unwrap_or_default();
         let grants = self.grants().grants().await.unwrap_or_default();
+        let silenced = self.grants().silenced().await.unwrap_or_default();
         self.kept().note_uses(&grants);
-        (open, grants)
-    }
-
-    async fn refuse_again(&self, question: &Question) {
-        let note = Some("refused for the rest of the session".to_owned());
-        // One that ended meanwhile needs no answer.
-        let _ = self
-            .grants()
-            .answer(question.id, Answer::Deny { note })
-            .await;
+        let open = open.into_iter().map(|question| question.id).collect();
+        (open, grants, silenced)
     }
 
     async fn show(&self, state: &mut State) {
         let (source, run) = (&self.source, self.run);
-        let (Ok(questions), Ok(grants)) = (
+        let (Ok(questions), Ok(grants), Ok(silenced)) = (
             self.grants().questions().await,
             self.grants().grants().await,
+            self.grants().silenced().await,
         ) else {
             return;
         };
@@ -198,13 +183,8 @@ impl Desk {
             let used = kept.uses.get(&grant.id).and_then(|(_, at)| *at);
             show::granted(run, grant, used)
         }));
-        state
-            .refusals
-            .extend(kept.refusals.iter().map(|(refusal, refused)| StillRefused {
-                run: show::run_name(run),
-                refusal,
-                refused: refused.clone(),
-            }));
+        let refusals = silenced.iter().map(|one| show::still_refused(run, one));
+        state.refusals.extend(refusals);
         let tallies = kept.tallies.iter();
         state
             .tallies

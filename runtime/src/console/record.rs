@@ -1,16 +1,15 @@
-//! The record of a runtime in, what it tells of permissions and whether its chain holds out.
+//! Reads the audit of a runtime for the console, and checks its chain.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
 
 use super::wire::Past;
-use crate::audit::{AuditBroken, BreakReason, MemoryAudit};
+use crate::audit::{AuditBroken, BreakReason, MemoryAudit, open_segment, without_gap};
 use crate::id::ToolName;
 use crate::permission::{GrantUse, History, HistoryEntry, HistoryEvent, Tally};
 
@@ -23,7 +22,7 @@ const PAGE: usize = 100;
 pub enum ConsoleRecord {
     /// In memory, as far back as that reaches.
     Memory(MemoryAudit),
-    /// In a file of JSON lines.
+    /// In a file of JSON lines, and the segments that were finished before it.
     File(PathBuf),
 }
 
@@ -94,9 +93,11 @@ pub(super) struct Shown {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     history: History,
-    /// Bytes and records of the whole lines of a file that were read.
-    end: u64,
     records: u64,
+    /// How many finished segments were read.
+    finished: u32,
+    /// Bytes of the whole lines that were read of the file after them.
+    end: u64,
     /// How long that file was, and when it was changed.
     looks: Option<(u64, SystemTime)>,
     /// What was read is not to be read on from.
@@ -114,26 +115,11 @@ impl ConsoleRecord {
         anew: bool,
     ) -> io::Result<(&'r History, Chain)> {
         let chain = match self {
-            Self::File(path) => {
-                let file = File::open(path)?;
-                let found = file.metadata()?;
-                let looks = (found.len(), found.modified()?);
-                if anew || reading.over || reading.is_rewritten(looks) {
+            Self::File(audit) => {
+                if anew || reading.over {
                     *reading = Reading::default();
                 }
-                reading.looks = Some(looks);
-                let earlier = reading.records;
-                match reading.read_on(&file)? {
-                    Chain::Verified { records } | Chain::Torn { records } if earlier > 0 => {
-                        Chain::Continued { records, earlier }
-                    }
-                    // It may be another file by now.
-                    Chain::Broken { .. } if reading.end > 0 => {
-                        *reading = Reading::default();
-                        reading.read_on(&file)?
-                    }
-                    chain => chain,
-                }
+                reading.read_on(audit)?
             }
             Self::Memory(audit) => {
                 reading.history = History::new();
@@ -151,29 +137,65 @@ impl Reading {
         length < self.end || self.looks.is_some_and(as_long)
     }
 
-    fn read_on(&mut self, mut file: &File) -> io::Result<Chain> {
-        file.seek(SeekFrom::Start(self.end))?;
-        // What it read before it failed would be added twice.
-        self.over = true;
-        let end = match self.history.read_on(BufReader::new(file)) {
-            Ok(end) => end,
-            Err(AuditBroken { line, reason }) => {
-                let line = self.records.saturating_add(line);
-                return chain(Err(AuditBroken { line, reason }));
+    /// Reads the rest of the file that was read last, and the files that continue it.
+    fn read_on(&mut self, audit: &Path) -> io::Result<Chain> {
+        let mut earlier = self.records;
+        loop {
+            let next = open_segment(audit, self.finished + 1).map_err(io::Error::other)?;
+            let Some(mut next) = next else {
+                // A segment may be missing before others.
+                return Ok(match without_gap(audit) {
+                    Ok(()) => self.chain(earlier, true),
+                    Err(error) => Chain::Broken {
+                        record: self.records + 1,
+                        reason: crate::escape(&error.to_string()).into_owned(),
+                    },
+                });
+            };
+            let found = next.file.metadata()?;
+            let looks = (found.len(), found.modified()?);
+            if self.is_rewritten(looks) {
+                (*self, earlier) = (Self::default(), 0);
+                continue;
             }
-        };
-        self.over = false;
-        self.end += end.intact;
-        self.records += end.records;
+            self.looks = Some(looks);
+            next.file.seek(SeekFrom::Start(self.end))?;
+            // What it read before it failed would be added twice.
+            self.over = true;
+            let end = match self.history.read_on(BufReader::new(next.file)) {
+                Ok(end) if end.torn.is_empty() || !next.finished => end,
+                // It may be another file by now.
+                Ok(_) | Err(_) if earlier > 0 => {
+                    (*self, earlier) = (Self::default(), 0);
+                    continue;
+                }
+                Ok(end) => {
+                    let line = self.records + end.records + 1;
+                    return broken(line, BreakReason::Torn);
+                }
+                Err(AuditBroken { line, reason }) => return broken(self.records + line, reason),
+            };
+            self.over = false;
+            self.records += end.records;
+            if !next.finished {
+                self.end += end.intact;
+                return Ok(self.chain(earlier, end.torn.is_empty()));
+            }
+            self.finished += 1;
+            (self.end, self.looks) = (0, None);
+        }
+    }
+
+    /// The state of a chain of which `earlier` records were read before.
+    fn chain(&self, earlier: u64, whole: bool) -> Chain {
         let records = self.records;
-        Ok(if end.torn.is_empty() {
-            Chain::Verified { records }
-        } else {
-            Chain::Torn { records }
-        })
+        match (earlier, whole) {
+            (0, true) => Chain::Verified { records },
+            (0, false) => Chain::Torn { records },
+            (earlier, _) => Chain::Continued { records, earlier },
+        }
     }
 }
-
 /// Reads what is kept in memory.
 fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
     let records = audit.records();
@@ -183,31 +205,26 @@ fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
             .iter()
             .map(|record| record.line().to_owned() + "\n")
             .collect();
-        let read = history.read(lines.as_bytes());
-        return chain(read.map(|verified| verified.records));
+        return match history.read(lines.as_bytes()) {
+            Ok(verified) => Ok(Chain::Verified {
+                records: verified.records,
+            }),
+            Err(AuditBroken { line, reason }) => broken(line, reason),
+        };
     }
-    let broken = records.iter().zip(1..).find_map(|(record, line)| {
-        let reason = history.add(record).err()?;
-        Some(AuditBroken { line, reason })
-    });
-    match broken {
-        None => Ok(Chain::Partial { records: count }),
-        Some(broken) => chain(Err(broken)),
+    for (record, line) in records.iter().zip(1..) {
+        if let Err(reason) = history.add(record) {
+            return broken(line, reason);
+        }
     }
+    Ok(Chain::Partial { records: count })
 }
 
-fn chain(read: Result<u64, AuditBroken>) -> io::Result<Chain> {
-    let AuditBroken { line, reason } = match read {
-        Ok(records) => return Ok(Chain::Verified { records }),
-        Err(broken) => broken,
-    };
+fn broken(record: u64, reason: BreakReason) -> io::Result<Chain> {
     match reason {
-        BreakReason::Torn => Ok(Chain::Torn {
-            records: line.saturating_sub(1),
-        }),
         BreakReason::Read(error) => Err(error),
         reason => Ok(Chain::Broken {
-            record: line,
+            record,
             reason: crate::escape(&reason.to_string()).into_owned(),
         }),
     }
@@ -325,6 +342,41 @@ mod tests {
         let unchecked = look(false);
         assert_eq!(unchecked, continued(3, 2));
         assert!(!unchecked.words().contains("whole"));
+        assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
+    }
+
+    #[tokio::test]
+    async fn a_look_reads_on_in_the_segments_of_a_rotated_audit() {
+        let temp = tempfile::tempdir().unwrap();
+        let lines = lines(temp.path()).await;
+        let [first, second, third, ..] = lines.as_slice() else {
+            panic!("{lines:?}");
+        };
+        let path = temp.path().join("audit");
+        let segment = |number: u32| temp.path().join(format!("audit.{number:08}"));
+        let record = ConsoleRecord::File(path.clone());
+        let mut reading = Reading::default();
+        let mut look = |anew| record.read(&mut reading, anew).unwrap().1;
+        let continued = |records, earlier| Chain::Continued { records, earlier };
+        fs::write(&path, first).unwrap();
+        assert_eq!(look(false), Chain::Verified { records: 1 });
+        // It is rotated after one more record, and its writer is killed before it made the next file.
+        add(&path, second);
+        fs::rename(&path, segment(1)).unwrap();
+        assert_eq!(look(false), continued(2, 1));
+        fs::write(&path, third).unwrap();
+        assert_eq!(look(false), continued(3, 2));
+        assert_eq!(look(true), Chain::Verified { records: 3 });
+        fs::rename(&path, segment(3)).unwrap();
+        let missing = look(true);
+        assert!(
+            matches!(&missing, Chain::Broken { record: 3, reason } if reason.contains("audit.00000002")),
+            "{missing:?}"
+        );
+        fs::rename(segment(3), &path).unwrap();
+        fs::write(segment(1), first).unwrap();
+        assert!(matches!(look(true), Chain::Broken { record: 2, .. }));
+        fs::write(segment(1), &first.as_bytes()[..first.len() - 1]).unwrap();
         assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
     }
 }

@@ -212,7 +212,7 @@ async fn say(office: &Office, said: Said, together: bool) -> Result<Value, Fault
         session,
         answer,
     } = said;
-    let (answer, rest) = answer.meant()?;
+    let answer = answer.meant()?;
     let (run, id) = wire::question(&question).ok_or_else(|| Fault::missing("NO_QUESTION"))?;
     let Some(desk) = office.desk(run) else {
         let expired = QuestionState::Settled(Decision::Expired);
@@ -234,22 +234,16 @@ async fn say(office: &Office, said: Said, together: bool) -> Result<Value, Fault
     } else {
         Decision::Denied
     };
-    if let (Some(open), QuestionState::Settled(decision)) = (open, state)
-        && decision == own
-    {
-        let mut kept = desk.kept();
-        kept.count(&session, allows);
-        if rest {
-            kept.refusals.add(&open.request);
-        }
+    if open.is_some() && state == QuestionState::Settled(own) {
+        desk.kept().count(&session, allows);
     }
     Ok(stands(&question, state, &granted))
 }
 
 async fn ask_again(State(office): Here, body: Bytes) -> Served {
     let AskedAgain { run, refusal } = wire::read(&body)?;
-    let lifted = of_run(&office, &run)?.kept().refusals.lift(refusal);
-    if !lifted {
+    let desk = of_run(&office, &run)?;
+    if !desk.grants().ask_again(refusal).await? {
         return Err(Fault::missing("NO_REFUSAL"));
     }
     office.renewed();

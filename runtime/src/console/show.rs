@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::refusals::Refused;
 use crate::effect::Change;
-use crate::id::GrantId;
+use crate::id::{GrantId, SilencedId};
 use crate::path::VirtualPath;
 use crate::permission::{
     Batch, Breadth, Choice, GrantHolder, GrantView, PermissionBlock, Question, Request, Run,
-    ServerCard, Template,
+    ServerCard, Silenced, Template,
 };
 use crate::scope::{Coverage, Scope};
 
@@ -207,12 +206,25 @@ pub(super) struct Granted {
     used_at: Option<u64>,
 }
 
+/// What a person refused for the rest of a session, on this page or elsewhere.
 #[derive(Debug, Serialize)]
 pub(super) struct StillRefused {
-    pub(super) run: String,
-    pub(super) refusal: u64,
-    #[serde(flatten)]
-    pub(super) refused: Refused,
+    run: String,
+    refusal: SilencedId,
+    agent: String,
+    session: Arc<str>,
+    /// What is refused, in words.
+    refused: String,
+}
+
+pub(super) fn still_refused(run: Run, silenced: &Silenced) -> StillRefused {
+    StillRefused {
+        run: run_name(run),
+        refusal: silenced.id,
+        agent: silenced.agent.clone(),
+        session: Arc::clone(&silenced.session),
+        refused: silenced.sentence(),
+    }
 }
 
 #[derive(Debug, Serialize)]

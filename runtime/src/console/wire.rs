@@ -9,10 +9,12 @@ use serde::de::DeserializeOwned;
 
 use super::faults::Fault;
 use crate::effect::LeftOut;
-use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
+use crate::id::{GrantId, QuestionId, SilencedId, ToolName, WorkerId};
+use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::permission::{
-    Answer, AuthorityError, Decision, GrantFilter, GrantHolder, HistoryFilter, Lifetime, Narrowing,
+    Answer, AuthorityError, Decision, DeniedCalls, GrantFilter, GrantHolder, HistoryFilter,
+    Lifetime, Narrowing,
 };
 use crate::scope::{Coverage, Operations, Reach, ScopePattern, Verb};
 
@@ -21,7 +23,7 @@ const MAX_NOTE: usize = 1000;
 
 /// Reads a body.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
-    serde_json::from_slice(body).map_err(|error| Fault::malformed(&error))
+    read_json(body).map_err(|error| Fault::malformed(&error))
 }
 
 /// Reads `RUN-NUMBER`, which names a question or grant among those of all runtimes.
@@ -88,23 +90,19 @@ pub(super) enum Word {
 }
 
 impl Word {
-    /// The answer, and whether the same is to be refused for the rest of the session.
-    pub(super) fn meant(self) -> Result<(Answer, bool), Fault> {
+    pub(super) fn meant(self) -> Result<Answer, Fault> {
         Ok(match self {
             Self::Allow {
                 patterns,
                 lifetime,
                 descendants,
                 left_out,
-            } => {
-                let answer = Answer::Allow {
-                    patterns,
-                    lifetime,
-                    descendants,
-                    left_out,
-                };
-                (answer, false)
-            }
+            } => Answer::Allow {
+                patterns,
+                lifetime,
+                descendants,
+                left_out,
+            },
             Self::Deny {
                 note,
                 rest_of_session,
@@ -113,7 +111,10 @@ impl Word {
                 if length > MAX_NOTE {
                     return Err(Fault::too_long("a note", MAX_NOTE));
                 }
-                (Answer::Deny { note }, rest_of_session)
+                Answer::Deny {
+                    note,
+                    rest_of_session: rest_of_session.then_some(DeniedCalls::Same),
+                }
             }
         })
     }
@@ -273,7 +274,7 @@ pub(super) struct Often {
 #[serde(deny_unknown_fields)]
 pub(super) struct AskedAgain {
     pub(super) run: String,
-    pub(super) refusal: u64,
+    pub(super) refusal: SilencedId,
 }
 
 /// Which part of a history is shown.
@@ -334,6 +335,7 @@ mod tests {
             (r#"{"allow":{"lifetime":"once","forever":true}}"#, false),
             (r#"{"allow":{"lifetime":"once","lifetime":"agent"}}"#, false),
             (r#"{"allow":{"lifetime":{"uses":0}}}"#, false),
+            (r#"{"allow":{"lifetime":{"uses":2,"uses":1}}}"#, false),
             (
                 r#"{"allow":{"lifetime":"once","patterns":["everything"]}}"#,
                 false,

@@ -154,7 +154,27 @@ pub(super) fn operation(tool: &ToolInfo) -> &'static str {
 }
 
 /// The `dashdash` object of a tool; `offered` are the tools it may send a client to.
-pub(crate) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
+pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
+    let mut facts = facts(tool, offered);
+    let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
+    fact("idempotentWithKey", false.into());
+    fact(
+        "examples",
+        tool.spec.examples.iter().filter_map(example).collect(),
+    );
+    fact("errors", tool.spec.failures.iter().map(failure).collect());
+    Value::Object(facts)
+}
+
+/// The same for the list of tools, which is sent whole to every client: without examples and errors, which `ai_help` has.
+#[cfg(feature = "mcp")]
+pub(crate) fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
+    let mut facts = facts(tool, offered);
+    facts.retain(|_, value| value.as_array().is_none_or(|items| !items.is_empty()));
+    Value::Object(facts)
+}
+
+fn facts(tool: &ToolInfo, offered: &[ToolInfo]) -> Map<String, Value> {
     let spec = &tool.spec;
     let mut facts = Map::new();
     let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
@@ -163,7 +183,6 @@ pub(crate) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     }
     fact("operationType", operation(tool).into());
     fact("idempotent", (spec.idempotent || !tool.mutates).into());
-    fact("idempotentWithKey", false.into());
     fact("sideEffects", spec.side_effects.into());
     let there = |name: &str| offered.iter().any(|tool| tool.spec.name == name);
     let reverse = spec.reverse.filter(|reverse| there(reverse.tool));
@@ -178,12 +197,7 @@ pub(crate) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     if !spec.command_line.is_empty() {
         fact("cliEquivalent", spec.command_line.into());
     }
-    fact(
-        "examples",
-        spec.examples.iter().filter_map(example).collect(),
-    );
-    fact("errors", spec.failures.iter().map(failure).collect());
-    Value::Object(facts)
+    facts
 }
 
 pub(super) fn example(example: &Example) -> Option<Value> {

@@ -11,7 +11,7 @@ use super::{
     Silenced, TemplateError,
 };
 use crate::audit::AuditError;
-use crate::id::{GrantId, QuestionId, WorkerId};
+use crate::id::{GrantId, QuestionId, SilencedId};
 use crate::policy::Authority;
 use crate::scope::{Coverage, Marks, ScopePattern};
 
@@ -227,20 +227,7 @@ impl GrantAuthority {
         self.broker.revoke_grant(grant).await
     }
 
-    /// Refuses a question, and every later call of its worker that needs the same kind of thing (the same verb on the same
-    /// resource), without asking again until the session ends or [`Self::unblock`]. Refusals alone silence nothing.
-    ///
-    /// # Errors
-    /// [`AuthorityError`] as from [`Self::answer`].
-    pub async fn deny_for_session(
-        &self,
-        question: QuestionId,
-        note: Option<String>,
-    ) -> Result<(), AuthorityError> {
-        self.broker.deny_for_session(question, note).await
-    }
-
-    /// What nobody is asked about for the rest of a session, because a person said so.
+    /// What nobody is asked about for the rest of a session, because a person said so ([`Answer::Deny`]), the oldest first.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -248,12 +235,12 @@ impl GrantAuthority {
         self.broker.silenced().await
     }
 
-    /// Asks again about the calls of a worker that a person refused for the rest of the session.
+    /// Asks again about what a person denied for the rest of the session. Returns whether it was still silenced.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
-    pub async fn unblock(&self, worker: WorkerId) -> Result<(), AuthorityError> {
-        self.broker.unblock(worker).await
+    pub async fn ask_again(&self, silenced: SilencedId) -> Result<bool, AuthorityError> {
+        self.broker.ask_again(silenced).await
     }
 
     /// Ends a session: every grant that was to last as long as it is revoked, as by [`GrantAuthority::revoke`].

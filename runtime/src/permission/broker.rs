@@ -24,7 +24,7 @@ use crate::audit::Audit;
 use crate::capability::{GRACE, Gate};
 use crate::effect::LeftOut;
 use crate::error::CallError;
-use crate::id::{GrantId, QuestionId, WorkerId};
+use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
 use crate::scope::Scope;
 
 /// Tells the time since the runtime began; it never goes back.
@@ -154,16 +154,10 @@ pub(crate) enum Message {
     ForgetWorker(WorkerId, RpcReplyPort<()>),
     /// A session is over.
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
-    /// A person refuses a question, and its like for the rest of the session.
-    DenyForSession(
-        QuestionId,
-        Option<String>,
-        RpcReplyPort<Result<(), AuthorityError>>,
-    ),
     /// A person wants to see what nobody is asked about.
     Silenced(RpcReplyPort<Vec<Silenced>>),
-    /// A person lets a worker ask again.
-    Unblock(WorkerId, RpcReplyPort<()>),
+    /// A person wants to be asked again.
+    AskAgain(SilencedId, RpcReplyPort<bool>),
     /// Nobody can answer by hand any more, and the approver leaves it to that.
     Unattended,
     /// Time has gone by.
@@ -273,14 +267,8 @@ impl Actor for BrokerActor {
                 tell(port, ());
             }
             Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
-            Message::DenyForSession(id, note, port) => {
-                tell(port, desk.deny_for_session(id, note.as_deref()));
-            }
             Message::Silenced(port) => tell(port, desk.silenced()),
-            Message::Unblock(worker, port) => {
-                desk.unblock(worker);
-                tell(port, ());
-            }
+            Message::AskAgain(silenced, port) => tell(port, desk.ask_again_about(silenced)),
             Message::Unattended => desk.leave_unattended(),
             Message::Tick => desk.tick(),
         }
@@ -303,9 +291,7 @@ async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRe
     let mut reply = Reply {
         broker,
         id: question.id,
-        answer: Answer::Deny {
-            note: Some(NOBODY.to_owned()),
-        },
+        answer: Answer::deny(Some(NOBODY.to_owned())),
         by: DecidedBy::Host,
     };
     reply.answer = approver.decide(&question).await;
@@ -391,8 +377,8 @@ mod tests {
     use crate::error::Code;
     use crate::permission::tests::request;
     use crate::permission::{
-        Deciding, Deferred, DenyAll, GrantHolder, GrantWriteError, Lifetime, Ruling, Scripted,
-        Terminal,
+        Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError, Lifetime, Ruling,
+        Scripted, Terminal,
     };
     use std::io;
     use std::num::NonZeroU32;
@@ -778,19 +764,49 @@ mod tests {
         assert_eq!(stage.broker.silenced().await.unwrap(), []);
         let asking = stage.asking(request(1, 9, NEED)).await;
         let id = stage.question().await;
-        let note = Some("not today".to_owned());
-        stage.broker.deny_for_session(id, note).await.unwrap();
+        let deny = Answer::Deny {
+            note: Some("not today".to_owned()),
+            rest_of_session: Some(DeniedCalls::Kind),
+        };
+        stage.broker.answer(id, deny).await.unwrap();
         assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
         let told = stage.broker.silenced().await.unwrap();
         assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
         let refused = stage.ask(request(1, 10, NEED)).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied);
         assert!(refused.message().contains("rest of the session"));
-        stage.broker.unblock(WorkerId(1)).await.unwrap();
+        assert!(stage.broker.ask_again(told[0].id).await.unwrap());
+        assert!(!stage.broker.ask_again(told[0].id).await.unwrap());
         let asking = stage.asking(request(1, 11, NEED)).await;
         let id = stage.question().await;
         stage.broker.answer(id, Answer::ONCE).await.unwrap();
         allowed(asking.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn an_approver_that_is_no_person_silences_nothing() {
+        let deny = Answer::Deny {
+            note: None,
+            rest_of_session: Some(DeniedCalls::Kind),
+        };
+        let stage = stage(Scripted::new().rule(move |_| Some(deny.clone()))).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+        assert_eq!(stage.broker.silenced().await.unwrap(), []);
+        // A person on a terminal silences the kind.
+        let input = "stop\n";
+        let terminal = Terminal::new(input.as_bytes(), io::sink(), false);
+        let stage = super::tests::stage(terminal).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+        let silenced = stage.broker.silenced().await.unwrap();
+        assert_eq!(silenced[0].denied, ["write:file".parse().unwrap()]);
+        let refused = stage.ask(request(1, 2, NEED)).await.unwrap_err();
+        assert!(refused.message().contains("rest of the session"));
     }
 
     #[tokio::test]
@@ -820,8 +836,8 @@ mod tests {
         assert!(matches!(grants, Err(AuthorityError::Closed)));
         let question = stage.broker.question(QuestionId(1)).await;
         assert!(matches!(question, Err(AuthorityError::Closed)));
-        let unblocked = stage.broker.unblock(WorkerId(1)).await;
-        assert!(matches!(unblocked, Err(AuthorityError::Closed)));
+        let again = stage.broker.ask_again(SilencedId(1)).await;
+        assert!(matches!(again, Err(AuthorityError::Closed)));
         let ended = stage.broker.end_session("session").await;
         assert!(matches!(ended, Err(AuthorityError::Closed)));
     }

@@ -23,7 +23,7 @@ use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
 use crate::error::CallError;
-use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+use crate::id::{CallId, GrantId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::scope::Scope;
 
 /// A grant that is not entered yet.
@@ -229,6 +229,7 @@ impl Desk {
             holder: new.holder.clone(),
             lifetime: new.lifetime,
             descendants: new.descendants,
+            by: Some(by),
         }));
         let event = of_grant(&new.holder, by, step);
         Ok(((id, new), event))
@@ -296,8 +297,8 @@ impl Desk {
         self.ledger.silenced()
     }
 
-    pub(super) fn unblock(&mut self, worker: WorkerId) {
-        self.ledger.unblock(worker);
+    pub(super) fn ask_again_about(&mut self, silenced: SilencedId) -> bool {
+        self.ledger.ask_again_about(silenced)
     }
 
     /// Ends what is over.

@@ -1,4 +1,4 @@
-//! The records of an audit in, what was asked, decided, granted and taken back out.
+//! Reads from an audit what was asked, decided, granted and taken back.
 
 mod call;
 mod denial;
@@ -6,14 +6,15 @@ mod fold;
 mod report;
 
 use std::io::BufRead;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::{DecidedBy, Decision, Lifetime, RevokeCause, is_at_or_beneath};
 use crate::audit::{
-    AuditBroken, BreakReason, GrantedStep, Head, NarrowedStep, Record, SignedInStep, Verified,
-    follow, json_line, past,
+    AuditBroken, AuditFileError, BreakReason, GrantedStep, Head, NarrowedStep, Record,
+    SignedInStep, Verified, follow, follow_file, json_line, past,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 use crate::audit::{End, walk};
@@ -307,15 +308,17 @@ impl History {
     /// [`AuditBroken`], as from [`verify_after`](crate::verify_after); what stands before the break is added. A torn last
     /// line is one too: the writer died, or is about to write the rest.
     pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
-        let (fold, before) = (&mut self.fold, self.head);
-        let mut begun = false;
-        let verified = follow(before, reader, |seq, line| {
-            if !std::mem::replace(&mut begun, true) && seq == 0 {
-                fold.begin_chain();
-            }
-            fold.take(past(line)?);
-            Ok(())
-        })?;
+        let verified = follow(self.head, reader, self.fold.records())?;
+        self.head = verified.head;
+        Ok(verified)
+    }
+
+    /// Adds an audit file and all segments that were finished before it, as [`read`](Self::read) adds a single file.
+    ///
+    /// # Errors
+    /// [`AuditFileError`], as from [`verify_file`](crate::verify_file); what stands before the break is added.
+    pub fn read_file(&mut self, audit: impl AsRef<Path>) -> Result<Verified, AuditFileError> {
+        let verified = follow_file(self.head, audit.as_ref(), self.fold.records())?;
         self.head = verified.head;
         Ok(verified)
     }
@@ -327,14 +330,7 @@ impl History {
     /// [`AuditBroken`], as from [`Self::read`], but for a torn last line.
     #[cfg(all(feature = "ui", feature = "http"))]
     pub(crate) fn read_on(&mut self, reader: impl BufRead) -> Result<End, AuditBroken> {
-        let fold = &mut self.fold;
-        let end = walk(self.head, reader, |seq, line| {
-            if seq == 0 {
-                fold.begin_chain();
-            }
-            fold.take(past(line)?);
-            Ok(())
-        })?;
+        let end = walk(self.head, reader, self.fold.records())?;
         self.head = end.head;
         Ok(end)
     }

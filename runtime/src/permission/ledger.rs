@@ -2,16 +2,16 @@
 
 mod refused;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Decision, Question, QuestionState, Request, Run, Silenced, WaitingCalls};
+use super::{Decision, DeniedCalls, Question, QuestionState, Request, Run, Silenced, WaitingCalls};
 use crate::effect::ContentHash;
-use crate::id::{CallId, QuestionId, ToolName, WorkerId};
-use crate::scope::{Coverage, Resource, Scope, Verb};
+use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
+use crate::scope::{Coverage, Scope};
 
-use refused::NotAsked;
+use refused::{Limit, NotAsked};
 
 /// How much a person may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,8 @@ impl Default for AskLimits {
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many ended questions are remembered, so that a late or doubled answer gets the truth.
 const REMEMBERED: usize = 1024;
-
-/// What a person may have refused for the rest of a session.
-pub(crate) type Kind = (Verb, Resource);
+/// How much may be silenced; the oldest goes first, and is asked about again.
+const MOST_SILENCED: usize = 1000;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -115,8 +114,6 @@ pub(crate) struct Standing {
 struct Asker {
     open: usize,
     recent: VecDeque<Duration>,
-    /// What a person does not want to be asked about for the rest of a session.
-    silenced: HashMap<Kind, Arc<str>>,
 }
 
 /// Every question, generic over what waits for its answer.
@@ -129,6 +126,9 @@ pub(crate) struct Ledger<W> {
     open: BTreeMap<QuestionId, Open<W>>,
     same: HashMap<Key, QuestionId>,
     askers: HashMap<WorkerId, Asker>,
+    /// What people do not want to be asked about for the rest of a session.
+    silenced: BTreeMap<SilencedId, Silenced>,
+    next_silenced: u64,
     ended: VecDeque<Past>,
 }
 
@@ -143,6 +143,8 @@ impl<W> Ledger<W> {
             open: BTreeMap::new(),
             same: HashMap::new(),
             askers: HashMap::new(),
+            silenced: BTreeMap::new(),
+            next_silenced: 1,
             ended: VecDeque::new(),
         }
     }
@@ -152,7 +154,8 @@ impl<W> Ledger<W> {
         let key = key(&request);
         if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
             if open.waiters.len() >= self.limits.waiting_per_question {
-                return Asked::Refused(waiter, NotAsked::Busy);
+                let limit = Limit::WaitingPerQuestion(self.limits.waiting_per_question);
+                return Asked::Refused(waiter, NotAsked::Busy(limit));
             }
             return open.join(waiter);
         }
@@ -193,13 +196,10 @@ impl<W> Ledger<W> {
 
     /// Charges one question to the worker, if it may ask.
     fn admit(&mut self, request: &Request, now: Duration) -> Result<(), NotAsked> {
-        let asker = self.askers.entry(request.worker).or_default();
-        if let Some(kind) = kinds(request)
-            .into_iter()
-            .find(|kind| asker.silenced.contains_key(kind))
-        {
-            return Err(NotAsked::Silenced(kind));
+        if let Some(denied) = self.silences(request) {
+            return Err(NotAsked::Silenced(denied.clone()));
         }
+        let asker = self.askers.entry(request.worker).or_default();
         while asker
             .recent
             .front()
@@ -210,11 +210,20 @@ impl<W> Ledger<W> {
         if asker.recent.len() >= self.limits.per_minute {
             let oldest = asker.recent.front().copied().unwrap_or(now);
             return Err(NotAsked::TooOften {
+                per_minute: self.limits.per_minute,
                 retry_after: oldest.saturating_add(MINUTE).saturating_sub(now),
             });
         }
-        if asker.open >= self.limits.open_per_worker || self.open.len() >= self.limits.open {
-            return Err(NotAsked::Busy);
+        let AskLimits {
+            open_per_worker,
+            open,
+            ..
+        } = self.limits;
+        if asker.open >= open_per_worker {
+            return Err(NotAsked::Busy(Limit::OpenPerWorker(open_per_worker)));
+        }
+        if self.open.len() >= open {
+            return Err(NotAsked::Busy(Limit::Open(open)));
         }
         asker.open += 1;
         asker.recent.push_back(now);
@@ -272,53 +281,66 @@ impl<W> Ledger<W> {
             open.question.request.worker == worker
         });
         self.askers.remove(&worker);
+        self.silenced
+            .retain(|_, silenced| silenced.worker != worker);
         ended
     }
 
-    /// Asks no more about what an open question is about, for its worker and session.
-    pub(crate) fn silence(&mut self, id: QuestionId) {
+    /// Asks no more about calls like that of an open question, for its worker and session.
+    pub(crate) fn silence(&mut self, id: QuestionId, calls: DeniedCalls) {
         let Some(open) = self.open.get(&id) else {
             return;
         };
         let request = &open.question.request;
-        let asker = self.askers.entry(request.worker).or_default();
-        for kind in kinds(request) {
-            asker.silenced.insert(kind, Arc::clone(&request.session));
+        let denied = calls.of(&request.needs);
+        let same = |silenced: &Silenced| {
+            silenced.worker == request.worker
+                && silenced.session == request.session
+                && silenced.denied == denied
+        };
+        if self.silenced.values().any(same) {
+            return;
         }
+        if self.silenced.len() >= MOST_SILENCED {
+            self.silenced.pop_first();
+        }
+        let id = SilencedId(self.next_silenced);
+        self.next_silenced += 1;
+        let silenced = Silenced {
+            id,
+            worker: request.worker,
+            agent: request.agent_path.join("/"),
+            session: Arc::clone(&request.session),
+            denied,
+        };
+        self.silenced.insert(id, silenced);
     }
 
-    /// Asks again about everything of a worker.
-    pub(crate) fn unblock(&mut self, worker: WorkerId) {
-        if let Some(asker) = self.askers.get_mut(&worker) {
-            asker.silenced.clear();
-        }
+    /// What of a request a person does not want to be asked about.
+    fn silences(&self, request: &Request) -> Option<&Coverage> {
+        let of_request = self.silenced.values().filter(|silenced| {
+            silenced.worker == request.worker && silenced.session == request.session
+        });
+        let needed = |denied: &&Coverage| request.needs.iter().any(|need| denied.covers(need));
+        of_request
+            .flat_map(|silenced| &silenced.denied)
+            .find(needed)
+    }
+
+    /// Asks again about what was silenced. Returns whether it was.
+    pub(crate) fn ask_again_about(&mut self, id: SilencedId) -> bool {
+        self.silenced.remove(&id).is_some()
     }
 
     /// Asks again about what was silenced in a session that ended.
     pub(crate) fn end_session(&mut self, session: &str) {
-        for asker in self.askers.values_mut() {
-            asker.silenced.retain(|_, of| **of != *session);
-        }
+        self.silenced
+            .retain(|_, silenced| *silenced.session != *session);
     }
 
-    /// What nobody is asked about, by worker.
+    /// What nobody is asked about, the oldest first.
     pub(crate) fn silenced(&self) -> Vec<Silenced> {
-        let mut all: Vec<Silenced> = Vec::new();
-        for (worker, asker) in &self.askers {
-            all.extend(
-                asker
-                    .silenced
-                    .iter()
-                    .map(|((verb, resource), session)| Silenced {
-                        worker: *worker,
-                        session: Arc::clone(session),
-                        verb: *verb,
-                        resource: resource.as_str().to_owned(),
-                    }),
-            );
-        }
-        all.sort();
-        all
+        self.silenced.values().cloned().collect()
     }
 
     /// The question, while it is open.
@@ -402,18 +424,11 @@ fn key(request: &Request) -> Key {
     )
 }
 
-fn kinds(request: &Request) -> HashSet<Kind> {
-    request
-        .needs
-        .iter()
-        .map(|need| (need.verb(), need.resource().clone()))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cases::cases;
+    use crate::error::CallError;
     use crate::permission::tests::request;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -527,6 +542,7 @@ mod tests {
         assert_eq!(
             refused(ledger.ask(request(1, 10, NEED), 10, at(20))),
             NotAsked::TooOften {
+                per_minute: 10,
                 retry_after: at(40)
             }
         );
@@ -546,15 +562,44 @@ mod tests {
         }
         assert_eq!(
             refused(ledger.ask(request(1, 3, NEED), 3, at(0))),
-            NotAsked::Busy
+            NotAsked::Busy(Limit::OpenPerWorker(3))
         );
         let id = opened(ledger.ask(request(2, 0, NEED), 4, at(0)));
         assert_eq!(
             refused(ledger.ask(request(3, 0, NEED), 5, at(0))),
-            NotAsked::Busy
+            NotAsked::Busy(Limit::Open(4))
         );
         ledger.answer(id, Some(&[]), at(0));
         opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
+    }
+
+    #[test]
+    fn refusal_of_a_question_names_the_limit_that_can_be_raised() {
+        for (reason, limit) in [
+            (
+                NotAsked::Busy(Limit::OpenPerWorker(3)),
+                "at most 3 questions of one worker are open (`AskLimits::open_per_worker`)",
+            ),
+            (
+                NotAsked::Busy(Limit::Open(4)),
+                "at most 4 questions of all workers are open (`AskLimits::open`)",
+            ),
+            (
+                NotAsked::Busy(Limit::WaitingPerQuestion(5)),
+                "at most 5 calls wait for one question (`AskLimits::waiting_per_question`)",
+            ),
+            (
+                NotAsked::TooOften {
+                    per_minute: 6,
+                    retry_after: at(1),
+                },
+                "at most 6 questions of one worker in a minute (`AskLimits::per_minute`)",
+            ),
+        ] {
+            let error = CallError::from(reason);
+            assert!(error.message().contains(limit), "{error}");
+            assert!(error.details().get("retry_after_ms").is_some(), "{error:?}");
+        }
     }
 
     #[test]
@@ -583,42 +628,72 @@ mod tests {
             .collect();
         assert!(matches!(
             asked.last(),
-            Some(Asked::Refused(64, NotAsked::Busy))
+            Some(Asked::Refused(
+                64,
+                NotAsked::Busy(Limit::WaitingPerQuestion(64))
+            ))
         ));
         assert!(matches!(asked.get(63), Some(Asked::Joined(_))));
     }
 
     #[test]
-    fn refusals_silence_nothing_unless_a_person_says_so_and_it_can_be_taken_back() {
+    fn denials_silence_nothing_unless_a_person_says_so_and_are_asked_about_again() {
         let mut ledger = ledger();
         for n in 0..5 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
             ledger.answer(id, None, at(n * 10));
         }
-        let id = opened(ledger.ask(request(1, 9, NEED), 9, at(70)));
-        ledger.silence(id);
-        ledger.answer(id, None, at(70));
-        let silenced = NotAsked::Silenced((Verb::Write, Resource::File));
-        assert_eq!(
-            refused(ledger.ask(request(1, 9, NEED), 9, at(100))),
-            silenced
-        );
+        let silence = |ledger: &mut Ledger<u64>, calls| {
+            let id = opened(ledger.ask(request(1, 9, NEED), 9, at(70)));
+            ledger.silence(id, calls);
+            ledger.answer(id, None, at(70));
+        };
+        silence(&mut ledger, DeniedCalls::Same);
+        let asked = |ledger: &mut Ledger<u64>, worker, need: &str| match ledger.ask(
+            request(worker, 9, &[need]),
+            9,
+            at(200),
+        ) {
+            Asked::Opened(id) => {
+                ledger.answer(id, None, at(200));
+                true
+            }
+            Asked::Refused(_, NotAsked::Silenced(_)) => false,
+            other => panic!("{other:?}"),
+        };
+        let (same, other, read) = ("write:file:/r/x", "write:file:/r/y", "read:file:/r/x");
+        let about =
+            |ledger: &mut Ledger<u64>| [same, other, read].map(|need| asked(ledger, 1, need));
+        assert_eq!(about(&mut ledger), [false, true, true]);
+        assert!(asked(&mut ledger, 2, same));
         let told = ledger.silenced();
-        assert_eq!(told.len(), 1);
-        assert_eq!((told[0].worker, told[0].verb), (WorkerId(1), Verb::Write));
-        let read = opened(ledger.ask(request(1, 9, &["read:file:/r/x"]), 9, at(100)));
-        ledger.answer(read, Some(&[]), at(100));
-        let other = opened(ledger.ask(request(2, 9, NEED), 9, at(100)));
-        ledger.answer(other, None, at(100));
-        ledger.unblock(WorkerId(1));
-        assert_eq!(ledger.silenced(), []);
-        let again = opened(ledger.ask(request(1, 9, NEED), 9, at(100)));
-        ledger.silence(again);
-        ledger.answer(again, None, at(100));
+        assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
+        assert!(ledger.ask_again_about(told[0].id) && !ledger.ask_again_about(told[0].id));
+        silence(&mut ledger, DeniedCalls::Kind);
+        assert_eq!(about(&mut ledger), [false, false, true]);
+        let told = ledger.silenced();
+        assert_eq!(told[0].denied, ["write:file".parse().unwrap()]);
         ledger.end_session("another");
         assert_eq!(ledger.silenced().len(), 1);
         ledger.end_session("session");
         assert_eq!(ledger.silenced(), []);
+        silence(&mut ledger, DeniedCalls::Kind);
+        ledger.cancel_worker(WorkerId(1));
+        assert_eq!(ledger.silenced(), []);
+    }
+
+    #[test]
+    fn what_is_silenced_is_bounded_and_the_oldest_is_asked_about_again() {
+        let mut ledger = ledger();
+        for n in 0..=MOST_SILENCED as u64 {
+            let id = opened(ledger.ask(request(n, 1, NEED), 1, at(0)));
+            ledger.silence(id, DeniedCalls::Same);
+            ledger.answer(id, None, at(0));
+        }
+        assert_eq!(ledger.silenced().len(), MOST_SILENCED);
+        opened(ledger.ask(request(0, 1, NEED), 1, at(0)));
+        let denied = refused(ledger.ask(request(1, 1, NEED), 1, at(0)));
+        assert!(matches!(denied, NotAsked::Silenced(_)));
     }
 
     #[test]

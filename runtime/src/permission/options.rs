@@ -20,6 +20,8 @@ pub enum OptionKind {
     AllowAlways,
     /// Refuses this call.
     RejectOnce,
+    /// Refuses this and later calls.
+    RejectAlways,
 }
 
 /// One answer that a client may offer.
@@ -41,12 +43,13 @@ pub struct AnswerOption {
 }
 
 const REJECT: &str = "reject";
+const REJECT_KIND: &str = "reject-session";
 /// Before the number of waiting calls that an option allows.
 const WAITING: &str = "waiting-";
 
 impl Question {
     /// The answers worth a button: exactly what is asked, once and, with what else needs no confirmation, for the session;
-    /// and a no. What needs one ([`Choice::needs_confirmation`]) is for a host's own page or the terminal.
+    /// a no; and a no to every call of the kind for the rest of the session. What needs one ([`Choice::needs_confirmation`]) is for a host's own page or the terminal.
     #[must_use]
     pub fn options(&self) -> Vec<AnswerOption> {
         let mut options: Vec<AnswerOption> = self
@@ -86,14 +89,22 @@ impl Question {
             name: "Deny".to_owned(),
             kind: OptionKind::RejectOnce,
         });
+        let kinds = crate::escape(&self.request.kinds()).into_owned();
+        options.push(AnswerOption {
+            option_id: REJECT_KIND.to_owned(),
+            name: format!("Deny for this session: {kinds}"),
+            kind: OptionKind::RejectAlways,
+        });
         options
     }
 
     /// The answer that an option stands for; none if this question offers no such option.
     #[must_use]
     pub fn chosen(&self, option_id: &str) -> Option<Answer> {
-        if option_id == REJECT {
-            return Some(Answer::DENY);
+        match option_id {
+            REJECT => return Some(Answer::DENY),
+            REJECT_KIND => return Some(Answer::DENY_KIND),
+            _ => {}
         }
         let (_, rung, lifetime) = match option_id.strip_prefix(WAITING) {
             // Their number may have changed since the option was shown.
@@ -169,6 +180,7 @@ mod tests {
             {"optionId": "session-0", "name": "Allow for this session: change /r/a/x", "kind": "allow_always"},
             {"optionId": "session-2", "name": "Allow for this session: change /r/a and everything in it; protected names stay closed", "kind": "allow_always"},
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
+            {"optionId": "reject-session", "name": "Deny for this session: create, change, delete or move any file", "kind": "reject_always"},
         ]);
         assert_eq!(shown, expected);
     }
@@ -200,7 +212,15 @@ mod tests {
         for option in question.options() {
             match question.chosen(&option.option_id).unwrap() {
                 Answer::Allow { patterns, .. } => assert!(question.request.fits(&patterns)),
-                Answer::Deny { .. } => assert_eq!(option.kind, OptionKind::RejectOnce),
+                Answer::Deny {
+                    rest_of_session, ..
+                } => {
+                    let expected = match rest_of_session {
+                        None => OptionKind::RejectOnce,
+                        Some(_) => OptionKind::RejectAlways,
+                    };
+                    assert_eq!(option.kind, expected);
+                }
             }
         }
         for wrong in [
@@ -223,6 +243,6 @@ mod tests {
             .into_iter()
             .map(|option| option.option_id)
             .collect();
-        assert_eq!(ids, ["once", "session-0", "reject"]);
+        assert_eq!(ids, ["once", "session-0", "reject", "reject-session"]);
     }
 }

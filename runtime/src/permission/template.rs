@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::store::MOST_GRANTS;
 use super::{GrantHolder, Lifetime, NewGrant};
+use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::scope::{Scope, ScopeError, ScopePattern};
 
@@ -178,7 +179,7 @@ impl Template {
         if json.len() > MOST_BYTES {
             return Err(TemplateError::Large);
         }
-        let form = serde_json::from_str(json)
+        let form = read_json(json.as_bytes())
             .map_err(|error| TemplateError::Form(error.to_string().into()))?;
         let this = Self { form };
         this.check()?;
@@ -437,6 +438,10 @@ mod tests {
             "extra",
         );
         refused(&text(r#""covers":[]"#), "covers");
+        refused(
+            &text(r#""covers":["write:file:{root}/a"],"refuses":["write:file:{root}/c"]"#),
+            "duplicate key `refuses`",
+        );
         refused(&text(r#""about":"none""#), "covers");
         let wide = r#"{"name":"t","allows":["write"],"covers":["write:file:/a"],"refuses":["write:file:{root}/b"]}"#;
         refused(wide, "covers `write:file:{root}/b`");

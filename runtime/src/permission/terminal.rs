@@ -15,6 +15,7 @@ use super::record::NOBODY;
 use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
 use crate::effect::{Change, LeftOut, Preview};
 use crate::escape::escape;
+use crate::scope::Coverage;
 
 /// The most characters shown of one text that an agent or file has a say in.
 const MOST_CHARS: usize = 300;
@@ -182,7 +183,7 @@ impl fmt::Debug for Terminal {
 impl Approver for Terminal {
     fn is_person(&self, answer: &Answer) -> bool {
         // A person has no way to type a note here.
-        !matches!(answer, Answer::Deny { note: Some(_) })
+        !matches!(answer, Answer::Deny { note: Some(_), .. })
     }
 
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
@@ -214,14 +215,19 @@ impl Drop for Asking<'_> {
 
 /// The no where there was no person to say one.
 fn nobody() -> Answer {
-    Answer::Deny {
-        note: Some(NOBODY.to_owned()),
-    }
+    Answer::deny(Some(NOBODY.to_owned()))
 }
 
 /// What a person reads who said no, or nothing clear.
 const REFUSED: &str =
     "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
+
+/// What a person reads who refused all calls of the kind.
+const STOPPED: &str =
+    "Refused until the session ends: this agent is told PERMISSION_DENIED without a question.\n";
+
+/// What a person types who refuses all calls of the kind until the session ends.
+const STOP: &str = "stop";
 
 /// What a person reads whose line came too soon.
 const EARLY: &str =
@@ -233,9 +239,11 @@ const WITHDRAWN: &str = "\nThis request was withdrawn; it needs no answer.\n";
 impl Console {
     async fn ask(&mut self, question: &Question) -> io::Result<Answer> {
         let answer = self.choice(question).await?;
+        // The person said no, whether or not they can be told what follows.
         if answer == Answer::DENY {
-            // The person said no, whether or not they can be told what follows.
             let _ = self.show(REFUSED.to_owned()).await;
+        } else if answer == Answer::DENY_KIND {
+            let _ = self.show(STOPPED.to_owned()).await;
         }
         Ok(answer)
     }
@@ -247,9 +255,16 @@ impl Console {
         } else {
             ""
         };
-        let ask = format!("\nAllow which? Its number, or Enter to refuse{parts}: ");
+        let kinds = cut(&question.request.kinds());
+        let ask = format!(
+            "\nAllow which? Its number, or Enter to refuse{parts}; `{STOP}` refuses this agent, until the session ends and \
+             without asking, to {kinds}: "
+        );
         self.show(prompt + &ask).await?;
         let choice = self.read_first().await?;
+        if choice == STOP {
+            return Ok(Answer::DENY_KIND);
+        }
         let Some((choice, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
@@ -441,7 +456,7 @@ fn prompt(question: &Question, coloured: bool) -> String {
     }
     out.push_str("it needs:\n");
     for need in &request.needs {
-        out.push_str(&format!("  {}\n", escape(&need.to_string())));
+        out.push_str(&format!("  {}\n", escape(&Coverage::of(need).sentence())));
     }
     out.push_str("you may allow:\n");
     for (index, choice) in request.choices.iter().enumerate() {
@@ -644,6 +659,26 @@ mod tests {
             terminal.decide(&question).await;
             let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
             assert_eq!(shown.ends_with(REFUSED), told, "{shown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn stop_is_a_no_to_every_call_of_the_kind_and_says_which() {
+        for (input, expected) in [("stop\n", Answer::DENY_KIND), ("Stop\n", Answer::DENY)] {
+            let screen = Screen::default();
+            let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
+            assert_eq!(terminal.decide(&question(asked())).await, expected);
+            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            assert!(
+                shown.contains("to create, change, delete or move any file: "),
+                "{shown}"
+            );
+            let told = if expected == Answer::DENY {
+                REFUSED
+            } else {
+                STOPPED
+            };
+            assert!(shown.ends_with(told), "{shown}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Preview tokens: each stands for one call and what it would do.
 //!
 //! The first half says which call it is of and the second which plan, so that a token of another call can be told from one
-//! whose files changed. Both are keyed: only this runtime can make one.
+//! whose files changed. Both are keyed: only runtimes with the key can make one.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::tool::AnyPlan;
 /// How many bytes of a token say which call it is of.
 const OF_CALL: usize = 16;
 
-/// What the preview tokens of one runtime are made with.
+/// What preview tokens are made with.
 #[derive(Clone, Copy)]
 pub(crate) struct PreviewKey([u8; 32]);
 
@@ -25,10 +25,21 @@ impl fmt::Debug for PreviewKey {
     }
 }
 
+impl From<[u8; 32]> for PreviewKey {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl PreviewKey {
+    /// This key, else a random one.
+    ///
     /// # Errors
     /// The system's, if it gives no random bits.
-    pub(crate) fn random() -> Result<Self, getrandom::Error> {
+    pub(crate) fn or_random(key: Option<Self>) -> Result<Self, getrandom::Error> {
+        if let Some(key) = key {
+            return Ok(key);
+        }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))

@@ -8,6 +8,8 @@ use super::way::Way;
 use super::{Granted, Parsed, Step, Waiting};
 use crate::capability::ReadPermit;
 use crate::error::{CallError, Code};
+use crate::escape::listed;
+use crate::path::VirtualPath;
 use crate::policy::Verdict;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{Job, WriteJob};
@@ -64,8 +66,11 @@ impl Step<Waiting> {
         needs.extend(self.way.replayed.iter().cloned());
         needs.sort();
         needs.dedup();
-        let texts: Vec<String> = needs.iter().map(ToString::to_string).collect();
-        let message = format!("a person must allow {}", texts.join(", "));
+        let mut message = must_allow(&needs);
+        for (need, reason) in self.protected() {
+            let path = need.path().map_or("/", VirtualPath::as_str);
+            message.push_str(&format!("; `{path}` is protected: {reason}"));
+        }
         CallError::new(Code::ScopeRequired, message).requesting(needs)
     }
 
@@ -108,5 +113,38 @@ impl Step<Waiting> {
             way: self.way,
             state: Parsed,
         }
+    }
+}
+
+fn must_allow(needs: &[Scope]) -> String {
+    let listed = listed(needs.iter().map(Scope::without_marks), ", ");
+    format!("a person must allow {listed}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_forges_an_entry_of_a_refusal() {
+        let check = |needs: &[&str], expected: &str| {
+            let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
+            assert_eq!(
+                must_allow(&needs),
+                format!("a person must allow {expected}")
+            );
+        };
+        check(&["write:file:/r/z"], "write:file:/r/z");
+        check(
+            &["write:file:/r/z, read:file:/etc/shadow"],
+            r#""write:file:/r/z, read:file:/etc/shadow""#,
+        );
+        check(
+            &[
+                r#"read:file:/r/z", "read:file:/etc/shadow"#,
+                "write:file:/r",
+            ],
+            r#""read:file:/r/z\", \"read:file:/etc/shadow", "write:file:/r""#,
+        );
     }
 }

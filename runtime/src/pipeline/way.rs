@@ -170,7 +170,7 @@ impl Way {
         ) {
             (Some((asked, _)), _) => not_yours(asked),
             (None, Some(path)) if self.rounds > 0 => not_yours(path),
-            (None, _) => CallError::new(Code::PermissionDenied, refusal_text(need)),
+            (None, _) => CallError::new(Code::PermissionDenied, refusal_text(need)).denying(need),
         }
     }
 }
@@ -182,6 +182,9 @@ fn refusal_text(need: &Scope) -> String {
             need.verb(),
             crate::escape(path.as_str())
         ),
-        None => format!("this worker may not {}", crate::escape(&need.to_string())),
+        None => format!(
+            "this worker may not {}",
+            crate::escape(&need.without_marks())
+        ),
     }
 }

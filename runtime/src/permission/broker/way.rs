@@ -21,7 +21,7 @@ use super::super::{DecidedBy, record::UNUSABLE};
 use super::{Broker, Message, Ruling, Told};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
-use crate::id::{GrantId, QuestionId, WorkerId};
+use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
 use crate::scope::Scope;
 
 impl Broker {
@@ -64,7 +64,7 @@ impl Broker {
     #[cfg(feature = "mcp")]
     pub(crate) fn refuse_unusable(&self, id: QuestionId, by: DecidedBy) {
         let note = Some(UNUSABLE.to_owned());
-        let refused = Message::Decided(id, Answer::Deny { note }, by);
+        let refused = Message::Decided(id, Answer::deny(note), by);
         // A broker that is gone has told everyone who waited.
         let _ = self.actor.cast(refused);
     }
@@ -202,22 +202,13 @@ impl Broker {
         }
     }
 
-    pub(crate) async fn deny_for_session(
-        &self,
-        id: QuestionId,
-        note: Option<String>,
-    ) -> Result<(), AuthorityError> {
-        let denied = self.call(|port| Message::DenyForSession(id, note, port));
-        denied.await.ok_or(AuthorityError::Closed)?
-    }
-
     pub(crate) async fn silenced(&self) -> Result<Vec<Silenced>, AuthorityError> {
         let silenced = self.call(Message::Silenced).await;
         silenced.ok_or(AuthorityError::Closed)
     }
 
-    pub(crate) async fn unblock(&self, worker: WorkerId) -> Result<(), AuthorityError> {
-        let heard = self.call(|port| Message::Unblock(worker, port)).await;
+    pub(crate) async fn ask_again(&self, silenced: SilencedId) -> Result<bool, AuthorityError> {
+        let heard = self.call(|port| Message::AskAgain(silenced, port)).await;
         heard.ok_or(AuthorityError::Closed)
     }
 

@@ -8,8 +8,8 @@ use super::super::broker::Ruling;
 use super::super::grants::Redeemed;
 use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
 use super::super::{
-    Answer, AuthorityError, DecidedBy, Decision, Lifetime, NewGrant, Question, QuestionState,
-    Request,
+    Answer, AuthorityError, DecidedBy, Decision, DeniedCalls, Lifetime, NewGrant, Question,
+    QuestionState, Request,
 };
 use super::{CallOf, Desk, Draft, Waiter};
 use crate::audit::AnsweredStep;
@@ -95,7 +95,14 @@ impl Desk {
         let now = self.end_overdue();
         let question = self.open(id)?;
         match answer {
-            Answer::Deny { note } => self.deny(&[id], note.as_deref(), by, now),
+            Answer::Deny {
+                note,
+                rest_of_session,
+            } => {
+                // Only a person's word silences anything.
+                let silenced = rest_of_session.filter(|_| by == DecidedBy::Person);
+                self.deny(&[id], (note.as_deref(), silenced), by, now)
+            }
             Answer::Allow {
                 patterns,
                 lifetime,
@@ -106,38 +113,6 @@ impl Desk {
                 self.allow(&[yes], by, now)
             }
         }
-    }
-
-    /// Refuses a question for a person, and its like for the rest of the session.
-    pub(in super::super) fn deny_for_session(
-        &mut self,
-        id: QuestionId,
-        note: Option<&str>,
-    ) -> Result<(), AuthorityError> {
-        let now = self.end_overdue();
-        self.open(id)?;
-        self.deny_with(id, note, now)
-    }
-
-    fn deny_with(
-        &mut self,
-        id: QuestionId,
-        note: Option<&str>,
-        now: Duration,
-    ) -> Result<(), AuthorityError> {
-        let mut step = refused(
-            id,
-            Decision::Denied,
-            DecidedBy::Person,
-            note.map(str::to_owned),
-        );
-        step.rest_of_session = true;
-        let request = &self.open(id)?.request;
-        self.audit.record(answered(request, step))?;
-        self.ledger.silence(id);
-        let ended = self.ledger.answer(id, None, now);
-        self.refuse(ended, DecidedBy::Person, note);
-        Ok(())
     }
 
     /// Ends all of these questions by one answer of a person, or none of them.
@@ -165,7 +140,7 @@ impl Desk {
         match answer {
             BatchAnswer::Deny { note } => {
                 let ids: Vec<QuestionId> = ids.iter().copied().collect();
-                self.deny(&ids, note.as_deref(), DecidedBy::Person, now)
+                self.deny(&ids, (note.as_deref(), None), DecidedBy::Person, now)
             }
             BatchAnswer::Allow {
                 pattern,
@@ -210,7 +185,7 @@ impl Desk {
         let open: Vec<QuestionId> = self.ledger.questions().map(|open| open.id).collect();
         for id in open {
             let note = Some(NOBODY.to_owned());
-            self.decide(id, Answer::Deny { note }, DecidedBy::Host);
+            self.decide(id, Answer::deny(note), DecidedBy::Host);
         }
     }
 
@@ -226,18 +201,24 @@ impl Desk {
     fn deny(
         &mut self,
         ids: &[QuestionId],
-        note: Option<&str>,
+        (note, silenced): (Option<&str>, Option<DeniedCalls>),
         by: DecidedBy,
         now: Duration,
     ) -> Result<(), AuthorityError> {
         let asked = ids.iter().filter_map(|id| self.ledger.question(*id));
         let events = asked.map(|question| {
             let note = note.map(str::to_owned);
-            let step = refused(question.id, Decision::Denied, by, note);
+            let step = AnsweredStep {
+                rest_of_session: silenced.is_some(),
+                ..refused(question.id, Decision::Denied, by, note)
+            };
             answered(&question.request, step)
         });
         self.audit.record_all(events.collect())?;
         for id in ids {
+            if let Some(calls) = silenced {
+                self.ledger.silence(*id, calls);
+            }
             let ended = self.ledger.answer(*id, None, now);
             self.refuse(ended, by, note);
         }

@@ -14,7 +14,7 @@ use crate::scope::{Scope, ScopePattern};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallOutcome {
-    /// It has not ended, or the record of its end is missing.
+    /// It has not ended, or its end is not recorded yet.
     #[default]
     Open,
     /// It was answered.
@@ -23,7 +23,8 @@ pub enum CallOutcome {
     Applied,
     /// It was refused before it had an effect.
     Denied,
-    /// It failed, perhaps after a part of its effect.
+    /// It failed, perhaps after a part of its effect; or the run ended after its effect began and before the end was
+    /// recorded.
     Failed,
     /// It brought grants that its client may not bring, so they were ignored. How the call itself ended is another entry.
     GrantsIgnored,
@@ -65,7 +66,8 @@ pub struct PastCall {
     /// What the caller was told then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
-    /// It failed after its effect began.
+    /// Its effect began, and the call failed or no end of it is recorded. Without a [`code`](Self::code) the end is unknown:
+    /// none of the effect, a part of it or all of it may have happened.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub begun: bool,
     /// How many steps it carried out before it failed, if the tool knows.

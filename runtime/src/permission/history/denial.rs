@@ -45,6 +45,20 @@ impl HistoryEntry {
                     ),
                 }
             }
+            (HistoryEvent::SignedIn(_), Decision::Denied) => match self.by {
+                DecidedBy::Person => (
+                    said("a person declined to sign in", None),
+                    "have the server tried again, and sign in when it is asked",
+                ),
+                DecidedBy::Nobody => (
+                    said("nobody could be asked to sign in, or nobody did", None),
+                    "let the host ask a person to sign in, and have the server tried again",
+                ),
+                DecidedBy::Host | DecidedBy::Client | DecidedBy::Rule => (
+                    said("the browser brought no answer to what was asked", None),
+                    "have the server tried again",
+                ),
+            },
             // What was open when the run ended was told nobody.
             (HistoryEvent::Question(question), Decision::Expired)
                 if question.ended_at.is_some() =>
@@ -102,7 +116,7 @@ fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
         ),
         _ => (
             "it is not allowed",
-            "grant it beforehand, or unblock the worker",
+            "grant it beforehand, or have it asked again if a person refused it for the rest of a session",
         ),
     };
     let more = call

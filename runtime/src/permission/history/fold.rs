@@ -1,4 +1,4 @@
-//! Records of permissions one by one in, entries that tell each question and grant once out.
+//! Builds the entries of a history from the records of an audit.
 
 mod calls;
 
@@ -10,8 +10,10 @@ use calls::CallProgress;
 use super::report::GrantUse;
 use super::{HistoryEntry, HistoryEvent, PastQuestion};
 use crate::audit::{
-    AnsweredStep, GrantedStep, NarrowedStep, Past, PastEvent, PastStep, SignedInStep,
+    AnsweredStep, BreakReason, GrantedStep, NarrowedStep, Past, PastEvent, PastStep, SignedInStep,
+    past,
 };
+use crate::call::Origin;
 use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
@@ -59,14 +61,26 @@ impl Fold {
         self.grants.values()
     }
 
+    /// Takes the lines of an audit in order, with the number of each in its chain.
+    pub(super) fn records(&mut self) -> impl FnMut(u64, &[u8]) -> Result<(), BreakReason> {
+        |seq, line| {
+            if seq == 0 {
+                self.begin_chain();
+            }
+            self.take(past(line)?);
+            Ok(())
+        }
+    }
+
     /// Another chain is another runtime. What the one before has open may be answered yet.
     pub(super) fn begin_chain(&mut self) {
         self.runs += 1;
         self.run = Run::default();
     }
 
-    /// Another runtime continues the chain: the one before has ended, and so have its questions.
+    /// Another runtime continues the chain: the one before has ended, and so have its questions and calls.
     fn begin_run(&mut self) {
+        self.fail_open_effects();
         for place in std::mem::take(&mut self.run.open) {
             if let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) {
                 entry.decision = Some(Decision::Expired);
@@ -113,7 +127,8 @@ impl Fold {
                 ref brought,
             } => self.grant_used(at, &event, grants, brought),
             PastStep::IgnoredGrants { ref brought } => self.grants_ignored(at, &event, brought),
-            PastStep::RemoteCall { preview: false } => self.remote_call(event.call),
+            PastStep::RemoteCall { preview: false } => self.remote_call(at, &event),
+            PastStep::Applying => self.effect_begins(at, &event),
             PastStep::Applied => self.applied(at, &event),
             PastStep::Denied(ref failure) => self.denied(at, &event, failure),
             PastStep::Failed(ref failure) => self.failed(at, &event, failure),
@@ -138,11 +153,11 @@ impl Fold {
     }
 
     fn signed_in(&mut self, at: u64, event: &PastEvent, step: &SignedInStep) {
-        // Who said no, a person or a host without any, is not recorded.
+        // Only a person allows it, also where an earlier record does not say so.
         let (decision, by) = if step.allowed {
             (Decision::Granted, DecidedBy::Person)
         } else {
-            (Decision::Denied, DecidedBy::Nobody)
+            (Decision::Denied, step.by)
         };
         let what = HistoryEvent::SignedIn(Box::new(step.clone()));
         self.push(at, event, Some(decision), by, what);
@@ -173,6 +188,7 @@ impl Fold {
             | PastStep::SignedIn(_)
             | PastStep::IgnoredGrants { .. }
             | PastStep::RemoteCall { .. }
+            | PastStep::Applying
             | PastStep::Applied
             | PastStep::Denied(_)
             | PastStep::Failed(_)
@@ -332,7 +348,12 @@ impl Fold {
 
     fn granted(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
         let what = HistoryEvent::Granted(Box::new(step.clone()));
-        let place = self.push(at, event, Some(Decision::Granted), DecidedBy::Person, what);
+        let by = step.by.unwrap_or(match event.origin {
+            Some(Origin::Human) => DecidedBy::Person,
+            Some(Origin::Host) => DecidedBy::Host,
+            _ => DecidedBy::Nobody,
+        });
+        let place = self.push(at, event, Some(Decision::Granted), by, what);
         let (agent, session) = match &step.holder {
             GrantHolder::Agent(agent) => (Some(Arc::clone(agent)), None),
             GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
@@ -343,6 +364,7 @@ impl Fold {
         self.run.grants.insert(step.grant);
         let grant = self.grant(step.grant);
         grant.given_at = Some(at);
+        grant.by = by;
         grant.pattern = Some(step.pattern.clone());
         grant.holder = Some(step.holder.clone());
         grant.descendants = Some(step.descendants);

@@ -97,6 +97,8 @@ pub struct GrantUse {
     pub session: Option<Arc<str>>,
     /// When it was given, in milliseconds since 1970.
     pub given_at: Option<u64>,
+    /// Who gave it; nobody if the record does not say.
+    pub by: DecidedBy,
     /// How many calls used it.
     pub uses: u64,
     /// When it was used last.
@@ -116,6 +118,7 @@ impl GrantUse {
             agent: None,
             session: None,
             given_at: None,
+            by: DecidedBy::Nobody,
             uses: 0,
             used_at: None,
             ended_at: None,

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::audit::{AnsweredStep, AuditEvent, ChangeSummary, MemoryAudit, SignedInStep, Step};
+use crate::audit::{
+    AnsweredStep, AuditEvent, ChangeSummary, FailedStep, MemoryAudit, SignedInStep, Step,
+};
 use crate::call::Origin;
+use crate::error::Code;
 use crate::id::CallId;
 use crate::permission::{GrantHolder, Narrowing};
 use crate::policy::Verdict;
@@ -99,9 +102,11 @@ impl Log {
             added: 0,
             removed: 0,
         };
-        let token = crate::PreviewToken(crate::ContentHash::of(b"x"));
-        let changes = [change].into();
-        self.call(Some(1), agent, Some(call), Step::Planned { token, changes });
+        let step = Step::Planned {
+            token: token(),
+            changes: [change].into(),
+        };
+        self.call(Some(1), agent, Some(call), step);
     }
 
     /// Asks for `verb` on `path` and answers; a yes changes the file by `op`.
@@ -185,6 +190,7 @@ impl Log {
             holder: GrantHolder::Worker(WorkerId(1)),
             lifetime,
             descendants: false,
+            by: Some(DecidedBy::Person),
         };
         self.step(Some(1), "", Step::Granted(Box::new(step)));
     }
@@ -208,6 +214,67 @@ impl Log {
                 brought: [].into(),
             },
         );
+    }
+
+    fn judged(&mut self, call: u64, need: &str, verdict: Verdict) {
+        let step = Step::Judged {
+            verdict,
+            needs: [need.parse().unwrap()].into(),
+            rule: None,
+        };
+        self.call(Some(1), "main", Some(call), step);
+    }
+
+    fn applying(&mut self, call: u64) {
+        let step = Step::Applying {
+            token: token(),
+            bytes: 0,
+            files: 20_000,
+        };
+        self.call(Some(1), "main", Some(call), step);
+    }
+
+    fn applied(&mut self, call: u64) {
+        let step = Step::Applied { token: token() };
+        self.call(Some(1), "main", Some(call), step);
+    }
+
+    fn sent(&mut self, call: u64, preview: bool) {
+        let step = Step::RemoteCall {
+            server: "git".into(),
+            tool_there: "push".into(),
+            preview,
+            arguments_sha256: token().0,
+        };
+        self.call(Some(1), "main", Some(call), step);
+    }
+
+    fn failed(&mut self, call: u64) {
+        let step = Step::Failed(Box::new(FailedStep {
+            code: Code::Deadline,
+            message: "too late".into(),
+            begun: true,
+            done: None,
+            removed: None,
+        }));
+        self.call(Some(1), "main", Some(call), step);
+    }
+
+    fn finished(&mut self, call: u64, code: Option<Code>) {
+        let step = Step::Finished { code, bytes: 0 };
+        self.call(Some(1), "main", Some(call), step);
+    }
+
+    /// The entries of calls, each with whether its effect began.
+    fn calls(&self) -> Vec<(u64, CallOutcome, bool)> {
+        let calls = self
+            .history
+            .entries()
+            .filter_map(|entry| match &entry.event {
+                HistoryEvent::Call(call) => Some((call.call?.0, call.outcome, call.begun)),
+                _ => None,
+            });
+        calls.collect()
     }
 
     /// Each entry in one line.
@@ -245,6 +312,10 @@ impl ParsePath for str {
     fn parse_path(&self) -> crate::VirtualPath {
         crate::VirtualPath::parse(self, None).unwrap()
     }
+}
+
+fn token() -> crate::PreviewToken {
+    crate::PreviewToken(crate::ContentHash::of(b"x"))
 }
 
 const NEED: &[&str] = &["write:file:/r/a/x"];
@@ -286,24 +357,58 @@ fn each_question_is_told_once_with_its_end() {
 #[test]
 fn what_people_said_at_servers_is_told_and_found_by_the_server() {
     let mut log = Log::default();
-    for (server, allowed) in [("mail", true), ("files", false)] {
+    for (server, allowed, by) in [
+        ("mail", true, DecidedBy::Person),
+        ("files", false, DecidedBy::Person),
+        ("notes", false, DecidedBy::Nobody),
+        ("chat", false, DecidedBy::Host),
+    ] {
         let said = SignedInStep {
             server: server.into(),
             issuer: "https://a.example".into(),
             scopes: vec!["read".to_owned()],
             tool_there: None,
             allowed,
+            by,
         };
         log.step(None, "", Step::SignedIn(Box::new(said)));
     }
-    let told = ["1  granted mail [\"read\"]", "1  denied files [\"read\"]"];
+    let told = ["mail", "files", "notes", "chat"].map(|server| {
+        format!(
+            "1  {} {server} [\"read\"]",
+            if server == "mail" {
+                "granted"
+            } else {
+                "denied"
+            }
+        )
+    });
     assert_eq!(log.told(), told);
+    let by: Vec<_> = log.history.entries().map(|entry| entry.by).collect();
+    let expected = [
+        DecidedBy::Person,
+        DecidedBy::Person,
+        DecidedBy::Nobody,
+        DecidedBy::Host,
+    ];
+    assert_eq!(by, expected);
+    let reasons: Vec<_> = log
+        .history
+        .entries()
+        .filter_map(|entry| Some(entry.denial()?.reason.into_owned()))
+        .collect();
+    let expected = [
+        "a person declined to sign in",
+        "nobody could be asked to sign in, or nobody did",
+        "the browser brought no answer to what was asked",
+    ];
+    assert_eq!(reasons, expected);
     let at_mail = HistoryFilter {
         server: Some("mail".into()),
         ..HistoryFilter::default()
     };
     let found: Vec<_> = log.history.entries().map(|it| at_mail.admits(it)).collect();
-    assert_eq!(found, [true, false]);
+    assert_eq!(found, [true, false, false, false]);
 }
 
 #[test]
@@ -819,4 +924,110 @@ fn who_decided_is_told_as_recorded_and_older_records_are_read_without_it() {
         let more = format!(r#","grant":1{cause}"#);
         assert_eq!(by("grant_revoked", &more), expected, "{cause}");
     }
+    for (giver, expected) in [
+        (r#""by":"person""#, "person"),
+        (r#""by":"host""#, "host"),
+        (r#""origin":"human""#, "person"),
+        (r#""origin":"host""#, "host"),
+        (r#""mood":"calm""#, "nobody"),
+    ] {
+        let more = format!(
+            r#","grant":1,"pattern":"read","holder":{{"agent":"main"}},"lifetime":"agent","descendants":false,{giver}"#
+        );
+        assert_eq!(by("granted", &more), expected, "{giver}");
+    }
+}
+
+/// A call that a person allowed, and one that the policy allows; the effect of both began.
+fn log_of_two_effects() -> (Log, u64) {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    let asked = log.ask("main", 1, NEED);
+    log.answer("main", 1, Decision::Granted, Some(Lifetime::Once), &[]);
+    log.plan("main", asked, "/r/x", Op::Modify);
+    log.applying(asked);
+    log.judged(10, NEED[0], Verdict::Allow);
+    log.plan("main", 10, "/r/t", Op::Delete);
+    log.applying(10);
+    (log, asked)
+}
+
+#[test]
+fn effect_without_recorded_end_is_open_until_the_next_run_and_failed_then() {
+    let (mut log, asked) = log_of_two_effects();
+    let open = |call| (call, CallOutcome::Open, true);
+    assert_eq!(log.calls(), [open(asked), open(10)]);
+    log.spawn(1, "main");
+    let failed = |call| (call, CallOutcome::Failed, true);
+    assert_eq!(log.calls(), [failed(asked), failed(10)]);
+    let entry = log.history.entries().last().unwrap();
+    let HistoryEvent::Call(call) = &entry.event else {
+        panic!("{entry:?}");
+    };
+    assert_eq!((entry.run, call.code, &call.message), (1, None, &None));
+    assert_eq!(call.changes, [Op::Delete]);
+    assert_eq!(call.needs.len(), 1);
+    let report = log.history.report(&HistoryFilter::default());
+    let counted: Vec<_> = report
+        .calls
+        .iter()
+        .map(|one| (one.outcome, one.calls))
+        .collect();
+    assert_eq!(counted, [(CallOutcome::Failed, 2)]);
+}
+
+#[test]
+fn effect_with_recorded_end_is_told_as_it_ended() {
+    let (mut log, asked) = log_of_two_effects();
+    for call in [asked, 10] {
+        log.applied(call);
+        log.finished(call, None);
+    }
+    log.spawn(1, "main");
+    assert_eq!(log.calls(), [(10, CallOutcome::Applied, false)]);
+    let first = log.history.entries().next().unwrap();
+    let HistoryEvent::Question(question) = &first.event else {
+        panic!("{first:?}");
+    };
+    assert_eq!(question.applied, 1);
+
+    let (mut log, asked) = log_of_two_effects();
+    for call in [asked, 10] {
+        log.failed(call);
+        log.finished(call, Some(Code::Deadline));
+    }
+    let failed = |call| (call, CallOutcome::Failed, true);
+    assert_eq!(log.calls(), [failed(asked), failed(10)]);
+    // The effect of the second ends although its caller did not wait for it.
+    log.applied(10);
+    log.spawn(1, "main");
+    let late = (10, CallOutcome::Applied, true);
+    assert_eq!(log.calls(), [failed(asked), late]);
+}
+
+#[test]
+fn remote_change_without_recorded_end_is_told_as_one_that_began() {
+    let mut log = Log::default();
+    log.spawn(1, "main");
+    let need = "write:mcp:git:push";
+    for call in [10, 11, 12, 13] {
+        log.judged(call, need, Verdict::Allow);
+    }
+    log.judged(14, "read:mcp:git:log", Verdict::Allow);
+    log.sent(10, false);
+    log.sent(11, false);
+    log.finished(11, None);
+    log.sent(12, true);
+    log.sent(13, false);
+    log.sent(14, false);
+    // The server of this call did nothing but ask for more, and nobody allowed that.
+    log.judged(13, need, Verdict::Ask);
+    log.spawn(1, "main");
+    assert_eq!(
+        log.calls(),
+        [
+            (10, CallOutcome::Failed, true),
+            (11, CallOutcome::Answered, false),
+        ]
+    );
 }

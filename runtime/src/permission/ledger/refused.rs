@@ -1,42 +1,84 @@
 //! Why a worker may not ask in, what its call is told out.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::Kind;
 use crate::error::{CallError, Code};
+use crate::scope::Coverage;
+
+/// The limit that a question is beyond, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// [`AskLimits::open_per_worker`](super::AskLimits::open_per_worker)
+    OpenPerWorker(usize),
+    /// [`AskLimits::open`](super::AskLimits::open)
+    Open(usize),
+    /// [`AskLimits::waiting_per_question`](super::AskLimits::waiting_per_question)
+    WaitingPerQuestion(usize),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenPerWorker(most) => write!(
+                f,
+                "at most {most} questions of one worker are open (`AskLimits::open_per_worker`)"
+            ),
+            Self::Open(most) => write!(
+                f,
+                "at most {most} questions of all workers are open (`AskLimits::open`)"
+            ),
+            Self::WaitingPerQuestion(most) => write!(
+                f,
+                "at most {most} calls wait for one question (`AskLimits::waiting_per_question`)"
+            ),
+        }
+    }
+}
 
 /// Why a person is not asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
-    /// Too many questions are open.
-    Busy,
-    /// The worker asked too often of late.
-    TooOften { retry_after: Duration },
-    /// A person refused this kind for the rest of the session.
-    Silenced(Kind),
+    /// As many questions are open, or calls wait for one, as the limits allow.
+    Busy(Limit),
+    /// The worker asked as often in a minute as the limits allow.
+    TooOften {
+        per_minute: usize,
+        retry_after: Duration,
+    },
+    /// A person denied this for the rest of the session.
+    Silenced(Coverage),
 }
 
 impl From<NotAsked> for CallError {
     fn from(reason: NotAsked) -> Self {
         match reason {
-            NotAsked::Busy => Self::new(
+            NotAsked::Busy(limit) => Self::new(
                 Code::Busy,
-                "too many questions are open; go on with something else and try again later",
+                format!(
+                    "no further question can be asked now: {limit}; go on with something else and try again later"
+                ),
             )
             .with("retry_after_ms", 1000),
-            NotAsked::TooOften { retry_after } => Self::new(
+            NotAsked::TooOften {
+                per_minute,
+                retry_after,
+            } => Self::new(
                 Code::RateLimited,
-                "a person was asked too often; go on with what is allowed",
+                format!(
+                    "a person was asked too often: at most {per_minute} questions of one worker in a minute \
+                     (`AskLimits::per_minute`); go on with what is allowed"
+                ),
             )
             .with(
                 "retry_after_ms",
                 u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             ),
-            NotAsked::Silenced((verb, resource)) => Self::new(
+            NotAsked::Silenced(denied) => Self::new(
                 Code::PermissionDenied,
                 format!(
-                    "a person refused `{verb}:{}` for the rest of the session; go on without it",
-                    resource.as_str()
+                    "a person refused `{}` for the rest of the session; go on without it",
+                    crate::escape(&denied.pattern().to_string())
                 ),
             ),
         }

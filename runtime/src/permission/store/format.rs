@@ -13,6 +13,7 @@ use super::StoredGrant;
 use crate::audit::Inert;
 use crate::effect::ContentHash;
 use crate::id::GrantId;
+use crate::json::read_json;
 
 const FORMAT: &str = "bailiwick-grants";
 pub(super) const VERSION: u64 = 2;
@@ -199,11 +200,10 @@ fn intact(header: &[u8], body: &[u8]) -> Result<Contents, GrantDamage> {
         grants: BTreeMap::new(),
     };
     for (index, line) in body.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let grant: StoredGrant =
-            serde_json::from_slice(line).map_err(|source| GrantDamage::Grant {
-                line: index + 2,
-                source,
-            })?;
+        let grant: StoredGrant = read_json(line).map_err(|source| GrantDamage::Grant {
+            line: index + 2,
+            source,
+        })?;
         let id = grant.id;
         if id.0 == 0 || id.0 >= stated.next || contents.grants.insert(id, grant).is_some() {
             return Err(GrantDamage::Number(id));

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::format::Contents;
-use super::writer::{Change, Done, Message, Writer};
+use super::writer::{Change, Done, Message, Recorded, Writer};
 use super::{GrantStore, GrantWriteError, StoredGrant};
 use crate::audit::Audit;
 use crate::id::GrantId;
@@ -71,6 +71,9 @@ struct Open {
     wall: WallClock,
     /// Tells the broker what cannot be stored.
     report: Arc<dyn Fn(Unstored) + Send + Sync>,
+    audit: Audit,
+    /// How many changes were handed over.
+    changes: u64,
 }
 
 impl Keeper {
@@ -87,9 +90,7 @@ impl Keeper {
         let GrantStore { file, contents } = store;
         let stored = contents.clone();
         let (sender, receiver) = mpsc::channel();
-        let audit = audit.clone();
-        let recorded = move || audit.flush_blocking();
-        let writer = Writer::new(contents, recorded, move |bytes: &[u8]| file.replace(bytes));
+        let writer = Writer::new(contents, move |bytes: &[u8]| file.replace(bytes));
         thread::Builder::new()
             .name("bailiwick-grants".to_owned())
             .spawn(move || writer.run(&receiver))?;
@@ -104,6 +105,8 @@ impl Keeper {
             taken: Vec::new(),
             wall,
             report: Arc::new(report),
+            audit: audit.clone(),
+            changes: 0,
         };
         Ok((Self(Some(open)), stored))
     }
@@ -181,6 +184,8 @@ impl Open {
         let given = std::mem::take(&mut self.given);
         let taken = std::mem::take(&mut self.taken);
         let (reply, outcome) = oneshot::channel();
+        self.changes += 1;
+        let (id, gives) = (self.changes, !given.is_empty());
         let done: Done = if given.is_empty() {
             told(reply)
         } else {
@@ -195,10 +200,15 @@ impl Open {
                 }),
             })
         };
-        let change = Message::Change(Change::new(given, taken, done));
+        let change = Message::Change(Change::new(id, given, taken, done));
         if let Some(writer) = &self.writer {
             // A change that is dropped says that it was not stored.
             let _ = writer.send(change);
+            if gives {
+                // A grant is stored once its record is: a kill in between must not leave a grant without a record.
+                let recorded = Recorded::new(id, writer.clone());
+                self.audit.flush_then(|flushed| recorded.tell(flushed));
+            }
         }
         Saved(Some(outcome))
     }

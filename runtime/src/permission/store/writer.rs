@@ -1,9 +1,9 @@
-//! Changes to what is stored in, one replacement of the file for all that wait, and each told how it went, out.
+//! Writes the grant store: one replacement of the file for all changes that wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::StoredGrant;
@@ -34,14 +34,17 @@ pub(super) type Done = Box<dyn FnOnce(Result<(), GrantWriteError>) + Send>;
 
 /// What one word of a person changes; all of it is stored, or none.
 pub(super) struct Change {
-    pub(super) given: Vec<StoredGrant>,
-    pub(super) taken: Vec<GrantId>,
+    id: u64,
+    given: Vec<StoredGrant>,
+    taken: Vec<GrantId>,
     done: Option<Done>,
 }
 
 impl Change {
-    pub(super) fn new(given: Vec<StoredGrant>, taken: Vec<GrantId>, done: Done) -> Self {
+    /// `id` tells it from all other changes of one writer.
+    pub(super) fn new(id: u64, given: Vec<StoredGrant>, taken: Vec<GrantId>, done: Done) -> Self {
         Self {
+            id,
             given,
             taken,
             done: Some(done),
@@ -65,34 +68,73 @@ impl Drop for Change {
 }
 
 pub(super) enum Message {
+    /// Grants to remove, and grants to store once they are recorded.
     Change(Change),
-    /// Writes what is unwritten, then lets go of the file. Nothing comes after it.
+    /// Whether the grants of a change are recorded. One of these follows each change that gives any.
+    Recorded(u64, Result<(), AuditError>),
+    /// Writes what is unwritten, then lets go of the file. No change comes after it.
     Close(Done),
 }
 
+/// Tells the writer whether the grants of a change are recorded; that they are not, if it is dropped.
+pub(super) struct Recorded {
+    change: u64,
+    writer: Option<Sender<Message>>,
+}
+
+impl Recorded {
+    pub(super) fn new(change: u64, writer: Sender<Message>) -> Self {
+        Self {
+            change,
+            writer: Some(writer),
+        }
+    }
+
+    pub(super) fn tell(mut self, recorded: Result<(), AuditError>) {
+        self.send(recorded);
+    }
+
+    fn send(&mut self, recorded: Result<(), AuditError>) {
+        if let Some(writer) = self.writer.take() {
+            // A writer that is gone dropped the change, which said so.
+            let _ = writer.send(Message::Recorded(self.change, recorded));
+        }
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.send(Err(AuditError::Closed));
+    }
+}
+
 /// The one that writes; lives on its own thread.
-pub(super) struct Writer<S, R> {
-    /// Returns once everything that was handed to the audit before is written.
-    recorded: S,
+///
+/// It never waits for the audit, so that grants are removed from the file also while the audit hangs.
+pub(super) struct Writer<R> {
     /// Puts bytes in the place of the file.
     replace: R,
     /// What the file is to say.
     wanted: Contents,
     /// It may say something else.
     failing: bool,
+    /// Changes whose grants are not recorded yet.
+    waiting: Vec<Change>,
+    /// Told once the file is let go of.
+    closing: Option<Done>,
 }
 
-impl<S, R> Writer<S, R>
+impl<R> Writer<R>
 where
-    S: FnMut() -> Result<(), AuditError>,
     R: FnMut(&[u8]) -> io::Result<()>,
 {
-    pub(super) fn new(contents: Contents, recorded: S, replace: R) -> Self {
+    pub(super) fn new(contents: Contents, replace: R) -> Self {
         Self {
-            recorded,
             replace,
             wanted: contents,
             failing: false,
+            waiting: Vec::new(),
+            closing: None,
         }
     }
 
@@ -105,8 +147,10 @@ where
             };
             match first {
                 Ok(first) => {
-                    let messages = std::iter::once(first).chain(receiver.try_iter());
-                    if let Some(done) = self.take(messages) {
+                    self.take(std::iter::once(first).chain(receiver.try_iter()));
+                    if self.waiting.is_empty()
+                        && let Some(done) = self.closing.take()
+                    {
                         let written = self.catch_up();
                         drop(self);
                         return done(written);
@@ -120,59 +164,72 @@ where
     }
 
     /// Stores one batch, what is taken back first, and tells everyone who waits for it, but for whoever closes the store.
-    fn take(&mut self, messages: impl Iterator<Item = Message>) -> Option<Done> {
-        let (mut changes, mut closing) = (Vec::new(), None);
+    fn take(&mut self, messages: impl Iterator<Item = Message>) {
+        let (mut taking, mut taken) = (Vec::new(), BTreeSet::new());
+        let mut recorded = BTreeMap::new();
         for message in messages {
             match message {
-                Message::Change(change) => changes.push(change),
-                Message::Close(done) => closing = Some(done),
+                Message::Change(change) => {
+                    taken.extend(change.taken.iter().copied());
+                    if change.given.is_empty() {
+                        taking.push(change);
+                    } else {
+                        self.waiting.push(change);
+                    }
+                }
+                Message::Recorded(change, outcome) => drop(recorded.insert(change, outcome)),
+                Message::Close(done) => self.closing = Some(done),
             }
         }
-        let (giving, taking): (Vec<Change>, Vec<Change>) = changes
-            .into_iter()
-            .partition(|change| !change.given.is_empty());
-        let taken: BTreeSet<GrantId> = giving
-            .iter()
-            .chain(&taking)
-            .flat_map(|change| &change.taken)
-            .copied()
-            .collect();
-        // A log that hangs keeps nobody from taking grants back: that waits for no record.
         let before = self.wanted.grants.clone();
+        for grant in self.waiting.iter().flat_map(|change| &change.given) {
+            self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
+        }
         self.wanted.grants.retain(|id, _| !taken.contains(id));
-        let lost = self.store(&before);
+        for change in &mut self.waiting {
+            change.given.retain(|grant| !taken.contains(&grant.id));
+        }
+        let stored = self.store(&before);
         for change in taking {
-            change.told(lost.clone());
+            change.told(stored.clone());
         }
-        if !giving.is_empty() {
-            self.give(giving, &taken);
+        if !recorded.is_empty() {
+            self.give(&recorded);
         }
-        closing
     }
 
-    /// Stores what is given, unless it is taken again by now.
-    fn give(&mut self, changes: Vec<Change>, taken: &BTreeSet<GrantId>) {
-        // A kill between the two must not leave a grant of which no record tells.
-        let recorded = (self.recorded)().map_err(GrantWriteError::Record);
+    /// Stores what is given by changes of which it is known whether they are recorded.
+    fn give(&mut self, recorded: &BTreeMap<u64, Result<(), AuditError>>) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (ready, waiting): (Vec<Change>, Vec<Change>) = waiting
+            .into_iter()
+            .partition(|change| recorded.contains_key(&change.id));
+        self.waiting = waiting;
+        let outcome = |change: &Change| match recorded.get(&change.id) {
+            Some(Err(error)) => Err(GrantWriteError::Record(error.clone())),
+            Some(Ok(())) | None => Ok(()),
+        };
         let before = self.wanted.grants.clone();
-        for grant in changes.iter().flat_map(|change| &change.given) {
-            self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
-            // Of one that was to be narrowed nothing may be left: it is taken back.
-            if recorded.is_ok() && !taken.contains(&grant.id) {
-                self.wanted.grants.insert(grant.id, grant.clone());
-            } else {
-                self.wanted.grants.remove(&grant.id);
+        for change in &ready {
+            for grant in &change.given {
+                // Of one that was to be narrowed nothing may be left: it is taken back.
+                if outcome(change).is_ok() {
+                    self.wanted.grants.insert(grant.id, grant.clone());
+                } else {
+                    self.wanted.grants.remove(&grant.id);
+                }
             }
         }
         // That the store has it still is worse than that it is gone, so that is told first.
-        let told = self.store(&before).and(recorded);
-        for change in changes {
+        let stored = self.store(&before);
+        for change in ready {
+            let told = stored.clone().and(outcome(&change));
             if told.is_err() {
                 for grant in &change.given {
                     self.wanted.grants.remove(&grant.id);
                 }
             }
-            change.told(told.clone());
+            change.told(told);
         }
     }
 
@@ -229,7 +286,15 @@ mod tests {
         let done = Box::new(move |stored: Result<(), _>| {
             told.lock().unwrap().push((name, stored.is_ok()));
         });
-        Message::Change(Change::new(given, taken, done))
+        Message::Change(Change::new(name, given, taken, done))
+    }
+
+    fn recorded(name: u64) -> Message {
+        Message::Recorded(name, Ok(()))
+    }
+
+    fn unrecorded(name: u64) -> Message {
+        Message::Recorded(name, Err(AuditError::Failing))
     }
 
     fn written(bytes: &[u8]) -> Vec<u64> {
@@ -241,20 +306,18 @@ mod tests {
     fn what_waits_together_is_written_together_and_each_is_told() {
         let told = Told::default();
         let mut writes = Vec::new();
-        let mut writer = Writer::new(
-            Contents::default(),
-            || Ok(()),
-            |bytes: &[u8]| {
-                writes.push(written(bytes));
-                Ok(())
-            },
-        );
+        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
+            writes.push(written(bytes));
+            Ok(())
+        });
         let batch = [
             change(1, &[1, 2], &[], &told),
             change(2, &[3], &[1], &told),
             change(3, &[], &[3], &told),
+            recorded(1),
+            recorded(2),
         ];
-        assert!(writer.take(batch.into_iter()).is_none());
+        writer.take(batch.into_iter());
         // Nothing is written where nothing is other than before.
         writer.take([change(4, &[], &[3], &told)].into_iter());
         drop(writer);
@@ -267,55 +330,84 @@ mod tests {
     fn nothing_is_stored_before_it_is_recorded_and_what_cannot_be_is_not_stored() {
         let told = Told::default();
         let log = RefCell::new(Vec::new());
-        let well = Cell::new(true);
-        let recorded = || {
-            log.borrow_mut().push("record".to_owned());
-            if well.get() {
-                Ok(())
-            } else {
-                Err(AuditError::Failing)
-            }
-        };
-        let mut writer = Writer::new(Contents::default(), recorded, |bytes: &[u8]| {
-            log.borrow_mut().push(format!("store {:?}", written(bytes)));
+        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
+            log.borrow_mut().push(written(bytes));
             Ok(())
         });
-        writer.take([change(1, &[1, 2], &[], &told)].into_iter());
-        // To take back waits for no record: less is the safe side.
-        writer.take([change(2, &[], &[1], &told)].into_iter());
-        well.set(false);
-        writer.take([change(3, &[3], &[], &told), change(4, &[], &[2], &told)].into_iter());
-        writer.take([change(5, &[4], &[], &told)].into_iter());
-        well.set(true);
-        writer.take([change(6, &[5], &[], &told)].into_iter());
+        let mut take = |messages: Vec<Message>| {
+            writer.take(messages.into_iter());
+            log.take()
+        };
+        let none: [Vec<u64>; 0] = [];
+        assert_eq!(take(vec![change(1, &[1, 2], &[], &told)]), none);
+        assert_eq!(take(vec![recorded(1)]), [[1, 2]]);
+        assert_eq!(take(vec![change(2, &[3], &[], &told)]), none);
+        assert_eq!(take(vec![unrecorded(2)]), none);
         // One that is narrowed is given anew; if that cannot be recorded, it goes.
-        well.set(false);
-        writer.take([change(7, &[5], &[], &told)].into_iter());
-        drop(writer);
-        let expected = [
-            "record",
-            "store [1, 2]",
-            "store [2]",
-            // A log that hangs keeps nobody from taking grants back.
-            "store []",
-            "record",
-            "record",
-            "record",
-            "store [5]",
-            "record",
-            "store []",
-        ];
-        assert_eq!(*log.borrow(), expected);
-        let expected = [
-            (1, true),
-            (2, true),
-            (4, true),
-            (3, false),
-            (5, false),
-            (6, true),
-            (7, false),
-        ];
+        assert_eq!(take(vec![change(3, &[2], &[], &told)]), none);
+        assert_eq!(take(vec![unrecorded(3)]), [[1]]);
+        assert_eq!(
+            take(vec![change(4, &[4], &[], &told), recorded(4)]),
+            [[1, 4]]
+        );
+        let expected = [(1, true), (2, false), (3, false), (4, true)];
         assert_eq!(*told.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn grants_are_removed_while_others_wait_for_their_record_and_do_not_come_back() {
+        let told = Told::default();
+        let log = RefCell::new(Vec::new());
+        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
+            log.borrow_mut().push(written(bytes));
+            Ok(())
+        });
+        let mut take = |messages: Vec<Message>| {
+            writer.take(messages.into_iter());
+            log.take()
+        };
+        let none: [Vec<u64>; 0] = [];
+        take(vec![change(1, &[1, 2], &[], &told), recorded(1)]);
+        // Given, and narrowed; the audit hangs.
+        assert_eq!(
+            take(vec![
+                change(2, &[3, 4], &[], &told),
+                change(3, &[2], &[], &told)
+            ]),
+            none
+        );
+        assert_eq!(take(vec![change(4, &[], &[1], &told)]), [[2]]);
+        assert_eq!(take(vec![change(5, &[], &[2, 3], &told)]), [[0; 0]]);
+        assert_eq!(*told.lock().unwrap(), [(1, true), (4, true), (5, true)]);
+        assert_eq!(take(vec![recorded(2)]), [[4]]);
+        assert_eq!(take(vec![recorded(3)]), none);
+        assert_eq!(told.lock().unwrap()[3..], [(2, true), (3, true)]);
+    }
+
+    #[test]
+    fn store_is_closed_once_what_waits_is_recorded_or_never_will_be() {
+        let told = Told::default();
+        let disk = Arc::new(Mutex::new(Vec::new()));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let kept = Arc::clone(&disk);
+        let writer = Writer::new(Contents::default(), move |bytes: &[u8]| {
+            *kept.lock().unwrap() = written(bytes);
+            Ok(())
+        });
+        let thread = std::thread::spawn(move || writer.run(&receiver));
+        for id in [1, 2] {
+            sender.send(change(id, &[id], &[], &told)).unwrap();
+        }
+        let (closed, outcome) = std::sync::mpsc::sync_channel(1);
+        let done = Box::new(move |result: Result<(), _>| closed.send(result.is_ok()).unwrap());
+        sender.send(Message::Close(done)).unwrap();
+        Recorded::new(1, sender.clone()).tell(Ok(()));
+        assert!(outcome.try_recv().is_err());
+        drop(Recorded::new(2, sender));
+        assert!(outcome.recv().unwrap());
+        thread.join().unwrap();
+        assert_eq!(*told.lock().unwrap(), [(1, true), (2, false)]);
+        assert_eq!(*disk.lock().unwrap(), [1]);
     }
 
     #[test]
@@ -323,26 +415,27 @@ mod tests {
         let told = Told::default();
         let full = Cell::new(false);
         let disk = RefCell::new(Vec::new());
-        let mut writer = Writer::new(
-            Contents::default(),
-            || Ok(()),
-            |bytes: &[u8]| {
-                if full.get() {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                *disk.borrow_mut() = written(bytes);
-                Ok(())
-            },
-        );
-        writer.take([change(1, &[1, 2], &[], &told)].into_iter());
+        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
+            if full.get() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            *disk.borrow_mut() = written(bytes);
+            Ok(())
+        });
+        writer.take([change(1, &[1, 2], &[], &told), recorded(1)].into_iter());
         full.set(true);
-        writer.take([change(2, &[3], &[], &told), change(3, &[], &[1], &told)].into_iter());
+        let messages = [
+            change(2, &[3], &[], &told),
+            change(3, &[], &[1], &told),
+            recorded(2),
+        ];
+        writer.take(messages.into_iter());
         assert_eq!(*disk.borrow(), [1, 2]);
-        writer.take([change(4, &[4], &[], &told)].into_iter());
+        writer.take([change(4, &[4], &[], &told), recorded(4)].into_iter());
         full.set(false);
         writer.catch_up().unwrap();
         assert_eq!(*disk.borrow(), [2]);
-        writer.take([change(5, &[5], &[], &told)].into_iter());
+        writer.take([change(5, &[5], &[], &told), recorded(5)].into_iter());
         assert_eq!(*disk.borrow(), [2, 5]);
         let expected = [(1, true), (3, false), (2, false), (4, false), (5, true)];
         assert_eq!(*told.lock().unwrap(), expected);

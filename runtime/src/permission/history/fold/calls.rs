@@ -24,6 +24,15 @@ pub(super) struct CallProgress {
     pub(super) question: Option<usize>,
     /// Its own entry.
     entry: Option<usize>,
+    /// Its own entry says only that its effect began.
+    only_begun: bool,
+}
+
+impl CallProgress {
+    /// Whether a server was sent a call that changes something there.
+    fn changes_remotely(&self) -> bool {
+        self.sent && self.needs.iter().any(|need| need.verb() != Verb::Read)
+    }
 }
 
 impl Fold {
@@ -61,12 +70,12 @@ impl Fold {
                 ..PastCall::default()
             };
             let what = HistoryEvent::Call(Box::new(what));
-            let place = self.push(at, event, None, DecidedBy::Nobody, what);
-            if let Some(progress) = self.progress(event.call) {
-                progress.entry = Some(place);
-            }
-            place
+            self.push(at, event, None, DecidedBy::Nobody, what)
         });
+        if let Some(progress) = self.progress(event.call) {
+            progress.entry = Some(place);
+            progress.only_begun = false;
+        }
         let entry = self.entries.get_mut(place).and_then(Option::as_mut);
         if let Some(entry) = entry
             && let HistoryEvent::Call(call) = &mut entry.event
@@ -79,6 +88,8 @@ impl Fold {
     fn allowed(&mut self, at: u64, event: &PastEvent, outcome: CallOutcome) {
         self.edit(at, event, |decision, by, call| {
             call.outcome = outcome;
+            // The record of a failure that came before it stays.
+            call.begun &= call.code.is_some();
             if decision.is_none() {
                 (*decision, *by) = (Some(Decision::Granted), DecidedBy::Rule);
             }
@@ -93,6 +104,8 @@ impl Fold {
         needs: &[Scope],
         rule: Option<&Arc<str>>,
     ) {
+        // A server asked for more grants instead of carrying the call out.
+        self.remove_only_begun(event.call);
         if let Some(progress) = self.progress(event.call) {
             progress.needs = needs.to_vec();
             progress.rule = rule.cloned();
@@ -101,6 +114,7 @@ impl Fold {
         let is_told = event.call.is_some_and(|call| self.entry_of(call).is_some());
         if denied || is_told {
             self.edit(at, event, |decision, by, call| {
+                call.begun = false;
                 call.needs = needs.to_vec();
                 call.rule = rule.cloned();
                 if denied {
@@ -129,15 +143,20 @@ impl Fold {
         grants: &[GrantId],
         brought: &[ScopePattern],
     ) {
+        let mut giver = DecidedBy::Person;
         for grant in grants {
-            self.grant(*grant).used(at);
+            let grant = self.grant(*grant);
+            grant.used(at);
+            if grant.by != DecidedBy::Person {
+                giver = grant.by;
+            }
         }
         if brought.is_empty() && self.question_of(event.call).is_some() {
             return;
         }
         self.edit(at, event, |decision, by, call| {
             let whose = if brought.is_empty() {
-                DecidedBy::Person
+                giver
             } else {
                 DecidedBy::Host
             };
@@ -156,9 +175,56 @@ impl Fold {
         self.push(at, event, Some(Decision::Denied), DecidedBy::Rule, what);
     }
 
-    pub(super) fn remote_call(&mut self, call: Option<CallId>) {
-        if let Some(progress) = self.progress(call) {
-            progress.sent = true;
+    pub(super) fn remote_call(&mut self, at: u64, event: &PastEvent) {
+        let Some(progress) = self.progress(event.call) else {
+            return;
+        };
+        progress.sent = true;
+        if progress.changes_remotely() {
+            self.effect_begins(at, event);
+        }
+    }
+
+    /// Notes that the effect of a call begins. Its entry says so until a record says how it ended.
+    pub(super) fn effect_begins(&mut self, at: u64, event: &PastEvent) {
+        let Some(progress) = self.progress(event.call) else {
+            return;
+        };
+        let only_begun = progress.entry.is_none();
+        let changes = progress.changes.clone();
+        self.edit(at, event, |_, _, call| {
+            call.begun = true;
+            call.changes = changes;
+        });
+        if let Some(progress) = self.progress(event.call) {
+            progress.only_begun = only_begun;
+        }
+    }
+
+    /// Removes the entry of a call that says only that its effect began.
+    fn remove_only_begun(&mut self, call: Option<CallId>) {
+        let known = call.and_then(|call| self.run.calls.get_mut(&call));
+        let Some(known) = known.filter(|known| known.only_begun) else {
+            return;
+        };
+        known.only_begun = false;
+        let place = known.entry.take();
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+            *entry = None;
+        }
+    }
+
+    /// Marks calls as failed whose effect began in a run that ended before it recorded how they ended.
+    pub(super) fn fail_open_effects(&mut self) {
+        let known = std::mem::take(&mut self.run.calls);
+        for place in known.into_values().filter_map(|known| known.entry) {
+            let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+            if let Some(HistoryEvent::Call(call)) = entry.map(|entry| &mut entry.event)
+                && call.begun
+                && call.outcome == CallOutcome::Open
+            {
+                call.outcome = CallOutcome::Failed;
+            }
         }
     }
 
@@ -170,6 +236,7 @@ impl Fold {
                 call.changes = changes.unwrap_or_default();
             });
         };
+        self.remove_only_begun(event.call);
         if let Some(Some(entry)) = self.entries.get_mut(place)
             && let HistoryEvent::Question(question) = &mut entry.event
         {
@@ -216,11 +283,15 @@ impl Fold {
         let Some(id) = event.call else {
             return;
         };
+        let asked = self.question_of(event.call).is_some();
+        if asked && code.is_none() {
+            // The question tells of it.
+            self.remove_only_begun(event.call);
+        }
         let Some(known) = self.run.calls.get(&id) else {
             return;
         };
-        let changes_there = known.sent && known.needs.iter().any(|need| need.verb() != Verb::Read);
-        let told = known.entry.is_some() || (changes_there && known.question.is_none());
+        let told = known.entry.is_some() || (known.changes_remotely() && !asked);
         if told && code.is_none() {
             let applied = CallOutcome::Applied;
             let is_applied = |call: &PastCall| call.outcome == applied;
