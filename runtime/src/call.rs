@@ -105,4 +105,8 @@ pub struct CallMeta {
     /// Whether a person must allow every change of this very call, by a question of its own: what policies allow and
     /// what was granted before is not enough. A call of [`Origin::View`] changes something only so.
     pub confirm: bool,
+    /// Who answers what a third-party server asks within this call, if
+    /// [`UpstreamsBuilder::forward_requests`](crate::UpstreamsBuilder::forward_requests) says so.
+    #[cfg(feature = "mcp")]
+    pub requests: Option<crate::CallRequests>,
 }

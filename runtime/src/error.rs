@@ -133,17 +133,29 @@ impl fmt::Display for Code {
 ///
 /// The message names no host path, never differs between "does not exist" and "not yours", and
 /// never teaches a way around a refusal.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[error("{}: {}", self.0.code, self.0.message)]
 pub struct CallError(Box<Facts>);
 
+/// What `main` prints of it; the details follow in the alternate form (`{:#?}`).
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        if f.alternate() && !self.0.details.is_empty() {
+            write!(f, " {:#?}", self.0.details)?;
+        }
+        Ok(())
+    }
+}
+
 /// Behind one pointer, so that a result is no larger for what is rarely in it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Facts {
     code: Code,
     message: String,
     details: Map<String, Value>,
     requested: Vec<Scope>,
+    denied: Option<Scope>,
 }
 
 impl CallError {
@@ -157,6 +169,7 @@ impl CallError {
             message: readable(message.into()),
             details: Map::new(),
             requested: Vec::new(),
+            denied: None,
         }))
     }
 
@@ -167,6 +180,21 @@ impl CallError {
             Code::UnknownTool,
             format!("there is no tool `{tool}` for this worker"),
         )
+    }
+
+    /// `INVALID_ARGUMENTS` for the argument at the JSON pointer `field`, which `details.field` has; `reason` says what was
+    /// expected. If a tool returns it from `prepare` or `plan`, one of the tool's examples is added.
+    ///
+    /// ```
+    /// use bailiwick::CallError;
+    /// let error = CallError::invalid_argument("/limit", "expected an integer of at least 1, got `0`");
+    /// assert_eq!(error.message(), "invalid argument `/limit`: expected an integer of at least 1, got `0`");
+    /// assert_eq!(error.details()["field"], "/limit");
+    /// ```
+    #[must_use]
+    pub fn invalid_argument(field: &str, reason: impl fmt::Display) -> Self {
+        let message = format!("invalid argument `{field}`: {reason}");
+        Self::new(Code::InvalidArguments, message).with("field", field)
     }
 
     /// Adds a fact for programs, such as the line numbers of an ambiguous match.
@@ -180,6 +208,36 @@ impl CallError {
     #[must_use]
     pub(crate) fn requesting(mut self, scopes: Vec<Scope>) -> Self {
         self.0.requested = scopes;
+        self
+    }
+
+    /// Names the need that a policy denies.
+    #[must_use]
+    pub(crate) fn denying(mut self, need: &Scope) -> Self {
+        self.0.denied = Some(need.clone());
+        self
+    }
+
+    /// The need that a policy denies, if that is known.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn denied(&self) -> Option<&Scope> {
+        self.0.denied.as_ref()
+    }
+
+    /// Adds a clause to the message.
+    #[must_use]
+    pub(crate) fn and_clause(mut self, clause: &str) -> Self {
+        self.0.message.push_str("; ");
+        self.0.message.push_str(clause);
+        self
+    }
+
+    /// Adds a sentence to the message.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub(crate) fn and(mut self, sentence: &str) -> Self {
+        self.0.message.push_str(". ");
+        self.0.message.push_str(sentence);
         self
     }
 

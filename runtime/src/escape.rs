@@ -68,7 +68,12 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// Returns texts as a list on one line, escaped. Several stand in quotes, as does one that could pass for several.
-pub(crate) fn listed(texts: impl IntoIterator<Item = impl fmt::Display>, between: &str) -> String {
+///
+/// ```
+/// assert_eq!(bailiwick::listed(["/repo/a"], ", "), "/repo/a");
+/// assert_eq!(bailiwick::listed(["/repo/a, /etc"], ", "), r#""/repo/a, /etc""#);
+/// ```
+pub fn listed(texts: impl IntoIterator<Item = impl fmt::Display>, between: &str) -> String {
     let mut texts: Vec<String> = texts.into_iter().map(|text| text.to_string()).collect();
     if texts.len() > 1 || texts.iter().any(|text| text.contains([',', '"', ' '])) {
         for text in &mut texts {

@@ -49,6 +49,11 @@ impl fmt::Display for QuestionId {
     }
 }
 
+/// Names what a person refused for the rest of a session, for the life of its runtime; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SilencedId(pub(crate) u64);
+
 /// Names one grant for the life of its runtime; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -1,8 +1,11 @@
 //! Arguments in, needs and a job out; the job reads, or plans and then applies.
 
+mod formats;
 mod notes;
+mod parameters;
 mod registry;
 mod remote;
+mod schema;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +23,9 @@ use crate::scope::Scope;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
-pub(crate) use remote::{Carried, Carrying, Remote, RemoteJob, RemoteTools, Tools};
+pub(crate) use remote::{CallContext, Carried, Carrying, Remote, RemoteJob, RemoteTools, Tools};
+#[cfg(feature = "mcp")]
+pub(crate) use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE};
 
 /// What a tool says of itself, apart from its schemas, which come from its types.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +70,7 @@ pub struct ToolSpec {
     pub app_only: bool,
     /// The page on which people look at its calls, such as `ui://hr/dashboard`; empty for the review of what it changes,
     /// if it changes anything.
-    pub page: &'static str,
+    pub page: Cow<'static, str>,
 }
 
 /// A tool as it is handed to a model.
@@ -81,6 +86,8 @@ pub struct ToolInfo {
     pub mutates: bool,
     /// What it would change can be shown first: always, unless another server that has no previews carries it out.
     pub previews: bool,
+    /// The third-party server, or the app, that carries it out.
+    pub provider: Option<String>,
 }
 
 impl ToolSpec {
@@ -105,7 +112,7 @@ impl ToolSpec {
             examples: &[],
             failures: &[],
             app_only: false,
-            page: "",
+            page: Cow::Borrowed(""),
         }
     }
 
@@ -189,8 +196,8 @@ impl ToolSpec {
 
     /// Names the page on which people look at its calls, as whoever serves it gives it (`GatewayBuilder::page`).
     #[must_use]
-    pub const fn page(mut self, uri: &'static str) -> Self {
-        self.page = uri;
+    pub fn page(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
+        self.page = uri.into();
         self
     }
 

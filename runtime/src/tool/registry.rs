@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
-use super::{ReadTool, ToolInfo, ToolSpec, WriteTool};
+use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
 use crate::call::Origin;
 use crate::capability::{Halt, ReadPermit, WritePermit};
 use crate::config::Namespace;
@@ -104,8 +103,14 @@ impl Entry {
             input_schema: self.input_schema.clone(),
             output_schema: self.output_schema.clone(),
             mutates: self.mutates,
-            previews: self.mutates && self.remote.as_ref().is_none_or(|it| it.previews),
+            previews: self.previews(),
+            provider: self.remote.as_ref().map(|it| it.server.to_string()),
         }
+    }
+
+    /// Whether what it would change can be shown first.
+    pub(crate) fn previews(&self) -> bool {
+        self.mutates && self.remote.as_ref().is_none_or(|it| it.previews)
     }
 }
 
@@ -160,15 +165,6 @@ pub struct ToolSet {
     faults: Vec<RegistryError>,
 }
 
-/// What a type looks like when it is written, which may leave out what reading would demand.
-fn output_schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value()
-}
-
 impl ToolSet {
     /// An empty set.
     #[must_use]
@@ -181,8 +177,14 @@ impl ToolSet {
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
+        let input_schema = schema::input::<T::Args>();
+        let parameters = Parameters {
+            schema: input_schema.clone(),
+            examples: spec.examples,
+        };
         let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
-            let prepared = tool.prepare(understand::<T::Args>(arguments)?, names)?;
+            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
+            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
             let job = Reading {
                 tool: Arc::clone(&tool),
                 job: prepared.job,
@@ -193,8 +195,8 @@ impl ToolSet {
             name: ToolName::new(&spec.name),
             spec,
             intent: None,
-            input_schema: schemars::schema_for!(T::Args).to_value(),
-            output_schema: output_schema::<T::Output>(),
+            input_schema,
+            output_schema: schema::output::<T::Output>(),
             mutates: false,
             remote: None,
             prepare: Box::new(prepare),
@@ -206,10 +208,17 @@ impl ToolSet {
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
+        let input_schema = schema::input::<T::Args>();
+        let parameters = Arc::new(Parameters {
+            schema: input_schema.clone(),
+            examples: spec.examples,
+        });
         let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
-            let prepared = tool.prepare(understand::<T::Args>(arguments)?, names)?;
+            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
+            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
             let job = Writing {
                 tool: Arc::clone(&tool),
+                parameters: Arc::clone(&parameters),
                 job: prepared.job,
             };
             Ok((prepared.needs, Job::Write(Arc::new(job))))
@@ -218,8 +227,8 @@ impl ToolSet {
             name: ToolName::new(&spec.name),
             spec,
             intent: None,
-            input_schema: schemars::schema_for!(T::Args).to_value(),
-            output_schema: output_schema::<T::Output>(),
+            input_schema,
+            output_schema: schema::output::<T::Output>(),
             mutates: true,
             remote: None,
             prepare: Box::new(prepare),
@@ -295,11 +304,14 @@ impl ToolSet {
     }
 }
 
-fn understand<A: DeserializeOwned + 'static>(arguments: Arguments<'_>) -> Result<A, CallError> {
+fn read<A: DeserializeOwned + 'static>(
+    parameters: &Parameters,
+    arguments: Arguments<'_>,
+) -> Result<A, CallError> {
     match arguments {
         // A call without arguments may leave them out.
-        Arguments::Json(Value::Null) => read_json(&Value::Object(serde_json::Map::new())),
-        Arguments::Json(value) => read_json(value),
+        Arguments::Json(Value::Null) => parameters.read(&Value::Object(serde_json::Map::new())),
+        Arguments::Json(value) => parameters.read(value),
         Arguments::Typed(value) => match value.downcast() {
             Ok(args) => Ok(*args),
             Err(_) => Err(CallError::new(
@@ -308,15 +320,6 @@ fn understand<A: DeserializeOwned + 'static>(arguments: Arguments<'_>) -> Result
             )),
         },
     }
-}
-
-/// Reads arguments by name. A list would be read by position, which no schema promises.
-fn read_json<A: DeserializeOwned>(value: &Value) -> Result<A, CallError> {
-    let refuse = |why: String| CallError::new(Code::InvalidArguments, why);
-    if !value.is_object() {
-        return Err(refuse("the arguments must be an object".to_owned()));
-    }
-    A::deserialize(value).map_err(|error| refuse(error.to_string()))
 }
 
 struct Reading<T: ReadTool> {
@@ -342,6 +345,7 @@ impl<T: ReadTool> ReadJob for Reading<T> {
 
 struct Writing<T: WriteTool> {
     tool: Arc<T>,
+    parameters: Arc<Parameters>,
     job: T::Job,
 }
 
@@ -357,7 +361,14 @@ impl<T: WriteTool> WriteJob for Writing<T> {
     }
 
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt> {
-        self.tool.plan(&self.job, permit).map(any)
+        let plan = self
+            .tool
+            .plan(&self.job, permit)
+            .map_err(|halt| match halt {
+                Halt::Failed(error) => Halt::Failed(self.parameters.with_example(error)),
+                halt => halt,
+            });
+        plan.map(any)
     }
 
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError> {

@@ -1,0 +1,118 @@
+//! Reads JSON and refuses duplicate keys.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{
+    Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor,
+};
+
+/// Reads JSON, and refuses it if an object in it has a key twice.
+///
+/// `serde_json` keeps the last of two equal keys of a map, so of two restrictions one would be lost. Use this for policies,
+/// configurations and everything else that a person wrote or another program sent.
+///
+/// ```
+/// let policy = r#"{"read_only": true, "read_only": false}"#;
+/// let error = bailiwick::read_json::<serde_json::Value>(policy.as_bytes()).unwrap_err();
+/// assert!(error.to_string().starts_with("duplicate key `read_only`"));
+/// let policy: serde_json::Value = bailiwick::read_json(br#"{"read_only": true}"#)?;
+/// assert_eq!(policy["read_only"], true);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// [`serde_json::Error`], of the category `Data` for a duplicate key.
+pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
+    let Unique = serde_json::from_slice(text)?;
+    serde_json::from_slice(text)
+}
+
+/// Any JSON in which no object has a key twice.
+struct Unique;
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while let Some(Self) = items.next_element()? {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut keys = HashSet::new();
+        while let Some(key) = members.next_key::<String>()? {
+            if keys.contains(&key) {
+                let key = crate::escape::escape(&key);
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
+            }
+            keys.insert(key);
+            let Self = members.next_value()?;
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn duplicate_keys_are_refused_at_any_depth() {
+        for text in [
+            r#"{"read_only":true,"read_only":false}"#,
+            r#"{"roots":[{"path":"/a","path":"/b"}]}"#,
+            r#"{"read_only":true,"read_\u006fnly":false}"#,
+            r#"[{"a":{"b":1,"b":1}}]"#,
+        ] {
+            let error = read_json::<Value>(text.as_bytes()).unwrap_err();
+            assert!(error.is_data(), "{error}");
+            assert!(error.to_string().starts_with("duplicate key `"), "{error}");
+        }
+    }
+
+    #[test]
+    fn other_json_is_read_as_it_is() {
+        let value = json!({ "a": [null, true, -1, 1, 1.5, "x", { "a": {} }], "b": [{ "a": 1 }, { "a": 2 }] });
+        let read: Value = read_json(value.to_string().as_bytes()).unwrap();
+        assert_eq!(read, value);
+        let error = read_json::<Value>(b"{").unwrap_err();
+        assert!(error.is_eof(), "{error}");
+    }
+}
