@@ -11,9 +11,12 @@ mod answer;
 mod auth;
 mod backoff;
 mod bounded;
+mod callers;
+mod catalog;
 mod child;
 mod classify;
 mod client;
+mod complete;
 mod connect;
 mod discovery;
 mod elicit;
@@ -52,7 +55,9 @@ use crate::audit::{Audit, AuditError};
 use crate::scope::Verb;
 use crate::tool::RemoteTools;
 pub(crate) use answer::{failure, reply};
+pub(crate) use catalog::{address, resource_of};
 pub(crate) use classify::{Offer, Provider, listed};
+pub(crate) use complete::COMPLETE;
 pub(crate) use elicit::url as check_url;
 use house::House;
 pub(crate) use house::carried;
@@ -61,7 +66,7 @@ use requests::Hearing;
 use server::Server;
 
 #[cfg(feature = "oauth")]
-pub use auth::{Landing, OAuth, SignIn, TokenStore};
+pub use auth::{Landing, OAuth, SignIn, SignInAnswer, TokenStore};
 pub use classify::Unoffered;
 pub use failure::ServerFailure;
 pub use pin_store::{PinStore, PinStoreError};
@@ -69,17 +74,18 @@ pub use pins::Fingerprint;
 pub use places::SchemaFault;
 pub use reading::{PromptArgument, ServerPrompt, ServerReadError, ServerResource, ServerText};
 pub use requests::{
-    Answers, DenyRequests, Elicitation, Elicited, Priorities, Requested, Said, Sampled, Sampling,
-    ServerRequests, Speaker, Wants,
+    Answers, CallRequests, DenyRequests, Elicitation, Elicited, Priorities, Requested, Said,
+    Sampled, Sampling, ServerRequests, Speaker, Wants,
 };
-pub use servers::{ServersError, ServersFile};
+pub use servers::{ServersContext, ServersError, ServersFile};
+pub use shape::{SchemaError, SchemaValidator};
 pub(crate) use spec::OF_APPS;
 pub use spec::{ServerSpec, SpecError};
 
 /// What one server may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How long a server may take to connect and list its tools.
+    /// How long a server may take to start, connect and list its tools.
     pub connect: Duration,
     /// The longest message, in bytes; a longer one ends the connection, and so does a longer list of tools. By HTTP it ends
     /// the request that it answers.
@@ -95,7 +101,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(20),
+            connect: Duration::from_secs(60),
             message_bytes: 8 << 20,
             result_bytes: 1 << 20,
             tools: 128,
@@ -169,8 +175,10 @@ struct Door {
 pub struct UpstreamsBuilder {
     specs: Vec<ServerSpec>,
     host: Arc<dyn ServerRequests>,
+    forwards: bool,
     bounds: Bounds,
     pin_store: Option<PinStore>,
+    start_within: Duration,
     #[cfg(feature = "oauth")]
     oauth: Option<OAuth>,
 }
@@ -205,6 +213,16 @@ impl UpstreamsBuilder {
         self
     }
 
+    /// Has requests of servers within a call answered by whoever made it: see [`CallMeta::requests`](crate::CallMeta::requests).
+    /// A `Gateway` forwards forms and visits to the client whose call it is. Servers are told that these and roots are
+    /// supported. Outside of a call, and within one of a client that supports neither, requests are left to
+    /// [`UpstreamsBuilder::requests`].
+    #[must_use]
+    pub fn forward_requests(mut self) -> Self {
+        self.forwards = true;
+        self
+    }
+
     /// Lets people sign in at servers that ask for it, through [`ServerRequests::sign_in`].
     #[cfg(feature = "oauth")]
     #[must_use]
@@ -228,6 +246,14 @@ impl UpstreamsBuilder {
         self
     }
 
+    /// Sets how long [`UpstreamsBuilder::start`] waits for the servers; those that take longer go on starting. Without, it
+    /// waits as long as [`Bounds::connect`] lets it.
+    #[must_use]
+    pub fn start_within(mut self, most: Duration) -> Self {
+        self.start_within = most;
+        self
+    }
+
     /// Starts the servers and returns when each was tried once. Those that did not come are tried again: see
     /// [`Upstreams::state`].
     ///
@@ -247,7 +273,7 @@ impl UpstreamsBuilder {
         #[cfg(feature = "oauth")]
         let ledger = Arc::default();
         for spec in self.specs {
-            let hearing = Hearing::new(&spec.name, Arc::clone(&host));
+            let hearing = Hearing::new(&spec.name, Arc::clone(&host), self.forwards);
             #[cfg_attr(not(feature = "oauth"), expect(unused_mut, reason = "nobody signs in"))]
             let mut server = Server::new(spec, bounds, hearing, pin_store.clone());
             #[cfg(feature = "oauth")]
@@ -265,13 +291,21 @@ impl UpstreamsBuilder {
             let (house, server) = (Arc::clone(&house), Arc::clone(server));
             keepers.spawn(keeper::keep(house, server, stop.subscribe()));
         }
-        for server in &house.servers {
-            let mut state = server.state.subscribe();
-            // Its keeper has it for as long as the servers are there.
-            let _ = state
-                .wait_for(|state| *state != ServerState::Starting)
-                .await;
+        if let Some(store) = &pin_store {
+            let (house, store) = (Arc::clone(&house), Arc::clone(store));
+            keepers.spawn(keeper::follow_pins(house, store, stop.subscribe()));
         }
+        let tried = async {
+            for server in &house.servers {
+                let mut state = server.state.subscribe();
+                // Its keeper has it for as long as the servers are there.
+                let _ = state
+                    .wait_for(|state| *state != ServerState::Starting)
+                    .await;
+            }
+        };
+        // Those that are not there yet say so by their state.
+        let _ = tokio::time::timeout(self.start_within, tried).await;
         let keepers = tokio::sync::Mutex::new(keepers);
         Ok(Upstreams {
             door: Arc::new(Door {
@@ -293,8 +327,10 @@ impl Upstreams {
         UpstreamsBuilder {
             specs: Vec::new(),
             host: Arc::new(DenyRequests),
+            forwards: false,
             bounds: Bounds::default(),
             pin_store: None,
+            start_within: Duration::MAX,
             #[cfg(feature = "oauth")]
             oauth: None,
         }

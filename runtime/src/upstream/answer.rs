@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::classify::{Offer, cut};
 use crate::effect::{Content, Reply, Utf8};
@@ -48,17 +48,24 @@ pub(crate) async fn reply(
     }
     let (for_model, for_people): (Vec<_>, Vec<_>) =
         result.content.iter().partition(|block| is_for_model(block));
-    let content = for_model.into_iter().map(block);
+    let server = offer.provider();
+    let content = for_model.into_iter().map(|it| block(it, server));
     let mut content = content.collect::<Result<Vec<_>, _>>()?;
+    let output = structured.and_then(|value| match value {
+        // Clients that show their model `structuredContent` alone would hide the content behind it.
+        Value::Object(map) if map.is_empty() && offer.output.is_none() && !content.is_empty() => {
+            None
+        }
+        Value::Object(_) => Some(value.clone()),
+        other => Some(json!({ "value": other })),
+    });
+    if let (true, Some(output)) = (content.is_empty(), &output) {
+        content.push(text(&output.to_string()));
+    }
     if !for_people.is_empty() {
         let count = for_people.len();
         content.push(text(&format!("[for the user alone, left out: {count}]")));
     }
-    let output = match structured {
-        Some(Value::Object(map)) => Value::Object(map.clone()),
-        Some(other) => json!({ "value": other }),
-        None => Value::Object(Map::new()),
-    };
     Ok(Reply {
         content,
         output: Arc::new(output),
@@ -136,8 +143,8 @@ fn text(text: &str) -> Content {
     Content::Text(Utf8::from(crate::escape_lines(text).into_owned()))
 }
 
-/// A block for the model. Addresses are named, not linked: whoever follows one asks for it.
-fn block(block: &ContentBlock) -> Result<Content, CallError> {
+/// A block for the model.
+fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
     let data = |data: &str| {
         let bytes = STANDARD.decode(data);
         bytes.map_err(|_| fault("holds data that is no base64"))
@@ -168,12 +175,13 @@ fn block(block: &ContentBlock) -> Result<Content, CallError> {
             _ => left_out("something", "unknown"),
         },
         ContentBlock::ResourceLink(link) => {
-            let name = cut(&link.name, 256);
-            text(&format!(
-                "[{}: {}]",
-                crate::escape(&name),
-                crate::escape(&cut(&link.uri, 1024))
-            ))
+            let plain = |text: &str, most| crate::escape(&cut(text, most)).into_owned();
+            Content::Link {
+                server: server.into(),
+                uri: plain(&link.uri, 1024),
+                name: plain(&link.name, 256),
+                mime: link.mime_type.as_deref().map(|mime| plain(mime, 256)),
+            }
         }
         _ => left_out("something", "unknown"),
     })
@@ -189,6 +197,7 @@ fn left_out(what: &str, which: &str) -> Content {
 #[cfg(test)]
 mod tests {
     use rmcp::model::{MetaObject, Tool};
+    use serde_json::Map;
 
     use super::super::classify::listed;
     use super::super::spec::ServerSpec;
@@ -215,6 +224,7 @@ mod tests {
         let reply = read(result, None).unwrap();
         let texts = reply.content.iter().map(|content| match content {
             Content::Text(text) => text.as_str().to_owned(),
+            Content::Link { uri, name, .. } => format!("[{name}: {uri}]"),
             other => format!("{other:?}"),
         });
         assert_eq!(texts.collect::<Vec<_>>().join("|"), expected);
@@ -259,6 +269,52 @@ mod tests {
         let failed = json!({"isError": true, "content": [block("secret", json!(["user"])), {"type": "text", "text": "no"}]});
         let error = failure(&serde_json::from_value(failed).unwrap());
         assert!(error.message().ends_with("failed: no"), "{error}");
+    }
+
+    #[test]
+    fn an_answer_without_structured_content_has_none() {
+        let text = |more: Value| {
+            let mut result = json!({"content": [{"type": "text", "text": "a"}]});
+            result
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            read(result, None).unwrap().structured().unwrap()
+        };
+        assert_eq!(text(json!({})), Value::Null);
+        assert_eq!(text(json!({"structuredContent": {}})), Value::Null);
+        assert_eq!(
+            text(json!({"structuredContent": {"a": 1}})),
+            json!({"a": 1})
+        );
+        assert_eq!(
+            text(json!({"structuredContent": [1]})),
+            json!({"value": [1]})
+        );
+        let any = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let with = json!({"content": [{"type": "text", "text": "a"}], "structuredContent": {}});
+        let declared = read(with, Some(any)).unwrap();
+        assert_eq!(declared.structured().unwrap(), json!({}));
+    }
+
+    #[test]
+    fn structured_content_alone_is_written_as_text() {
+        says(
+            json!({"content": [], "structuredContent": {"b": 1, "a": "x"}}),
+            r#"{"b":1,"a":"x"}"#,
+        );
+        says(json!({"content": [], "structuredContent": {}}), "{}");
+        says(json!({"content": []}), "");
+        says(
+            json!({"content": [{"type": "text", "text": "told"}], "structuredContent": {"a": 1}}),
+            "told",
+        );
+        let for_user =
+            json!({"type": "text", "text": "secret", "annotations": {"audience": ["user"]}});
+        says(
+            json!({"content": [for_user], "structuredContent": {"a": 1}}),
+            r#"{"a":1}|[for the user alone, left out: 1]"#,
+        );
     }
 
     #[test]

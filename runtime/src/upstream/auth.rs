@@ -183,11 +183,40 @@ impl fmt::Debug for SignIn {
     }
 }
 
+/// What came of asking a person to sign in ([`ServerRequests::sign_in`]). The audit records who decided: a declined sign-in
+/// is a person's answer, an unavailable one is nobody's.
+///
+/// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
+#[derive(Clone, PartialEq, Eq)]
+pub enum SignInAnswer {
+    /// The person followed [`SignIn::url`]; this is the whole address that their browser was redirected to in the end.
+    Completed(String),
+    /// The person declined.
+    Declined,
+    /// Nobody could be asked, or nobody answered.
+    Unavailable,
+}
+
+impl fmt::Debug for SignInAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address holds a code that is as good as a password.
+        f.write_str(match self {
+            Self::Completed(_) => "Completed(..)",
+            Self::Declined => "Declined",
+            Self::Unavailable => "Unavailable",
+        })
+    }
+}
+
 /// Why nobody is signed in. What servers say stays out of it: it may hold what they were told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum SignInError {
-    #[error("nobody signed in")]
-    Refused,
+    #[error("the person declined to sign in")]
+    Declined,
+    #[error("no person could be asked to sign in, or none answered")]
+    Unavailable,
+    #[error("the authorisation server refused the request to sign in")]
+    Rejected,
     #[error("what the person said cannot be recorded, so it does not count")]
     Unrecorded,
     #[error("a sign-in was asked for already, and the server is not content with it")]

@@ -88,6 +88,14 @@ impl<T> Bounded<T> {
         }
     }
 
+    /// Drops the late answer to a request that was sent before, if there is one.
+    pub(super) fn dropping_answer(mut self, id: Option<RequestId>) -> Self {
+        if let Some(id) = id {
+            self.discovery = Discovery::Late(id);
+        }
+        self
+    }
+
     /// What rmcp is to see of a message, or none.
     fn sieved(
         &mut self,
@@ -150,6 +158,11 @@ impl<T> Bounded<T> {
                 self.server.changed.notify_one();
                 None
             }
+            ServerNotification::ResourceListChangedNotification(_)
+            | ServerNotification::PromptListChangedNotification(_) => {
+                self.server.catalog_changed.notify_one();
+                None
+            }
             ServerNotification::LoggingMessageNotification(said) => {
                 self.said(&said.params);
                 None
@@ -161,7 +174,10 @@ impl<T> Bounded<T> {
             }
             ServerNotification::SubscriptionsAcknowledgedNotification(mut acknowledged) => {
                 let mut filter = SubscriptionFilter::new();
-                filter.tools_list_changed = acknowledged.params.notifications.tools_list_changed;
+                let accepted = &acknowledged.params.notifications;
+                filter.tools_list_changed = accepted.tools_list_changed;
+                filter.resources_list_changed = accepted.resources_list_changed;
+                filter.prompts_list_changed = accepted.prompts_list_changed;
                 acknowledged.params = SubscriptionsAcknowledgedNotificationParams::new(filter);
                 let theirs = acknowledged.extensions.get::<NotificationMetaObject>();
                 let id = ours(theirs?.subscription_id()?)?;
@@ -244,6 +260,7 @@ fn plain(theirs: &ServerCapabilities) -> ServerCapabilities {
     ours.tools = theirs.tools.clone();
     ours.resources = theirs.resources.clone();
     ours.prompts = theirs.prompts.clone();
+    ours.completions = theirs.completions.as_ref().map(|_| Default::default());
     ours.logging = theirs.logging.as_ref().map(|_| Default::default());
     if theirs.supports_tasks() {
         let tasks = (TASKS_EXTENSION_ID.to_owned(), Default::default());
@@ -398,7 +415,7 @@ mod tests {
     }
 
     fn stage(reads: Reads, unsent: Unsent) -> Stage {
-        let hearing = Hearing::new("s", Arc::new(DenyRequests));
+        let hearing = Hearing::new("s", Arc::new(DenyRequests), false);
         let server = Server::new(
             ServerSpec::stdio("s", "x"),
             Bounds::default(),

@@ -8,6 +8,7 @@ use rmcp::model::{MetaObject, Tool};
 use serde_json::{Value, json};
 
 use super::ServerTool;
+use super::catalog::{PAGES, address, is_usable};
 use super::pins::Fingerprint;
 use super::places::{SchemaFault, depth};
 use super::shape::{Allowance, Shape};
@@ -48,6 +49,14 @@ pub(crate) struct Offer {
     pub(crate) preview: bool,
     /// The server lets the views of its pages call it.
     pub(crate) views: bool,
+}
+
+impl Offer {
+    /// The server or app that lists it.
+    pub(crate) fn provider(&self) -> &str {
+        let name = self.name.as_str();
+        name.split_once("__").map_or(name, |(provider, _)| provider)
+    }
 }
 
 /// Who lists tools: a server, or an app.
@@ -108,7 +117,7 @@ fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
 pub(super) fn offers_preview(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
-        .is_some_and(|meta| marked(meta, "preview"))
+        .is_some_and(|meta| marked(meta, "previews") || marked(meta, "preview"))
 }
 
 /// The address of the page that shows the tool's calls, as MCP Apps has it now and as it had it first.
@@ -118,6 +127,14 @@ pub(super) fn page(tool: &Tool) -> [Option<&Value>; 2] {
     };
     let now = meta.0.get("ui").and_then(|ui| ui.get("resourceUri"));
     [now, meta.0.get("ui/resourceUri")]
+}
+
+/// Where clients of the gateway find the page that shows the tool's calls; empty if there is none.
+fn linked_page(tool: &Tool, server: &str) -> String {
+    let pages = page(tool).into_iter().flatten();
+    let mut uris = pages.filter_map(Value::as_str);
+    let uri = uris.find(|uri| uri.starts_with(PAGES) && is_usable(uri));
+    uri.map_or_else(String::new, |uri| address(server, uri))
 }
 
 /// What the server would have people read before a call of the tool.
@@ -232,6 +249,7 @@ fn offer(
     Ok(Offer {
         spec: ToolSpec {
             app_only: !models,
+            page: linked_page(tool, provider.name).into(),
             ..described(tool, &name, verb, provider.preface)
         },
         name: ToolName::new(&name),

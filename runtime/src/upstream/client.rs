@@ -16,6 +16,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleClient};
 
 use super::line::Line;
+use super::requests::Answers;
 use super::server::Server;
 
 /// What MCP's servers may ask of a host: one of these that comes as a custom request has parameters that do not fit it.
@@ -55,23 +56,28 @@ impl Client {
     }
 }
 
+/// What is declared to a server.
+pub(super) fn capabilities(answers: Answers) -> ClientCapabilities {
+    let mut capabilities = ClientCapabilities::default();
+    if answers.forms || answers.visits {
+        let mut elicitation = ElicitationCapability::default();
+        elicitation.form = answers.forms.then(Default::default);
+        elicitation.url = answers.visits.then(Default::default);
+        capabilities.elicitation = Some(elicitation);
+    }
+    capabilities.sampling = answers.sampling.then(Default::default);
+    capabilities.roots = answers.roots.then(Default::default);
+    let tasks = (
+        rmcp::model::TASKS_EXTENSION_ID.to_owned(),
+        Default::default(),
+    );
+    capabilities.extensions = Some(BTreeMap::from([tasks]));
+    capabilities
+}
+
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        let answers = self.server.hearing.answers();
-        let mut capabilities = ClientCapabilities::default();
-        if answers.forms || answers.visits {
-            let mut elicitation = ElicitationCapability::default();
-            elicitation.form = answers.forms.then(Default::default);
-            elicitation.url = answers.visits.then(Default::default);
-            capabilities.elicitation = Some(elicitation);
-        }
-        capabilities.sampling = answers.sampling.then(Default::default);
-        capabilities.roots = answers.roots.then(Default::default);
-        let tasks = (
-            rmcp::model::TASKS_EXTENSION_ID.to_owned(),
-            Default::default(),
-        );
-        capabilities.extensions = Some(BTreeMap::from([tasks]));
+        let capabilities = capabilities(self.server.hearing.answers());
         ClientConfig::new(
             capabilities,
             Implementation::new("bailiwick", env!("CARGO_PKG_VERSION")),
@@ -83,7 +89,9 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let answer = self.server.hearing.elicit(request);
+        let hearing = &self.server.hearing;
+        let caller = hearing.caller(&self.line.callers)?;
+        let answer = hearing.elicit(request, caller.as_deref());
         self.wanted(&context, answer).await
     }
 
@@ -92,7 +100,9 @@ impl ClientHandler for Client {
         params: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let answer = self.server.hearing.sample(params);
+        let hearing = &self.server.hearing;
+        let caller = hearing.caller(&self.line.callers)?;
+        let answer = hearing.sample(params, caller.as_deref());
         self.wanted(&context, answer).await
     }
 
@@ -100,7 +110,11 @@ impl ClientHandler for Client {
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        self.server.hearing.roots()
+        let callers = self.line.callers.all();
+        for caller in &callers {
+            caller.count()?;
+        }
+        self.server.hearing.roots(&callers)
     }
 
     async fn on_custom_request(

@@ -1,7 +1,9 @@
 //! Connects a server in the protocol version that both sides speak.
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use rmcp::ClientHandler as _;
 use rmcp::model::{ProtocolVersion, Tool};
 use rmcp::service::{
     ClientCacheConfig, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, RunningService,
@@ -12,6 +14,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use super::bounded::{Bounded, Unsent};
 use super::child::Child;
 use super::client::Client;
+use super::discovery::started;
 use super::failure::ServerFailure;
 #[cfg(feature = "http")]
 use super::http::HttpThread;
@@ -20,6 +23,9 @@ use super::lines::Lines;
 use super::pages::{Most, Unpaged, paged};
 use super::server::Server;
 use super::spec::Reach;
+
+/// The part of the time to connect after which a program that read `server/discover` and is silent is asked for a handshake.
+const SILENCE: u32 = 6;
 
 pub(super) type Service = RunningService<RoleClient, Client>;
 
@@ -50,7 +56,7 @@ impl Resources {
 /// Connects a server over `line`. What it takes is left in `resources` however this ends.
 pub(super) async fn connect(
     server: &Arc<Server>,
-    lifecycle: ClientLifecycleMode,
+    mut lifecycle: ClientLifecycleMode,
     line: &Arc<Line>,
     resources: &mut Resources,
 ) -> Result<Service, ServerFailure> {
@@ -63,15 +69,26 @@ pub(super) async fn connect(
             folder,
         } => {
             let name = server.spec.name.as_str().into();
-            let started = Child::start(&name, command, args, env, folder.as_ref());
+            let child = Child::start(&name, command, args, env, folder.as_ref());
             let (child, stdout, stdin) =
-                started.map_err(|error| ServerFailure::Start(error.kind()))?;
+                child.map_err(|error| ServerFailure::Start(error.kind()))?;
             resources.child = Some(child);
+            let input = stdin.as_fd().try_clone_to_owned();
+            let input = input.map_err(|error| ServerFailure::Start(error.kind()))?;
             let lines = Lines::new(stdout, server.bounds.message_bytes, line);
             let transport = AsyncRwTransport::new_client(lines, stdin);
             // The reader before it ends a connection whose lines are too long.
-            let transport = transport.with_max_line_length(usize::MAX);
+            let mut transport = transport.with_max_line_length(usize::MAX);
+            let mut unanswered = None;
+            if matches!(lifecycle, ClientLifecycleMode::Auto { .. }) {
+                let silence = server.bounds.connect / SILENCE;
+                unanswered = started(&mut transport, input, client.get_info(), silence).await;
+            }
+            if unanswered.is_some() {
+                lifecycle = ClientLifecycleMode::Initialize;
+            }
             let transport = Bounded::new(transport, server, line, Unsent::EndsAll);
+            let transport = transport.dropping_answer(unanswered);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(feature = "http")]

@@ -1,13 +1,77 @@
 //! Ends the wait for an answer to `server/discover`, which servers of earlier protocol versions may not answer at all.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rmcp::model::{ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientConfig, ClientRequest, DiscoverRequest, DiscoverRequestParams, ErrorCode, ErrorData,
+    JsonRpcMessage, ProtocolVersion, RequestId, RequestMetaObject,
+};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
-use tokio::time::{Instant, sleep_until};
+use rmcp::transport::Transport;
+use rustix::io::ioctl_fionread;
+use tokio::time::{Instant, interval, sleep_until, timeout};
 
 /// How long a server may take at most; rmcp waits 10 s by itself.
 const LATEST: Duration = Duration::from_secs(9);
+
+/// How often a program that is starting is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// The id of the request that waits for the start of a program. Ids of rmcp are numbers.
+const START_ID: &str = "start";
+
+/// Waits until a program that was started answers `server/discover`. Until it reads its input, it may take as long as its caller
+/// waits; from then on, `silence`. Returns the id of the request if the program did not answer it.
+pub(super) async fn started<T: Transport<RoleClient>>(
+    transport: &mut T,
+    input: OwnedFd,
+    client: ClientConfig,
+    silence: Duration,
+) -> Option<RequestId> {
+    let mut discover = DiscoverRequest::new(DiscoverRequestParams {});
+    let version = ProtocolVersion::V_2026_07_28;
+    let meta =
+        RequestMetaObject::with_client_context(version, client.client_info, client.capabilities);
+    discover.extensions.insert(meta);
+    let id = RequestId::String(START_ID.into());
+    let request = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id.clone());
+    // How the connection ended is told to whoever uses it next.
+    transport.send(request).await.ok()?;
+    let answered = async {
+        while let Some(message) = transport.receive().await {
+            if answered_id(&message) == Some(&id) {
+                break;
+            }
+            tokio::task::consume_budget().await;
+        }
+    };
+    tokio::pin!(answered);
+    tokio::select! {
+        biased;
+        () = &mut answered => return None,
+        () = read(&input) => {}
+    }
+    let silent = timeout(silence, answered).await.is_err();
+    silent.then(|| id.clone())
+}
+
+/// Returns once all that was written to a pipe is read.
+async fn read(pipe: &OwnedFd) {
+    let mut looks = interval(LOOK);
+    // What cannot be asked counts as read.
+    while ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
+        looks.tick().await;
+    }
+}
+
+/// The id of the request that a message of the server answers.
+fn answered_id(message: &RxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+    }
+}
 
 /// What became of the request.
 #[derive(Debug, Default)]
@@ -64,12 +128,7 @@ impl Discovery {
 
     /// Takes up a message of the server. Returns whether it is an answer that nobody waits for any more.
     pub(super) fn is_late(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
-        let id = match message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-        };
-        match (&self, id) {
+        match (&self, answered_id(message)) {
             (Self::Late(late), Some(id)) => late == id,
             (Self::Sent { id: sent, .. }, Some(id)) if sent == id => {
                 *self = Self::Unsent;

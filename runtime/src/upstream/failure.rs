@@ -6,6 +6,8 @@ use std::time::Duration;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
+use super::lines::MAX_VALUES;
+
 /// The most protocol versions of a server that are named.
 const MOST_VERSIONS: usize = 16;
 
@@ -56,6 +58,9 @@ pub enum ServerFailure {
     /// A message of the server is longer than [`Bounds::message_bytes`](super::Bounds::message_bytes).
     #[error("a message of the server exceeds the size limit")]
     MessageTooLarge,
+    /// A message of the server has more JSON values (numbers, strings, arrays and objects) than a message may have.
+    #[error("a message of the server exceeds the limit of {MAX_VALUES} values")]
+    TooManyValues,
     /// The server has too many requests of its own open, or gives them ids that are too long.
     #[error("the server sent too many requests")]
     TooManyRequests,

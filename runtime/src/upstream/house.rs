@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::ServerState;
+use super::catalog;
 use super::classify::Offer;
 use super::job::Errand;
 use super::server::{Live, Server};
@@ -60,9 +61,14 @@ impl House {
         let entries = self.servers.iter().flat_map(|server| {
             let there = server.is_there();
             let offers = server.offers().into_iter();
-            offers.map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))))
+            let tools = offers
+                .map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))));
+            tools.chain(catalog::entries(server))
         });
-        self.table.replace(entries.collect(), self.marks());
+        let connected = self.servers.iter().filter(|server| server.is_there());
+        let catalogs = connected.map(|server| server.catalog());
+        self.table
+            .replace(entries.collect(), catalogs.collect(), self.marks());
         told();
         self.published.send_replace(());
     }
@@ -89,7 +95,7 @@ fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: offer.preview,
-        there,
+        listed: there,
         views: offer.views,
     };
     let server = Arc::clone(server);

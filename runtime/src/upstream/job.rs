@@ -14,7 +14,9 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer;
+use super::callers::Caller;
 use super::classify::{Offer, marked, marked_value};
+use super::client::capabilities;
 use super::failure::ServerFailure;
 use super::scopes::requested;
 use super::sent::{Pending, Sent};
@@ -23,7 +25,7 @@ use crate::call::Progress;
 use crate::capability::{CallPermit, Halt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
-use crate::tool::{Carried, Carrying, RemoteJob};
+use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
 
 /// How often a server may ask for more before it answers.
 const MOST_ROUNDS: usize = 10;
@@ -54,6 +56,7 @@ struct Ready {
     /// The server asked for more before, and was granted it.
     replayed: bool,
     progress: Option<Progress>,
+    caller: Arc<Caller>,
 }
 
 impl RemoteJob for Errand {
@@ -66,8 +69,9 @@ impl RemoteJob for Errand {
         self: Arc<Self>,
         permit: &CallPermit,
         tied: Option<String>,
+        context: Arc<dyn CallContext>,
     ) -> Result<Carrying, CallError> {
-        let ready = self.ready(permit, tied)?;
+        let ready = self.ready(permit, tied, context)?;
         self.begun.store(false, Ordering::Relaxed);
         Ok(Box::pin(async move {
             self.run(ready).await.map_err(|halt| self.told(halt))
@@ -102,13 +106,13 @@ impl Errand {
         }
     }
 
-    fn ready(&self, permit: &CallPermit, tied: Option<String>) -> Result<Ready, CallError> {
-        let busy = |_| {
-            let error = CallError::new(Code::Busy, "too many calls of this server are under way");
-            error.with("retry_after_ms", 100)
-        };
-        let places = Arc::clone(&self.server.places);
-        let place = places.try_acquire_owned().map_err(busy)?;
+    fn ready(
+        &self,
+        permit: &CallPermit,
+        tied: Option<String>,
+        context: Arc<dyn CallContext>,
+    ) -> Result<Ready, CallError> {
+        let place = self.server.place()?;
         if !self.server.still_offers(&self.offer) {
             let message = "the tool changed meanwhile; a person must approve it again";
             return Err(CallError::new(Code::UnknownTool, message));
@@ -124,12 +128,15 @@ impl Errand {
             replayed: granted.is_some(),
             params: self.params(permit.is_preview(), tied, granted)?,
             progress: permit.progress(),
+            caller: Caller::new(context),
         })
     }
 
     async fn run(&self, ready: Ready) -> Result<Carried, Halt> {
-        let progress = ready.progress.as_ref();
-        let result = self.answered(&ready.live, ready.params, progress).await?;
+        let entered = ready.live.line.callers.enter(Arc::clone(&ready.caller));
+        let result = self.answered(&ready).await;
+        entered.answered();
+        let result = result?;
         if result.is_error == Some(true) {
             let wanted = if ready.replayed {
                 None
@@ -186,14 +193,10 @@ impl Errand {
     }
 
     /// The last answer, after as many rounds as the server needs.
-    async fn answered(
-        &self,
-        live: &Live,
-        mut params: CallToolRequestParams,
-        progress: Option<&Progress>,
-    ) -> Result<CallToolResult, CallError> {
+    async fn answered(&self, ready: &Ready) -> Result<CallToolResult, CallError> {
+        let mut params = ready.params.clone();
         for _ in 0..MOST_ROUNDS {
-            match self.sent(live, params.clone(), progress).await? {
+            match self.sent(ready, params.clone()).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
@@ -201,11 +204,11 @@ impl Errand {
                         // The server wants no more than time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
-                    let responses = self.responses(live, requests).await?;
+                    let responses = self.responses(ready, requests).await?;
                     params.input_responses = (!responses.is_empty()).then_some(responses);
                     params.request_state = more.request_state;
                 }
-                ServerResult::CreateTaskResult(made) => return self.task(live, made.task).await,
+                ServerResult::CreateTaskResult(made) => return self.task(ready, made.task).await,
                 _ => return Err(fault("the server's answer is none to a call")),
             }
         }
@@ -214,13 +217,21 @@ impl Errand {
 
     async fn sent(
         &self,
-        live: &Live,
+        ready: &Ready,
         params: CallToolRequestParams,
-        progress: Option<&Progress>,
     ) -> Result<ServerResult, CallError> {
+        let live = &ready.live;
         let peer = &live.peer;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let options = PeerRequestOptions::no_options();
+        let mut options = PeerRequestOptions::no_options();
+        let info = peer.peer_info();
+        if info.is_some_and(|info| !info.protocol_version.has_initialize()) {
+            // Without a handshake each request says what its own client supports.
+            let answers = self.server.hearing.answers_within(&ready.caller);
+            let mut meta = RequestMetaObject::default();
+            meta.set_client_capabilities(capabilities(answers));
+            options.meta = Some(meta);
+        }
         let handle = peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.broke(&error))?;
         self.begun.store(true, Ordering::Relaxed);
@@ -230,7 +241,7 @@ impl Errand {
             token: handle.progress_token.clone(),
             open: Some(handle.id.clone()),
         };
-        if let Some(progress) = progress {
+        if let Some(progress) = &ready.progress {
             let token = sent.token.clone();
             live.line.progress.insert(token, progress.clone());
         }
@@ -265,30 +276,37 @@ impl Errand {
     /// What the host says to what the server asks within a call; nobody is asked for a server that went.
     async fn responses(
         &self,
-        live: &Live,
+        ready: &Ready,
         requests: InputRequests,
     ) -> Result<InputResponses, CallError> {
         tokio::select! {
             biased;
-            why = live.line.ended() => Err(self.lost(&why)),
-            said = self.said(requests) => said,
+            why = ready.live.line.ended() => Err(self.lost(&why)),
+            said = self.said(requests, &ready.caller) => said,
         }
     }
 
-    async fn said(&self, requests: InputRequests) -> Result<InputResponses, CallError> {
+    async fn said(
+        &self,
+        requests: InputRequests,
+        caller: &Arc<Caller>,
+    ) -> Result<InputResponses, CallError> {
         let mut responses = InputResponses::new();
         let hearing = &self.server.hearing;
         for (key, request) in requests {
-            let said = match request {
-                InputRequest::Elicitation(request) => hearing
-                    .elicit(request.params)
+            let said = match (caller.count(), request) {
+                (Err(error), _) => Err(error),
+                (Ok(()), InputRequest::Elicitation(request)) => hearing
+                    .elicit(request.params, Some(caller))
                     .await
                     .map(serde_json::to_value),
-                InputRequest::CreateMessage(request) => hearing
-                    .sample(request.params)
+                (Ok(()), InputRequest::CreateMessage(request)) => hearing
+                    .sample(request.params, Some(caller))
                     .await
                     .map(serde_json::to_value),
-                InputRequest::ListRoots(_) => hearing.roots().map(serde_json::to_value),
+                (Ok(()), InputRequest::ListRoots(_)) => hearing
+                    .roots(std::slice::from_ref(caller))
+                    .map(serde_json::to_value),
                 _ => return Err(fault("the server asks for what nobody knows")),
             };
             let refused = |error: rmcp::ErrorData| {
@@ -311,8 +329,8 @@ impl Errand {
     }
 
     /// Looks at a task until it ends; whoever gives up takes it back.
-    async fn task(&self, live: &Live, task: Task) -> Result<CallToolResult, CallError> {
-        let peer = &live.peer;
+    async fn task(&self, ready: &Ready, task: Task) -> Result<CallToolResult, CallError> {
+        let peer = &ready.live.peer;
         let mut pending = Pending {
             peer,
             task: Some(task.task_id.clone()),
@@ -329,7 +347,7 @@ impl Errand {
             match now.payload {
                 TaskPayload::Working => {}
                 TaskPayload::InputRequired { input_requests } => {
-                    let responses = self.responses(live, input_requests).await?;
+                    let responses = self.responses(ready, input_requests).await?;
                     let update = UpdateTaskParams::new(task.task_id.clone(), responses);
                     let updated = peer.update_task(update).await;
                     updated.map_err(|error| self.broke(&error))?;

@@ -13,10 +13,12 @@ use super::ServerState;
 #[cfg(feature = "oauth")]
 use super::auth::Settled;
 use super::backoff::Backoff;
+use super::catalog::catalog;
 use super::connect::{Resources, Service, connect, either_era, list};
 use super::failure::ServerFailure;
 use super::house::House;
 use super::line::Line;
+use super::pin_store::PinStore;
 use super::server::{Live, Server};
 
 /// A server that changes its list again and again is asked for it once in this time.
@@ -85,6 +87,44 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
             // The server holds the sender.
             _ = retries.changed() => afresh(&server),
             () = waited => {}
+        }
+    }
+}
+
+/// Takes up the forms of tools that other processes approve, for as long as the servers are there.
+pub(super) async fn follow_pins(
+    house: Arc<House>,
+    store: Arc<PinStore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut changes = match store.changes() {
+        Ok(changes) => changes,
+        Err(error) => {
+            tracing::warn!(%error, "what other processes approve counts from the next start");
+            return;
+        }
+    };
+    loop {
+        // What was stored before the watch began counts, too.
+        let read = Arc::clone(&store);
+        let read = tokio::task::spawn_blocking(move || read.reload()).await;
+        if let Ok(Err(error)) = read {
+            tracing::warn!(%error, "what another process approved does not count yet");
+        }
+        let mut changed = false;
+        for server in &house.servers {
+            changed |= server.reload_pins().await;
+        }
+        if changed {
+            house.publish();
+        }
+        tokio::select! {
+            () = stopped(&mut stop) => return,
+            changed = changes.next() => {
+                if changed.is_none() {
+                    return;
+                }
+            }
         }
     }
 }
@@ -159,6 +199,7 @@ async fn life(
         let service = connect(server, lifecycle, &line, &mut resources).await?;
         let tools = list(service.peer(), server, &line).await?;
         server.take(tools).await?;
+        server.set_catalog(catalog(server, service.peer()).await);
         Ok(service)
     };
     let most = server.bounds.connect;
@@ -187,6 +228,7 @@ async fn life(
         () = stopped(stop) => End::Stopped,
         why = line.ended() => End::Lost(why),
         never = listening(server, &peer) => match never {},
+        never = catalogued(house, server, &peer) => match never {},
         why = relisted(house, server, &peer, &line) => End::Lost(why),
     };
     house.parted(server, ServerState::Waiting);
@@ -226,11 +268,16 @@ async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let filter = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .resources_list_changed()
+            .prompts_list_changed()
+            .build();
         match peer.listen(filter).await {
             Ok(mut subscription) => {
                 // It may have changed while nobody listened.
                 server.changed.notify_one();
+                server.catalog_changed.notify_one();
                 // What it tells is heard before it comes here; this waits for the end.
                 while let Ok(Some(_)) = subscription.next().await {}
             }
@@ -239,6 +286,16 @@ async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
             Err(_) => {}
         }
         sleep(backoff.ended(began.elapsed()).unwrap_or(RELISTEN)).await;
+    }
+}
+
+/// Asks for resources and prompts again whenever they may have changed.
+async fn catalogued(house: &House, server: &Server, peer: &Peer<RoleClient>) -> Infallible {
+    loop {
+        server.catalog_changed.notified().await;
+        server.set_catalog(catalog(server, peer).await);
+        house.publish();
+        sleep(SETTLE).await;
     }
 }
 

@@ -7,6 +7,7 @@ use dashmap::DashMap;
 use rmcp::model::{ProgressToken, RequestId};
 use tokio::sync::{Semaphore, watch};
 
+use super::callers::Callers;
 use super::failure::ServerFailure;
 use crate::call::Progress;
 
@@ -18,6 +19,8 @@ const MOST_WRITES: usize = 256;
 pub(super) struct Line {
     /// Requests of the server that are not answered: what they are called here, and what the server calls them.
     asked: Mutex<HashMap<RequestId, RequestId>>,
+    /// The calls that requests of the server may be about.
+    pub(super) callers: Callers,
     /// Who hears of progress. Tokens are those of one connection; the next one has the same.
     pub(super) progress: DashMap<ProgressToken, Progress>,
     /// Places of messages that wait to be written.
@@ -31,6 +34,7 @@ impl Default for Line {
     fn default() -> Self {
         Self {
             asked: Mutex::default(),
+            callers: Callers::default(),
             progress: DashMap::new(),
             writes: Arc::new(Semaphore::new(MOST_WRITES)),
             ended: watch::Sender::new(None),

@@ -1,4 +1,4 @@
-//! A reader that limits the length of lines.
+//! A reader that limits the length of lines and the number of JSON values in each.
 
 use std::io;
 use std::pin::Pin;
@@ -10,8 +10,38 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::failure::ServerFailure;
 use super::line::Line;
 
-/// A reader that fails at a line of more than `most` bytes and ends the connection. A message that was passed over without a
-/// word would leave its caller waiting; a connection that ends answers everybody.
+/// The most values that a message may have: numbers, strings, arrays, objects and their members. A parsed value takes many
+/// times the bytes of its text.
+pub(super) const MAX_VALUES: usize = 50_000;
+
+/// Counts the values of a JSON text before it is parsed, by commas and opening brackets outside of strings.
+#[derive(Debug, Default)]
+pub(super) struct ValueCounter {
+    values: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl ValueCounter {
+    pub(super) fn feed(&mut self, text: &[u8]) {
+        for byte in text {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b',' | b'[' | b'{' if !self.in_string => self.values += 1,
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn exceeds_limit(&self) -> bool {
+        self.values > MAX_VALUES
+    }
+}
+
+/// A reader that fails at a line of more than `most` bytes or too many values and ends the connection. A message that was
+/// passed over without a word would leave its caller waiting; a connection that ends answers everybody.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     inner: R,
@@ -19,6 +49,7 @@ pub(super) struct Lines<R> {
     line: Arc<Line>,
     /// Bytes since the last line break.
     run: usize,
+    values: ValueCounter,
 }
 
 impl<R> Lines<R> {
@@ -28,21 +59,29 @@ impl<R> Lines<R> {
             most,
             line: Arc::clone(line),
             run: 0,
+            values: ValueCounter::default(),
         }
     }
 
     fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut lines = bytes.split(|byte| *byte == b'\n');
-        let first = lines.next().unwrap_or_default();
-        self.run += first.len();
-        let mut longest = self.run;
-        for line in lines {
-            self.run = line.len();
-            longest = longest.max(line.len());
-        }
-        if longest > self.most {
-            self.line.end(ServerFailure::MessageTooLarge);
-            return Err(io::Error::other("a message of the server is too long"));
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+            self.run += text.len();
+            self.values.feed(text);
+            if self.run > self.most {
+                self.line.end(ServerFailure::MessageTooLarge);
+                return Err(io::Error::other("a message of the server is too long"));
+            }
+            if self.values.exceeds_limit() {
+                self.line.end(ServerFailure::TooManyValues);
+                return Err(io::Error::other(
+                    "a message of the server has too many values",
+                ));
+            }
+            if piece.ends_with(b"\n") {
+                self.run = 0;
+                self.values = ValueCounter::default();
+            }
         }
         Ok(())
     }
@@ -104,5 +143,35 @@ mod tests {
         check("12345\n", false).await;
         check("1\n12345", false).await;
         check("12345", false).await;
+    }
+
+    async fn ends_with(text: String) -> Option<ServerFailure> {
+        let line = Arc::default();
+        let mut read = String::new();
+        let mut lines = Lines::new(text.as_bytes(), 1 << 20, &line);
+        let end = lines.read_to_string(&mut read).await;
+        assert_eq!(end.is_ok(), line.end_cause().is_none());
+        line.end_cause()
+    }
+
+    #[tokio::test]
+    async fn a_line_with_too_many_values_ends_the_connection() {
+        let array = |count: usize| format!("[{}]", vec!["1"; count].join(","));
+        let objects = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        let (fits, over) = (array(MAX_VALUES), array(MAX_VALUES + 1));
+        assert_eq!(ends_with(format!("{fits}\n{fits}\n")).await, None);
+        let cause = Some(ServerFailure::TooManyValues);
+        for text in [
+            over.clone(),
+            format!("{fits}\n{over}\n"),
+            objects(MAX_VALUES / 2 + 1),
+        ] {
+            assert_eq!(ends_with(text).await, cause);
+        }
+        assert_eq!(ends_with(objects(MAX_VALUES / 2)).await, None);
+        // Text is one value, whatever stands in it.
+        let text = format!(r#"["\\\"{}"]"#, "[{,".repeat(MAX_VALUES));
+        assert_eq!(ends_with(text.clone()).await, None);
+        assert_eq!(ends_with(text.replace(r#"\\\""#, r#"\\""#)).await, cause);
     }
 }

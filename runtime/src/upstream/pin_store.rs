@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::pins::Fingerprint;
 use crate::effect::ContentHash;
+use crate::inotify::Changes;
+use crate::json::read_json;
 use crate::private_file::{Folder, PrivateFileError, StoreFile};
 
 const FORMAT: &str = "bailiwick-pins";
@@ -20,6 +23,8 @@ const VERSION: u64 = 1;
 const MOST_BYTES: u64 = 64 << 20;
 /// How many servers are remembered. A host has at most 64 at one time; those that were changed last are kept.
 const MOST_SERVERS: usize = 256;
+/// How long another process may be writing.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a file cannot keep the forms of tools.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +46,8 @@ pub enum PinStoreError {
         /// What is wrong with it or with a folder above it.
         reason: String,
     },
-    /// Another process uses it.
-    #[error("the pin store `{}` is in use", .file.display())]
+    /// Another process has been writing it for a while.
+    #[error("the pin store `{}` is locked by another process", .file.display())]
     InUse {
         /// The file.
         file: PathBuf,
@@ -94,13 +99,18 @@ type Forms = BTreeMap<String, Fingerprint>;
 /// A file that remembers which forms of the tools of servers were approved, for
 /// [`UpstreamsBuilder::pin_store`](super::UpstreamsBuilder::pin_store).
 ///
-/// One process at a time has it. It holds the names of servers and tools and hashes, and no secret.
+/// Several processes may use one: what one of them stores, the others take up at once. It holds the names of servers
+/// and tools and hashes, and no secret.
 #[derive(Debug)]
 pub struct PinStore {
-    file: StoreFile,
-    /// The server that was changed last stands last.
-    servers: Mutex<VecDeque<(String, Forms)>>,
+    /// Where it stands, from the top of the file system.
+    file: PathBuf,
+    places: Vec<PathBuf>,
+    servers: Mutex<Servers>,
 }
+
+/// The server that was changed last stands last.
+type Servers = VecDeque<(String, Forms)>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -124,34 +134,24 @@ impl PinStore {
     /// # Errors
     /// [`PinStoreError`]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PinStoreError> {
-        let path = path.as_ref();
-        let file = Folder::of(path).and_then(Folder::locked);
-        let file = file.map_err(|error| PinStoreError::of(path, error))?;
+        let file = locked(path.as_ref())?;
         let place = file.folder().place().to_owned();
-        let read = file.folder().read(MOST_BYTES);
-        let servers = match read.map_err(|error| PinStoreError::of(&place, error))? {
-            Some(bytes) => decode(&bytes).map_err(|unread| match unread {
-                Unread::Foreign => PinStoreError::Foreign { file: place },
-                Unread::Damaged => PinStoreError::Damaged { file: place },
-            })?,
+        let servers = match read(&file)? {
+            Some(servers) => servers,
             None => {
-                let servers = VecDeque::new();
-                let written = encode(&servers).and_then(|bytes| file.replace(&bytes));
-                let failed = |source| PinStoreError::Io {
-                    file: place,
-                    source,
-                };
-                written.map_err(failed)?;
+                let servers = Servers::new();
+                write(&file, &servers)?;
                 servers
             }
         };
         Ok(Self {
-            file,
+            file: place,
+            places: file.folder().places(),
             servers: Mutex::new(servers),
         })
     }
 
-    fn servers(&self) -> MutexGuard<'_, VecDeque<(String, Forms)>> {
+    fn servers(&self) -> MutexGuard<'_, Servers> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,25 +165,65 @@ impl PinStore {
     /// Replaces the approved forms of a server; they are on the disk when this returns. Waits for the disk.
     pub(super) fn save(&self, server: &str, forms: &Forms) -> Result<(), PinStoreError> {
         let mut servers = self.servers();
-        let mut next = servers.clone();
+        let file = locked(&self.file)?;
+        // Another process may have stored other servers meanwhile.
+        let mut next = read(&file)?.unwrap_or_default();
         next.retain(|(label, _)| label != server);
         next.push_back((server.to_owned(), forms.clone()));
         while next.len() > MOST_SERVERS {
             next.pop_front();
         }
-        let written = encode(&next).and_then(|bytes| self.file.replace(&bytes));
-        written.map_err(|source| PinStoreError::Io {
-            file: self.file.folder().place().to_owned(),
-            source,
-        })?;
+        write(&file, &next)?;
         *servers = next;
+        Ok(())
+    }
+
+    /// Watches for what other processes store. It must be called within a tokio runtime.
+    pub(super) fn changes(&self) -> Result<Changes, PinStoreError> {
+        let changes = Folder::of(&self.file).and_then(|folder| folder.changes());
+        changes.map_err(|error| PinStoreError::of(&self.file, error))
+    }
+
+    /// Reads what other processes stored. Waits for the disk.
+    pub(super) fn reload(&self) -> Result<(), PinStoreError> {
+        let mut servers = self.servers();
+        let file = locked(&self.file)?;
+        // A file that was deleted approves and withholds nothing more than before.
+        if let Some(read) = read(&file)? {
+            *servers = read;
+        }
         Ok(())
     }
 
     /// Every file that belongs to it; workers must reach none of them.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
-        self.file.folder().places()
+        self.places.clone()
     }
+}
+
+/// The file, while no other process writes it.
+fn locked(path: &Path) -> Result<StoreFile, PinStoreError> {
+    let file = Folder::of(path).and_then(|folder| folder.locked_within(PATIENCE));
+    file.map_err(|error| PinStoreError::of(path, error))
+}
+
+fn read(file: &StoreFile) -> Result<Option<Servers>, PinStoreError> {
+    let place = file.folder().place();
+    let bytes = file.folder().read(MOST_BYTES);
+    let bytes = bytes.map_err(|error| PinStoreError::of(place, error))?;
+    let servers = bytes.map(|bytes| decode(&bytes)).transpose();
+    servers.map_err(|unread| match unread {
+        Unread::Foreign => PinStoreError::Foreign { file: place.into() },
+        Unread::Damaged => PinStoreError::Damaged { file: place.into() },
+    })
+}
+
+fn write(file: &StoreFile, servers: &Servers) -> Result<(), PinStoreError> {
+    let written = encode(servers).and_then(|bytes| file.replace(&bytes));
+    written.map_err(|source| PinStoreError::Io {
+        file: file.folder().place().to_owned(),
+        source,
+    })
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -192,7 +232,7 @@ enum Unread {
     Damaged,
 }
 
-fn encode(servers: &VecDeque<(String, Forms)>) -> io::Result<Vec<u8>> {
+fn encode(servers: &Servers) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     for (server, tools) in servers {
         let (server, tools) = (server.clone(), tools.clone());
@@ -212,7 +252,7 @@ fn encode(servers: &VecDeque<(String, Forms)>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn decode(bytes: &[u8]) -> Result<VecDeque<(String, Forms)>, Unread> {
+fn decode(bytes: &[u8]) -> Result<Servers, Unread> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Unread::Damaged);
     }
@@ -239,7 +279,7 @@ fn decode(bytes: &[u8]) -> Result<VecDeque<(String, Forms)>, Unread> {
         return Err(Unread::Damaged);
     }
     let lines = body.split_inclusive(|byte| *byte == b'\n');
-    let read = lines.map(|line| serde_json::from_slice(line).map_err(|_| Unread::Damaged));
+    let read = lines.map(|line| read_json(line).map_err(|_| Unread::Damaged));
     read.map(|line| line.map(|Line { server, tools }| (server, tools)))
         .collect()
 }
@@ -281,10 +321,6 @@ mod tests {
         store.save("s~1", &forms(&["s__a", "s__b"])).unwrap();
         store.save("t~2", &forms(&[])).unwrap();
         store.save("s~1", &forms(&["s__a"])).unwrap();
-        assert!(matches!(
-            PinStore::open(&path),
-            Err(PinStoreError::InUse { .. })
-        ));
         drop(store);
         let store = PinStore::open(&path).unwrap();
         assert_eq!(store.forms("s~1"), Some(forms(&["s__a"])));
@@ -292,6 +328,24 @@ mod tests {
         assert_eq!(store.forms("u~3"), None);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn two_processes_that_use_a_pin_store_keep_what_each_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins");
+        let (one, other) = (
+            PinStore::open(&path).unwrap(),
+            PinStore::open(&path).unwrap(),
+        );
+        one.save("s~1", &forms(&["s__a"])).unwrap();
+        other.save("t~2", &forms(&["t__b"])).unwrap();
+        let store = PinStore::open(&path).unwrap();
+        assert_eq!(store.forms("s~1"), Some(forms(&["s__a"])));
+        assert_eq!(store.forms("t~2"), Some(forms(&["t__b"])));
+        let _held = Folder::of(&path).unwrap().locked().unwrap();
+        let refused = Folder::of(&path).unwrap().locked_within(Duration::ZERO);
+        assert!(matches!(refused, Err(PrivateFileError::InUse)));
     }
 
     #[test]
@@ -334,10 +388,8 @@ mod tests {
     fn servers_changed_longest_ago_are_forgotten_first() {
         let folder = tempfile::tempdir().unwrap();
         let store = PinStore::open(folder.path().join("pins")).unwrap();
-        let mut filled: VecDeque<_> = (0..MOST_SERVERS)
-            .map(|n| (format!("s~{n}"), Forms::new()))
-            .collect();
-        store.servers().append(&mut filled);
+        let filled = (0..MOST_SERVERS).map(|n| (format!("s~{n}"), Forms::new()));
+        write(&locked(&store.file).unwrap(), &filled.collect()).unwrap();
         store.save("s~0", &forms(&["a"])).unwrap();
         assert!(store.forms("s~1").is_some());
         store.save("new~1", &forms(&["a"])).unwrap();

@@ -65,7 +65,7 @@ impl FromStr for Fingerprint {
 ///
 /// All tools count as approved when a server is connected for the first time: every call of them is still judged and asked
 /// about. After that, tools that change and tools that are added need a person's approval.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pins {
     forms: BTreeMap<String, Fingerprint>,
     /// The server was connected before.

@@ -17,9 +17,11 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
+use super::callers::{Caller, Callers};
 use super::classify::cut;
 use super::elicit;
 use super::shape::{Allowance, Shape};
+use crate::audit::RequestOutcome;
 use crate::path::VirtualPath;
 
 /// The most questions of one server that are open at one time.
@@ -181,14 +183,15 @@ pub trait ServerRequests: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// A server lets nobody in whom a person did not sign in. The answer is the whole address that the browser was led
-    /// back to from [`SignIn::url`](super::SignIn::url), none is no.
+    /// A server requires that a person signs in, or allows it more. Asks the person, and opens
+    /// [`SignIn::url`](super::SignIn::url) in their browser if they want it. A host without this method has nobody to ask.
     #[cfg(feature = "oauth")]
-    fn sign_in(&self, _request: super::SignIn) -> Requested<'_, Option<String>> {
-        Box::pin(std::future::ready(None))
+    fn sign_in(&self, _request: super::SignIn) -> Requested<'_, super::SignInAnswer> {
+        Box::pin(std::future::ready(super::SignInAnswer::Unavailable))
     }
 
-    /// The directories that a server is told of, as workers know them. It learns names; it may do nothing by them.
+    /// The directories that a server is told of, as workers know them. It learns names; it may do nothing by them. Within a
+    /// call the server is told only of what the call may read of them.
     fn roots(&self, _server: &str) -> Vec<VirtualPath> {
         Vec::new()
     }
@@ -200,10 +203,50 @@ pub struct DenyRequests;
 
 impl ServerRequests for DenyRequests {}
 
-/// The requests of one server, each checked before the host hears of it.
+/// Answers the requests that servers make within calls of one client: see [`CallMeta::requests`](crate::CallMeta::requests).
+/// Clones are of the same client.
+///
+/// A server of a revision with a handshake does not say which call its request is about. While calls of several clients are
+/// under way at it, such requests are refused.
+#[derive(Clone)]
+pub struct CallRequests {
+    handler: Arc<dyn ServerRequests>,
+    client: Arc<()>,
+}
+
+impl fmt::Debug for CallRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallRequests").finish_non_exhaustive()
+    }
+}
+
+impl CallRequests {
+    /// Requests are answered by `handler`, except for roots: a server is told of the folders that the call may read.
+    #[must_use]
+    pub fn new(handler: impl ServerRequests) -> Self {
+        Self::of_client(&Arc::default(), handler)
+    }
+
+    /// The same, for one of the calls of `client`.
+    pub(crate) fn of_client(client: &Arc<()>, handler: impl ServerRequests) -> Self {
+        Self {
+            handler: Arc::new(handler),
+            client: Arc::clone(client),
+        }
+    }
+
+    /// Names the client for as long as one of its calls is under way.
+    pub(super) fn client(&self) -> *const () {
+        Arc::as_ptr(&self.client)
+    }
+}
+
+/// The requests of one server, each checked before the host or a client hears of it.
 pub(super) struct Hearing {
     server: String,
     host: Arc<dyn ServerRequests>,
+    /// Requests within calls are answered by the client that made the call.
+    forwards: bool,
     open: Semaphore,
 }
 
@@ -217,28 +260,105 @@ fn refused(why: &'static str) -> ErrorData {
     ErrorData::invalid_params(why, None)
 }
 
-fn unanswered(method: &'static str) -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
+fn unsupported(reason: String) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
 }
 
+const ELICIT: &str = "elicitation/create";
+const SAMPLE: &str = "sampling/createMessage";
+const ROOTS: &str = "roots/list";
+
 impl Hearing {
-    pub(super) fn new(server: &str, host: Arc<dyn ServerRequests>) -> Self {
+    pub(super) fn new(server: &str, host: Arc<dyn ServerRequests>, forwards: bool) -> Self {
         Self {
             server: server.to_owned(),
             host,
+            forwards,
             open: Semaphore::new(MOST_OPEN),
         }
     }
 
+    /// What may be answered at all, which the server is told when it is connected.
     pub(super) fn answers(&self) -> Answers {
-        self.host.answers()
+        let mut answers = self.host.answers();
+        if self.forwards {
+            (answers.forms, answers.visits, answers.roots) = (true, true, true);
+        }
+        answers
+    }
+
+    /// The call that a request belongs to, which did not say so.
+    pub(super) fn caller(&self, callers: &Callers) -> Result<Option<Arc<Caller>>, ErrorData> {
+        let caller = if self.forwards {
+            callers.latest_of_one_client()?
+        } else {
+            callers.only()
+        };
+        if let Some(caller) = &caller {
+            caller.count()?;
+        }
+        Ok(caller)
+    }
+
+    /// What is answered within a call.
+    pub(super) fn answers_within(&self, caller: &Caller) -> Answers {
+        let mut answers = self.handler(Some(caller)).answers();
+        answers.roots = self.answers().roots;
+        answers
+    }
+
+    /// Who answers requests within a call in place of the host.
+    fn forwarded<'h>(&self, caller: Option<&'h Caller>) -> Option<&'h CallRequests> {
+        caller.filter(|_| self.forwards).and_then(Caller::requests)
+    }
+
+    /// Who answers a request.
+    fn handler<'h>(&'h self, caller: Option<&'h Caller>) -> &'h dyn ServerRequests {
+        let requests = self.forwarded(caller);
+        requests.map_or(&*self.host, |requests| &*requests.handler)
+    }
+
+    /// Why a request is not answered.
+    fn unsupported(&self, caller: Option<&Caller>, method: &str) -> ErrorData {
+        unsupported(if self.forwarded(caller).is_some() {
+            format!("the client that made the call does not support `{method}` in this form")
+        } else if self.forwards {
+            format!("`{method}` is answered only within a call of a client that supports it")
+        } else {
+            format!("`{method}` is not supported")
+        })
     }
 
     pub(super) async fn elicit(
         &self,
         request: ElicitRequestParams,
+        caller: Option<&Caller>,
     ) -> Result<ElicitResult, ErrorData> {
-        let answers = self.host.answers();
+        let record = self.record(caller, ELICIT);
+        let elicited = self.elicited(request, caller).await;
+        record.end(elicited.as_ref().map(|result| match result.action {
+            ElicitationAction::Accept => RequestOutcome::Accepted,
+            ElicitationAction::Decline => RequestOutcome::Declined,
+            _ => RequestOutcome::Cancelled,
+        }));
+        elicited
+    }
+
+    fn record<'r>(&'r self, caller: Option<&'r Caller>, method: &'static str) -> RequestRecord<'r> {
+        RequestRecord {
+            server: &self.server,
+            caller,
+            method,
+        }
+    }
+
+    async fn elicited(
+        &self,
+        request: ElicitRequestParams,
+        caller: Option<&Caller>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let handler = self.handler(caller);
+        let answers = handler.answers();
         let (message, wants) = match request {
             ElicitRequestParams::FormElicitationParams {
                 message,
@@ -254,7 +374,7 @@ impl Hearing {
                 elicit::url(&url).map_err(|unasked| refused(unasked.why()))?;
                 (message, Wants::Visit(url))
             }
-            _ => return Err(unanswered("elicitation/create")),
+            _ => return Err(self.unsupported(caller, ELICIT)),
         };
         let _open = self.place()?;
         let request = Elicitation {
@@ -262,7 +382,8 @@ impl Hearing {
             message: cut(&crate::escape_lines(&message), LONGEST_TEXT),
             wants: wants.clone(),
         };
-        let said = tokio::time::timeout(PATIENCE, self.host.elicit(request)).await;
+        let _waiting = caller.map(Caller::wait);
+        let said = tokio::time::timeout(PATIENCE, handler.elicit(request)).await;
         Ok(match said.unwrap_or(Elicited::Cancel) {
             Elicited::Accept(values) => accepted(&wants, values).await,
             Elicited::Decline => ElicitResult::new(ElicitationAction::Decline),
@@ -273,13 +394,27 @@ impl Hearing {
     pub(super) async fn sample(
         &self,
         request: CreateMessageRequestParams,
+        caller: Option<&Caller>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        if !self.host.answers().sampling {
-            return Err(unanswered("sampling/createMessage"));
+        let record = self.record(caller, SAMPLE);
+        let sampled = self.sampled(request, caller).await;
+        record.end(sampled.as_ref().map(|_| RequestOutcome::Accepted));
+        sampled
+    }
+
+    async fn sampled(
+        &self,
+        request: CreateMessageRequestParams,
+        caller: Option<&Caller>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let handler = self.handler(caller);
+        if !handler.answers().sampling {
+            return Err(self.unsupported(caller, SAMPLE));
         }
         let request = self.sampling(request)?;
         let _open = self.place()?;
-        let said = tokio::time::timeout(PATIENCE, self.host.sample(request)).await;
+        let _waiting = caller.map(Caller::wait);
+        let said = tokio::time::timeout(PATIENCE, handler.sample(request)).await;
         let Sampled { model, text } = said
             .unwrap_or_default()
             .ok_or_else(|| refused("a person refused this"))?;
@@ -327,11 +462,24 @@ impl Hearing {
         })
     }
 
-    pub(super) fn roots(&self) -> Result<ListRootsResult, ErrorData> {
-        if !self.host.answers().roots {
-            return Err(unanswered("roots/list"));
+    /// What a server is told within `callers`, which it may be about to serve: what the host names, as far as all of them
+    /// may read it.
+    pub(super) fn roots(&self, callers: &[Arc<Caller>]) -> Result<ListRootsResult, ErrorData> {
+        if !self.answers().roots {
+            return Err(self.unsupported(None, ROOTS));
         }
-        let roots = self.host.roots(&self.server);
+        let of_host = self.host.answers().roots;
+        let mut roots = of_host.then(|| self.host.roots(&self.server));
+        for caller in callers {
+            let folders = caller.folders();
+            roots = Some(match roots {
+                Some(roots) => common(&roots, &folders),
+                None => folders,
+            });
+            self.record(Some(caller), ROOTS)
+                .end(Ok(RequestOutcome::Accepted));
+        }
+        let roots = roots.unwrap_or_default();
         let root = |path: &VirtualPath| rmcp::model::Root::new(path.address());
         Ok(ListRootsResult::new(roots.iter().map(root).collect()))
     }
@@ -340,6 +488,49 @@ impl Hearing {
         let busy = |_| refused("too many questions of this server are open");
         self.open.try_acquire().map_err(busy)
     }
+}
+
+/// Records how a request ended; one that is dropped before its end was cancelled.
+struct RequestRecord<'r> {
+    server: &'r str,
+    /// None once it is recorded, or if there is no call to record it with.
+    caller: Option<&'r Caller>,
+    method: &'static str,
+}
+
+impl RequestRecord<'_> {
+    fn end(mut self, outcome: Result<RequestOutcome, &ErrorData>) {
+        let (outcome, reason) = match outcome {
+            Ok(outcome) => (outcome, None),
+            Err(error) => (RequestOutcome::Refused, Some(error.message.as_ref())),
+        };
+        if let Some(caller) = self.caller.take() {
+            caller.record(self.server, self.method, outcome, reason);
+        }
+    }
+}
+
+impl Drop for RequestRecord<'_> {
+    fn drop(&mut self) {
+        if let Some(caller) = self.caller.take() {
+            caller.record(self.server, self.method, RequestOutcome::Cancelled, None);
+        }
+    }
+}
+
+/// What is in a directory of both lists.
+fn common(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath> {
+    let mut common: Vec<VirtualPath> = Vec::new();
+    for one in some {
+        for other in others {
+            let inner = if one.starts_with(other) { one } else { other };
+            let both = inner.starts_with(one) && inner.starts_with(other);
+            if both && !common.contains(inner) {
+                common.push(inner.clone());
+            }
+        }
+    }
+    common
 }
 
 /// A yes with values that fit the form, each of one of its fields; else it counts as no answer.

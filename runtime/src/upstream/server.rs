@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rmcp::model::Tool;
 use rmcp::service::{Peer, RoleClient};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::classify::{Listed, Offer, Unoffered, listed, model_name, segment};
 use super::failure::ServerFailure;
@@ -17,6 +17,7 @@ use super::requests::Hearing;
 use super::spec::ServerSpec;
 use super::{Bounds, ServerState, ServerTool};
 use crate::error::{CallError, Code};
+use crate::tool::Catalog;
 
 /// One server; it outlives its connections.
 #[derive(Debug)]
@@ -33,6 +34,10 @@ pub(super) struct Server {
     pub(super) places: Arc<Semaphore>,
     /// Its list of tools may be another.
     pub(super) changed: Notify,
+    /// Its lists of resources and prompts may be others.
+    pub(super) catalog_changed: Notify,
+    /// What it has beside tools.
+    catalog: ArcSwap<Catalog>,
     /// A person wants it tried again now.
     retry: watch::Sender<()>,
     pub(super) state: watch::Sender<ServerState>,
@@ -71,11 +76,9 @@ impl Server {
         pin_store: Option<Arc<PinStore>>,
     ) -> Self {
         let label: Arc<str> = spec.label().into();
-        let approved = spec.approved.iter();
-        let approved = approved.map(|(tool, form)| (model_name(&spec.name, tool), *form));
         let stored = pin_store.as_ref().and_then(|store| store.forms(&label));
         let tools = Tools {
-            pins: Pins::new(stored, approved.collect()),
+            pins: Pins::new(stored, approved(&spec)),
             ..Tools::default()
         };
         Self {
@@ -86,6 +89,8 @@ impl Server {
             bounds,
             places: Arc::new(Semaphore::new(bounds.calls)),
             changed: Notify::new(),
+            catalog_changed: Notify::new(),
+            catalog: ArcSwap::default(),
             retry: watch::Sender::default(),
             state: watch::Sender::new(ServerState::Starting),
             live: ArcSwapOption::empty(),
@@ -109,6 +114,24 @@ impl Server {
             account.set_live(live.is_some());
         }
         self.live.store(live.map(Arc::new));
+    }
+
+    /// What it has beside tools.
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    pub(super) fn set_catalog(&self, catalog: Catalog) {
+        self.catalog.store(Arc::new(catalog));
+    }
+
+    /// A place among the calls under way, or the answer that there is none.
+    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, CallError> {
+        let places = Arc::clone(&self.places);
+        places.try_acquire_owned().map_err(|_| {
+            let error = CallError::new(Code::Busy, "too many calls of this server are under way");
+            error.with("retry_after_ms", 100)
+        })
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -208,6 +231,27 @@ impl Server {
         Ok(true)
     }
 
+    /// Takes up the forms that the pin store has now; whether others are approved than before.
+    pub(super) async fn reload_pins(&self) -> bool {
+        let Some(store) = self.pin_store.clone() else {
+            return false;
+        };
+        let _approving = self.approving.lock().await;
+        let label = Arc::clone(&self.label);
+        let stored = tokio::task::spawn_blocking(move || store.forms(&label)).await;
+        let Ok(Some(stored)) = stored else {
+            return false;
+        };
+        let pins = Pins::new(Some(stored), approved(&self.spec));
+        let mut tools = self.tools();
+        if pins == tools.pins {
+            return false;
+        }
+        tools.pins = pins;
+        self.sort(&mut tools);
+        true
+    }
+
     async fn save(&self, pins: Pins) -> Result<(), PinStoreError> {
         let Some(store) = self.pin_store.clone() else {
             return Ok(());
@@ -286,6 +330,14 @@ impl Server {
     }
 }
 
+/// The forms of tools that the host says were approved, by the names that models call them.
+fn approved(spec: &ServerSpec) -> BTreeMap<String, Fingerprint> {
+    let approved = spec.approved.iter();
+    approved
+        .map(|(tool, form)| (model_name(&spec.name, tool), *form))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -296,7 +348,7 @@ mod tests {
     use super::*;
 
     fn server() -> Arc<Server> {
-        let hearing = Hearing::new("s", Arc::new(DenyRequests));
+        let hearing = Hearing::new("s", Arc::new(DenyRequests), false);
         let spec = ServerSpec::stdio("s", "x");
         Arc::new(Server::new(spec, Bounds::default(), hearing, None))
     }
@@ -335,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_says_whether_it_comes_back() {
-        let hearing = Hearing::new("s", Arc::new(DenyRequests));
+        let hearing = Hearing::new("s", Arc::new(DenyRequests), false);
         let server = Server::new(
             ServerSpec::stdio("s", "x"),
             Bounds::default(),

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::classify::cut;
-use super::spec::{MOST_SERVERS, ServerSpec, SpecError};
+use super::spec::{MOST_SERVERS, ServerSpec, SpecError, literal};
 
 /// The longest file, in bytes, and the longest name that a message shows.
 const LONGEST_FILE: usize = 1 << 20;
@@ -25,6 +25,9 @@ pub enum ServersError {
         /// The column, from 1.
         column: usize,
     },
+    /// An object has a key twice.
+    #[error("the file of the servers has the duplicate key `{0}`")]
+    DuplicateKey(String),
     /// It is too long.
     #[error("the file of the servers is too long; it may have {LONGEST_FILE} bytes")]
     TooLong,
@@ -44,19 +47,36 @@ pub enum ServersError {
         /// The JSON pointer of the place.
         field: String,
     },
-    /// It needs what this host does not support, such as `${input:x}`.
-    #[error("{field} holds a `${{…}}` other than `${{env:NAME}}`, which is not supported")]
+    /// An input that it names has no value.
+    #[error("the input `{input}` has no value, which {field} names")]
+    Input {
+        /// The id of the input.
+        input: String,
+        /// The JSON pointer of the place.
+        field: String,
+    },
+    /// It holds a placeholder that this host does not support or has no value for.
+    #[error(
+        "{field} holds a placeholder that is not supported here; supported are `${{env:NAME}}`, `${{NAME}}`, \
+         `${{NAME:-default}}`, `${{input:ID}}`, `${{workspaceFolder}}` and `${{userHome}}`"
+    )]
     Placeholder {
         /// The JSON pointer of the place.
         field: String,
     },
-    /// It needs a file of variables, which is not read.
-    #[error("{field} is not supported; set the variables under `env`")]
+    /// The file of variables that it names cannot be read, or a line of it is not `NAME=VALUE`.
+    #[error("cannot read variables from the file that {field} names")]
     EnvFile {
         /// The JSON pointer of the place.
         field: String,
     },
-    /// A server says neither a command nor an address, or both, or a type that does not fit.
+    /// A server is reached by the transport that Streamable HTTP replaced.
+    #[error(
+        "the server `{0}` uses the HTTP+SSE transport of 2024-11-05, which is not supported; most servers offer \
+         Streamable HTTP (type `http`) at another address"
+    )]
+    Sse(String),
+    /// A server has neither a command nor an address, or both, or a type that does not fit.
     #[error("the server `{0}` must have either a command or an address, and a type that fits")]
     Kind(String),
     /// A server cannot be used.
@@ -74,13 +94,36 @@ pub struct ServersFile {
     pub rejected: Vec<(String, ServersError)>,
 }
 
-/// `servers`, or `mcpServers` as some editors say.
-#[derive(Deserialize)]
-struct File {
-    #[serde(default)]
-    servers: Map<String, Value>,
-    #[serde(default, rename = "mcpServers")]
-    mcp_servers: Map<String, Value>,
+/// What the placeholders in a file of servers stand for. A closure is one that knows variables alone.
+pub trait ServersContext {
+    /// The value of an environment variable: `${env:NAME}`, `${NAME}` and `${NAME:-default}`.
+    fn variable(&self, name: &str) -> Option<String>;
+
+    /// What a person entered for `${input:ID}`.
+    fn input(&self, _id: &str) -> Option<String> {
+        None
+    }
+
+    /// The folder that is worked in: `${workspaceFolder}`.
+    fn workspace_folder(&self) -> Option<String> {
+        None
+    }
+
+    /// The home directory: `${userHome}`.
+    fn user_home(&self) -> Option<String> {
+        None
+    }
+
+    /// The text of a file of variables, one `NAME=VALUE` a line: `envFile`.
+    fn env_file(&self, _path: &str) -> Option<String> {
+        None
+    }
+}
+
+impl<F: Fn(&str) -> Option<String>> ServersContext for F {
+    fn variable(&self, name: &str) -> Option<String> {
+        self(name)
+    }
 }
 
 /// What counts of one server; what else editors keep there (what they allow without asking, above all) does not.
@@ -89,17 +132,24 @@ struct Entry {
     command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
-    env_file: bool,
+    env_file: Option<String>,
     cwd: Option<String>,
-    url: Option<String>,
+    /// The address and the key that it stands under.
+    url: Option<(&'static str, String)>,
     headers: BTreeMap<String, String>,
 }
 
+/// The keys that editors write an address under.
+const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+
 impl ServerSpec {
-    /// Reads the file in which editors keep their servers: `{"servers": {NAME: {"command", "args", "env", "cwd"}}}` or
-    /// `{NAME: {"url", "headers"}}`, under the key `mcpServers` as well. `${env:X}` is what `variable` says of `X`. A
-    /// server that is `disabled` is left out. A server is known by what is written: write secrets as `${env:X}`, which
-    /// counts by the name of the variable, but for `command` and `cwd`, which count as they are filled in.
+    /// Reads the file in which editors keep their servers: `{"servers": {NAME: {"command", "args", "env", "envFile",
+    /// "cwd"}}}` or `{NAME: {"url", "headers"}}`, under the key `mcpServers` as well; an address may stand under `serverUrl`
+    /// or `httpUrl`. Comments and trailing commas are ignored. A server that is `disabled` is left out. `context` says what
+    /// placeholders such as `${env:X}` stand for.
+    ///
+    /// A server is known by what is written: write secrets as `${env:X}` or `${input:X}`, which count by their names, but
+    /// for `command` and `cwd`, which count as they are filled in. What stands in an `envFile` counts by its values.
     ///
     /// An entry that cannot be used does not keep the others from being used; [`ServersFile::rejected`] says why.
     ///
@@ -107,46 +157,86 @@ impl ServerSpec {
     /// [`ServersError`] if no entry can be read; it holds no value of the file or of a variable.
     pub fn read_all(
         text: &str,
-        variable: impl Fn(&str) -> Option<String>,
+        context: &impl ServersContext,
     ) -> Result<ServersFile, ServersError> {
         if text.len() > LONGEST_FILE {
             return Err(ServersError::TooLong);
         }
-        let file: File = serde_json::from_str(text).map_err(|error| ServersError::Json {
-            line: error.line(),
-            column: error.column(),
-        })?;
-        let keyed = |key, servers: Map<String, Value>| {
-            servers
-                .into_iter()
-                .map(move |(name, entry)| (format!("/{key}/{}", place(&name)), name, entry))
-        };
-        let all = keyed("servers", file.servers).chain(keyed("mcpServers", file.mcp_servers));
+        let mut file = parse(text)?;
         let (mut read, mut seen) = (ServersFile::default(), BTreeSet::new());
-        for (field, name, entry) in all {
-            let spec = entry_of(entry, &field).and_then(|entry| {
-                let Some(entry) = entry else { return Ok(None) };
-                let spec = entry.read(&name, &field, &variable)?;
-                spec.check()?;
-                if read.servers.len() >= MOST_SERVERS {
-                    return Err(SpecError::TooMany.into());
+        for key in ["servers", "mcpServers"] {
+            let servers: Option<Map<String, Value>> = taken(&mut file, "", key, "an object")?;
+            for (name, entry) in servers.unwrap_or_default() {
+                let field = format!("/{key}/{}", place(&name));
+                let spec = entry_of(entry, &name, &field).and_then(|entry| {
+                    let Some(entry) = entry else { return Ok(None) };
+                    let spec = entry.read(&name, &field, context)?;
+                    spec.check()?;
+                    if read.servers.len() >= MOST_SERVERS {
+                        return Err(SpecError::TooMany.into());
+                    }
+                    if !seen.insert(name.clone()) {
+                        return Err(SpecError::Duplicate(name.clone()).into());
+                    }
+                    Ok(Some(spec))
+                });
+                match spec {
+                    Ok(spec) => read.servers.extend(spec),
+                    Err(why) => read.rejected.push((shown(&name), why)),
                 }
-                if !seen.insert(name.clone()) {
-                    return Err(SpecError::Duplicate(name.clone()).into());
-                }
-                Ok(Some(spec))
-            });
-            match spec {
-                Ok(spec) => read.servers.extend(spec),
-                Err(why) => read.rejected.push((shown(&name), why)),
             }
         }
         Ok(read)
     }
 }
 
+/// JSON with comments and trailing commas, as editors write it.
+fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
+    let strict = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &strict);
+    let parsed = parsed.map_err(|error| ServersError::Json {
+        line: error.line_display(),
+        column: error.column_display(),
+    })?;
+    if let Some(key) = parsed.value.as_ref().and_then(duplicate_key) {
+        return Err(ServersError::DuplicateKey(shown(key)));
+    }
+    match parsed.value.map(Value::from) {
+        Some(Value::Object(file)) => Ok(file),
+        _ => Err(ServersError::Json { line: 1, column: 1 }),
+    }
+}
+
+/// The first key that an object has a second time.
+fn duplicate_key<'v>(value: &'v ast::Value<'_>) -> Option<&'v str> {
+    match value {
+        ast::Value::Object(object) => {
+            let mut keys = BTreeSet::new();
+            object.properties.iter().find_map(|property| {
+                let key = property.name.as_str();
+                let again = (!keys.insert(key)).then_some(key);
+                again.or_else(|| duplicate_key(&property.value))
+            })
+        }
+        ast::Value::Array(array) => array.elements.iter().find_map(duplicate_key),
+        _ => None,
+    }
+}
+
 /// One entry, unless it is disabled.
-fn entry_of(entry: Value, field: &str) -> Result<Option<Entry>, ServersError> {
+fn entry_of(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, ServersError> {
     let Value::Object(mut entry) = entry else {
         let (field, expected) = (field.to_owned(), "an object");
         return Err(ServersError::Type { field, expected });
@@ -155,19 +245,27 @@ fn entry_of(entry: Value, field: &str) -> Result<Option<Entry>, ServersError> {
         return Ok(None);
     }
     let text = "a string";
+    let mut url = None;
+    for key in ADDRESSES {
+        if let Some(address) = taken::<String>(&mut entry, field, key, text)?
+            && url.replace((key, address)).is_some()
+        {
+            return Err(ServersError::Kind(shown(name)));
+        }
+    }
     Ok(Some(Entry {
         kind: taken(&mut entry, field, "type", text)?,
         command: taken(&mut entry, field, "command", text)?,
         args: taken(&mut entry, field, "args", "an array of strings")?.unwrap_or_default(),
         env: taken(&mut entry, field, "env", "an object of strings")?.unwrap_or_default(),
-        env_file: taken::<Value>(&mut entry, field, "envFile", "a string")?.is_some(),
+        env_file: taken(&mut entry, field, "envFile", text)?,
         cwd: taken(&mut entry, field, "cwd", text)?,
-        url: taken(&mut entry, field, "url", text)?,
+        url,
         headers: taken(&mut entry, field, "headers", "an object of strings")?.unwrap_or_default(),
     }))
 }
 
-/// A field of an entry; `null` counts as absent.
+/// A field of an object; `null` counts as absent.
 fn taken<T: DeserializeOwned>(
     entry: &mut Map<String, Value>,
     field: &str,
@@ -186,15 +284,11 @@ impl Entry {
         self,
         name: &str,
         field: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
+        context: &dyn ServersContext,
     ) -> Result<ServerSpec, ServersError> {
-        let fill = |text: &str, field: &str| filled(text, field, variable);
-        let keep = |text: &str, _: &str| Ok(text.to_owned());
+        let fill = |text: &str, field: &str| filled(text, field, context, Fill::All);
+        let keep = |text: &str, field: &str| filled(text, field, context, Fill::Folders);
         let kind = self.kind.as_deref();
-        if self.env_file {
-            let field = format!("{field}/envFile");
-            return Err(ServersError::EnvFile { field });
-        }
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
                 // A command and a folder say what runs and where, and are no place for secrets.
@@ -202,18 +296,21 @@ impl Entry {
                 let folder = self.cwd.as_ref();
                 let folder = folder.map(|cwd| fill(cwd, &format!("{field}/cwd")));
                 let spec = ServerSpec::stdio(name, command);
-                let spec = match folder.transpose()? {
+                let mut spec = match folder.transpose()? {
                     Some(folder) => spec.folder(folder),
                     None => spec,
                 };
+                for (key, value) in self.variables(field, context)? {
+                    spec = spec.env(key, value);
+                }
                 let written = self.child(spec.clone(), field, &keep)?;
                 Ok(self.child(spec, field, &fill)?.known_by(written))
             }
-            (None, Some(url))
-                if kind.is_none_or(|kind| matches!(kind, "http" | "streamable-http")) =>
-            {
-                let written = ServerSpec::http(name, url);
-                let mut spec = ServerSpec::http(name, fill(url, &format!("{field}/url"))?);
+            (None, Some(_)) if kind == Some("sse") => Err(ServersError::Sse(shown(name))),
+            (None, Some((key, url))) if kind.is_none_or(is_http) => {
+                let place_of = format!("{field}/{key}");
+                let written = ServerSpec::http(name, keep(url, &place_of)?);
+                let mut spec = ServerSpec::http(name, fill(url, &place_of)?);
                 for (header, value) in &self.headers {
                     let field = format!("{field}/headers/{}", place(header));
                     spec = spec.header(header, fill(value, &field)?);
@@ -222,6 +319,24 @@ impl Entry {
             }
             _ => Err(ServersError::Kind(shown(name))),
         }
+    }
+
+    /// What the file of variables holds, if there is one.
+    fn variables(
+        &self,
+        field: &str,
+        context: &dyn ServersContext,
+    ) -> Result<Vec<(String, String)>, ServersError> {
+        let Some(path) = &self.env_file else {
+            return Ok(Vec::new());
+        };
+        let field = format!("{field}/envFile");
+        let path = filled(path, &field, context, Fill::All)?;
+        let read = context.env_file(&path).and_then(|text| {
+            let pairs = dotenvy::from_read_iter(text.as_bytes());
+            pairs.collect::<Result<Vec<_>, _>>().ok()
+        });
+        read.ok_or(ServersError::EnvFile { field })
     }
 
     /// What a program is given, each as `text` says.
@@ -242,6 +357,10 @@ impl Entry {
     }
 }
 
+fn is_http(kind: &str) -> bool {
+    matches!(kind, "http" | "streamable-http" | "streamableHttp")
+}
+
 /// A name of the file, as a message shows it.
 fn shown(name: &str) -> String {
     cut(&crate::escape(name), LONGEST_NAME)
@@ -252,31 +371,93 @@ fn place(name: &str) -> String {
     shown(&name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// `text` with every `${env:X}` replaced; what a variable holds is not read again.
+/// Which placeholders are replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    All,
+    /// Those that hold no secret. The others stay as they are written.
+    Folders,
+}
+
+/// `text` with its placeholders replaced; what stands in for one is not read again.
 fn filled(
     text: &str,
     field: &str,
-    variable: &dyn Fn(&str) -> Option<String>,
+    context: &dyn ServersContext,
+    fill: Fill,
 ) -> Result<String, ServersError> {
+    let unsupported = || ServersError::Placeholder {
+        field: field.to_owned(),
+    };
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         out.push_str(before);
-        let named = after.split_once('}');
-        let named = named.and_then(|(inside, rest)| Some((inside.strip_prefix("env:")?, rest)));
-        let Some((name, after)) = named else {
-            let field = field.to_owned();
-            return Err(ServersError::Placeholder { field });
-        };
-        let value = variable(name).ok_or_else(|| ServersError::Unset {
-            variable: shown(name),
-            field: field.to_owned(),
-        })?;
-        out.push_str(&value);
+        let (inside, after) = after.split_once('}').ok_or_else(unsupported)?;
         rest = after;
+        let folder = match inside {
+            "workspaceFolder" => Some(context.workspace_folder()),
+            "userHome" => Some(context.user_home()),
+            _ => None,
+        };
+        if let Some(folder) = folder {
+            let folder = folder.ok_or_else(unsupported)?;
+            match fill {
+                Fill::All => out.push_str(&folder),
+                Fill::Folders => out.push_str(&literal(&folder)),
+            }
+        } else if fill == Fill::All {
+            out.push_str(&value_of(inside, field, context)?);
+        } else {
+            out.push_str("${");
+            out.push_str(inside);
+            out.push('}');
+        }
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// What a placeholder that may hold a secret stands for.
+fn value_of(
+    inside: &str,
+    field: &str,
+    context: &dyn ServersContext,
+) -> Result<String, ServersError> {
+    let field = || field.to_owned();
+    if let Some(id) = inside.strip_prefix("input:") {
+        let unset = || ServersError::Input {
+            input: shown(id),
+            field: field(),
+        };
+        return context.input(id).ok_or_else(unset);
+    }
+    let (name, default) = match (inside.strip_prefix("env:"), inside.split_once(":-")) {
+        (Some(name), _) => (name, None),
+        (None, Some((name, default))) => (name, Some(default)),
+        (None, None) => (inside, None),
+    };
+    let plain = |name: &str| {
+        let mut bytes = name.bytes();
+        let first = bytes
+            .next()
+            .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        first && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    if !inside.starts_with("env:") && !plain(name) {
+        return Err(ServersError::Placeholder { field: field() });
+    }
+    let unset = || ServersError::Unset {
+        variable: shown(name),
+        field: field(),
+    };
+    match default {
+        None => context.variable(name).ok_or_else(unset),
+        Some(default) => {
+            let value = context.variable(name).filter(|value| !value.is_empty());
+            Ok(value.unwrap_or_else(|| default.to_owned()))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -288,7 +469,7 @@ mod tests {
 
     fn file(text: &str) -> Result<ServersFile, ServersError> {
         let variable = |name: &str| (name == "TOKEN").then(|| "s3cr3t${env:TOKEN}".to_owned());
-        ServerSpec::read_all(text, variable)
+        ServerSpec::read_all(text, &variable)
     }
 
     #[track_caller]
@@ -348,7 +529,7 @@ mod tests {
     #[test]
     fn a_server_is_known_by_the_text_and_not_by_the_secret() {
         let label = |text: &str, value: &str| {
-            let read = ServerSpec::read_all(text, |_| Some(value.to_owned())).unwrap();
+            let read = ServerSpec::read_all(text, &|_: &str| Some(value.to_owned())).unwrap();
             read.servers[0].label()
         };
         let text = r#"{"servers": {"a": {"command": "run", "args": ["${env:TOKEN}"], "env": {"K": "${env:TOKEN}", "P": "x"}}}}"#;
@@ -375,7 +556,7 @@ mod tests {
     #[test]
     fn a_text_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
         let written = |text: &str| {
-            let read = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
+            let read = ServerSpec::read_all(text, &|_: &str| Some("s3cr3t".to_owned())).unwrap();
             read.servers[0].label()
         };
         let program = || ServerSpec::stdio("a", "run");
@@ -411,7 +592,7 @@ mod tests {
     #[test]
     fn an_address_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
         let text = r#"{"servers": {"a": {"url": "http://127.0.0.1/${env:X}"}}}"#;
-        let read = ServerSpec::read_all(text, |_| Some("s3cr3t".to_owned())).unwrap();
+        let read = ServerSpec::read_all(text, &|_: &str| Some("s3cr3t".to_owned())).unwrap();
         let said = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
         assert_ne!(read.servers[0].label(), said.label());
     }
@@ -441,14 +622,14 @@ mod tests {
         );
         refused(
             r#"{"servers": {"a": {"command": "x", "args": ["${env:TOKEN}", "${input:key}"]}}}"#,
-            "/servers/a/args/1 holds a `${…}` other than `${env:NAME}`, which is not supported",
+            "the input `key` has no value, which /servers/a/args/1 names",
         );
         refused(
             r#"{"servers": {"a": {"command": "x", "url": "http://y"}}}"#,
             "the server `a` must have either a command or an address, and a type that fits",
         );
         refused(
-            r#"{"servers": {"a": {"type": "sse", "url": "http://y"}}}"#,
+            r#"{"servers": {"a": {"type": "websocket", "url": "http://y"}}}"#,
             "the server `a` must have either a command or an address, and a type that fits",
         );
         refused(
@@ -456,8 +637,8 @@ mod tests {
             "/servers/a/args has the wrong type; expected an array of strings",
         );
         refused(
-            r#"{"servers": {"a": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}"#,
-            "/servers/a/envFile is not supported; set the variables under `env`",
+            r#"{"servers": {"a": {"command": "x", "envFile": "missing"}}}"#,
+            "cannot read variables from the file that /servers/a/envFile names",
         );
         refused(
             r#"{"servers": {"a": "s3cr3t"}}"#,
@@ -468,7 +649,7 @@ mod tests {
             &SpecError::Name("a__b".to_owned()).to_string(),
         );
         let error = file(r#"{"servers": {"a": {"command": "s3cr3t", "#).unwrap_err();
-        let expected = "the file of the servers cannot be read: line 1, column 40";
+        let expected = "the file of the servers cannot be read: line 1, column 19";
         assert_eq!(error.to_string(), expected);
         refused(
             r#"{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}}}"#,
@@ -508,5 +689,180 @@ mod tests {
             panic!("{:?}", read.rejected)
         };
         assert!(matches!(error, ServersError::Spec(SpecError::TooMany)));
+    }
+
+    /// A person's editor, with a workspace, inputs and a file of variables.
+    struct Editor;
+
+    impl ServersContext for Editor {
+        fn variable(&self, name: &str) -> Option<String> {
+            match name {
+                "PORT" => Some("80".into()),
+                "EMPTY" => Some(String::new()),
+                _ => None,
+            }
+        }
+
+        fn input(&self, id: &str) -> Option<String> {
+            (id == "api-key").then(|| "entered".into())
+        }
+
+        fn workspace_folder(&self) -> Option<String> {
+            Some("/work/${env:PORT}".into())
+        }
+
+        fn user_home(&self) -> Option<String> {
+            Some("/home/me".into())
+        }
+
+        fn env_file(&self, path: &str) -> Option<String> {
+            let text = "# comment\nFROM_FILE='a b'\nexport BOTH=file\n";
+            (path == "/home/me/.env").then(|| text.into())
+        }
+    }
+
+    #[test]
+    fn placeholders_of_all_editors_are_filled_in() {
+        let args = [
+            ("${PORT}", "80"),
+            ("${env:PORT}${PORT:-1}", "8080"),
+            ("${UNSET:-a default: 1}", "a default: 1"),
+            ("${EMPTY:-other}", "other"),
+            ("${EMPTY}", ""),
+            ("key=${input:api-key}", "key=entered"),
+            ("${workspaceFolder}/x", "/work/${env:PORT}/x"),
+            ("${userHome}", "/home/me"),
+        ];
+        let given = serde_json::json!({"servers": {"a": {
+            "command": "x", "args": args.map(|(written, _)| written), "envFile": "${userHome}/.env",
+            "env": {"BOTH": "entry"},
+        }}});
+        let read = ServerSpec::read_all(&given.to_string(), &Editor).unwrap();
+        let [spec] = read.servers.as_slice() else {
+            panic!("{read:?}")
+        };
+        let Reach::Child {
+            args: filled, env, ..
+        } = &spec.reach
+        else {
+            panic!("{spec:?}")
+        };
+        assert_eq!(*filled, args.map(|(_, filled)| filled));
+        assert_eq!((&*env["FROM_FILE"], &*env["BOTH"]), ("a b", "entry"));
+    }
+
+    #[test]
+    fn unsupported_placeholders_are_rejected_and_name_their_place() {
+        for arg in [
+            "${command:pick}",
+            "${file}",
+            "${workspaceFolder:other}",
+            "${a b}",
+            "${",
+            "${}",
+        ] {
+            let given = serde_json::json!({"servers": {"a": {"command": "x", "args": [arg]}}});
+            let read = ServerSpec::read_all(&given.to_string(), &Editor).unwrap();
+            let (_, error) = &read.rejected[0];
+            let unset = matches!(error, ServersError::Unset { .. });
+            let names = error.to_string().contains("/servers/a/args/0");
+            assert!(
+                names && (unset || matches!(error, ServersError::Placeholder { .. })),
+                "{arg}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn comments_and_trailing_commas_are_ignored() {
+        let text = "\u{feff}// a comment\n{\"servers\": {\"a\": {\"command\": \"x\", /* here */ \"args\": [\"//no\",],},},}";
+        let specs = read(text);
+        let Reach::Child { args, .. } = &specs[0].reach else {
+            panic!("{specs:?}")
+        };
+        assert_eq!(args, &["//no"]);
+        for strict in [
+            "{'servers': {}}",
+            "{servers: {}}",
+            "[]",
+            "",
+            "{\"servers\": {} \"inputs\": []}",
+        ] {
+            assert!(
+                matches!(file(strict), Err(ServersError::Json { .. })),
+                "{strict}"
+            );
+        }
+        let deep = format!(
+            "{{\"inputs\": {}{}}}",
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        assert!(matches!(file(&deep), Err(ServersError::Json { .. })));
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_at_any_depth() {
+        for text in [
+            r#"{"servers": {"a": {"command": "x", "command": "y"}}}"#,
+            r#"{"servers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#,
+            r#"{"servers": {}, "servers": {}}"#,
+            r#"{"servers": {"a": {"command": "x", "env": {"A": "1", "A": "2"}}}}"#,
+            r#"{"inputs": [{"id": "a", "id": "b"}], "servers": {}}"#,
+        ] {
+            let error = file(text).unwrap_err();
+            assert!(matches!(error, ServersError::DuplicateKey(_)), "{error}");
+        }
+        let once = r#"{"servers": {"a": {"command": "x"}, "b": {"command": "x"}}}"#;
+        assert_eq!(read(once).len(), 2);
+    }
+
+    #[test]
+    fn a_server_of_another_workspace_is_another_server() {
+        let label = |folder: &'static str, token: &'static str| {
+            struct At(&'static str, &'static str);
+            impl ServersContext for At {
+                fn variable(&self, _: &str) -> Option<String> {
+                    Some(self.1.into())
+                }
+                fn workspace_folder(&self) -> Option<String> {
+                    Some(self.0.into())
+                }
+            }
+            let text = r#"{"servers": {"a": {"command": "x", "args": ["${workspaceFolder}", "${TOKEN}"]}}}"#;
+            ServerSpec::read_all(text, &At(folder, token))
+                .unwrap()
+                .servers[0]
+                .label()
+        };
+        assert_eq!(label("/a", "s"), label("/a", "t"));
+        assert_ne!(label("/a", "s"), label("/b", "s"));
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn addresses_are_read_under_every_key_and_sse_is_named_as_unsupported() {
+        for key in ADDRESSES {
+            let text =
+                format!(r#"{{"mcpServers": {{"a": {{"{key}": "http://127.0.0.1:1/mcp"}}}}}}"#);
+            assert_eq!(read(&text).len(), 1, "{key}");
+        }
+        for kind in ["http", "streamable-http", "streamableHttp"] {
+            let text = format!(
+                r#"{{"mcpServers": {{"a": {{"type": "{kind}", "url": "http://127.0.0.1:1/mcp"}}}}}}"#
+            );
+            assert_eq!(read(&text).len(), 1, "{kind}");
+        }
+        refused(
+            r#"{"mcpServers": {"a": {"url": "http://127.0.0.1:1", "httpUrl": "http://127.0.0.1:2"}}}"#,
+            "the server `a` must have either a command or an address, and a type that fits",
+        );
+        let text = r#"{"mcpServers": {"a": {"type": "sse", "url": "http://127.0.0.1:1/sse"}}}"#;
+        let mut read = file(text).unwrap();
+        let (name, error) = read.rejected.pop().unwrap();
+        assert!(
+            matches!(&error, ServersError::Sse(of) if *of == name),
+            "{error}"
+        );
     }
 }

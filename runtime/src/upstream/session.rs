@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
@@ -20,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use super::failure::ServerFailure;
 use super::line::Line;
+use super::lines::ValueCounter;
 use super::pages::Weight;
 use crate::rate::{Bucket, Rate};
 
@@ -111,7 +113,12 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
                 let why = "it is longer than a message may be".into();
                 Err(StreamableHttpError::UnexpectedServerResponse(why))
             }
-            _ => Ok(answer),
+            _ => Ok(match answer {
+                StreamableHttpPostResponse::Sse(events, session) => {
+                    StreamableHttpPostResponse::Sse(bounded(events, &self.line), session)
+                }
+                answer => answer,
+            }),
         }
     }
 
@@ -160,15 +167,34 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         if of.is_some() {
             self.settled.send_replace(of);
         }
-        events
+        Ok(bounded(events?, &self.line))
     }
+}
+
+/// Ends the connection, and the stream, at an event with too many values; no event is parsed before.
+fn bounded(events: Events, line: &Arc<Line>) -> Events {
+    let line = Arc::clone(line);
+    let fits = move |event: &Result<Sse, SseError>| {
+        let mut values = ValueCounter::default();
+        if let Ok(Sse {
+            data: Some(data), ..
+        }) = event
+        {
+            values.feed(data.as_bytes());
+        }
+        if values.exceeds_limit() {
+            line.end(ServerFailure::TooManyValues);
+        }
+        std::future::ready(!values.exceeds_limit())
+    };
+    events.take_while(fits).boxed()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
 
-    use futures_util::{FutureExt, StreamExt, stream};
+    use futures_util::{FutureExt, stream};
     use rmcp::model::{ClientRequest, ListToolsRequest, RequestId};
 
     use super::*;
@@ -267,6 +293,19 @@ mod tests {
                 .await
                 .unwrap();
             session.asks(name).now_or_never().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_with_too_many_values_ends_the_connection() {
+        for (values, cause) in [(1000, None), (100_000, Some(ServerFailure::TooManyValues))] {
+            let event = |data: String| Ok(Sse::default().data(data));
+            let array = format!("[{}]", vec!["1"; values].join(","));
+            let events = [event("{}".to_owned()), event(array), event("{}".to_owned())];
+            let line = Arc::default();
+            let seen = bounded(stream::iter(events).boxed(), &line).count().await;
+            assert_eq!(seen, if cause.is_none() { 3 } else { 1 });
+            assert_eq!(line.end_cause(), cause);
         }
     }
 }

@@ -71,18 +71,118 @@ impl Shape {
 
     /// Whether `value` fits; none if that cannot be said in time.
     pub(super) async fn fits(self: Arc<Self>, value: Value) -> Option<bool> {
+        let is_valid = |validator: &Validator, value: &Value| validator.is_valid(value);
+        self.look(value, is_valid).await
+    }
+
+    /// What `look` finds out about `value`; none if that takes too long.
+    async fn look<T: Send + 'static>(
+        self: Arc<Self>,
+        value: Value,
+        look: fn(&Validator, &Value) -> T,
+    ) -> Option<T> {
         let looked = async {
             let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
             // A look cannot be ended from outside, so whoever waits no longer leaves it its turn.
             let look = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
                 let affords = self.places.affords(&value);
-                affords.then(|| self.validator.is_valid(&value))
+                affords.then(|| look(&self.validator, &value))
             });
             look.await.ok().flatten()
         };
         tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
     }
+}
+
+/// Validates values against a JSON Schema that another program wrote, in bounded time and memory. Nothing is fetched, and
+/// formats are not validated.
+///
+/// ```
+/// # use bailiwick::SchemaValidator;
+/// # use serde_json::json;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let validator = SchemaValidator::new(json!({"properties": {"n": {"type": "integer"}}})).await?;
+/// assert_eq!(validator.mismatch(json!({"n": 1})).await?, None);
+/// let mismatch = validator.mismatch(json!({"n": "one"})).await?;
+/// assert_eq!(mismatch.as_deref(), Some(r#"`/n`: value is not of type "integer""#));
+///
+/// let error = SchemaValidator::new(json!({"type": "strong"})).await.unwrap_err();
+/// assert_eq!(error.fault, bailiwick::SchemaFault::Invalid);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SchemaValidator(Arc<Shape>);
+
+/// Why values cannot be validated against a schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{fault}{}", at(.detail.as_deref()))]
+#[non_exhaustive]
+pub struct SchemaError {
+    /// What is wrong with the schema.
+    pub fault: SchemaFault,
+    /// The first place that is invalid, and why.
+    pub detail: Option<String>,
+}
+
+impl SchemaError {
+    fn new(fault: SchemaFault) -> Self {
+        Self {
+            fault,
+            detail: None,
+        }
+    }
+}
+
+fn at(detail: Option<&str>) -> String {
+    detail.map_or_else(String::new, |detail| format!(": {detail}"))
+}
+
+impl SchemaValidator {
+    /// Compiles a schema, on a thread for blocking work.
+    ///
+    /// # Errors
+    /// [`SchemaError`] if the schema is invalid, is not supported or could take too long.
+    pub async fn new(schema: Value) -> Result<Self, SchemaError> {
+        let compiled = tokio::task::spawn_blocking(move || Self::compile(&schema));
+        // It is not aborted, so it panicked.
+        let unsupported = |_| Err(SchemaError::new(SchemaFault::Unsupported));
+        compiled.await.unwrap_or_else(unsupported)
+    }
+
+    fn compile(schema: &Value) -> Result<Self, SchemaError> {
+        match Shape::of(schema, &mut Allowance::default()) {
+            Ok(shape) => Ok(Self(Arc::new(shape))),
+            // These two are found in schemas of bounded size and a known revision alone.
+            Err(fault @ (SchemaFault::Invalid | SchemaFault::Pattern)) => {
+                let error = jsonschema::meta::validate(schema).err();
+                let detail = error.map(|error| described(&error));
+                let fault = detail.as_ref().map_or(fault, |_| SchemaFault::Invalid);
+                Err(SchemaError { fault, detail })
+            }
+            Err(fault) => Err(SchemaError::new(fault)),
+        }
+    }
+
+    /// Why `value` does not match the schema; none if it does.
+    ///
+    /// # Errors
+    /// [`SchemaFault::Costly`] if that takes too long.
+    pub async fn mismatch(&self, value: Value) -> Result<Option<String>, SchemaFault> {
+        let mismatch = |validator: &Validator, value: &Value| {
+            let error = validator.validate(value).err();
+            error.map(|error| described(&error))
+        };
+        let looked = Arc::clone(&self.0).look(value, mismatch).await;
+        looked.ok_or(SchemaFault::Costly)
+    }
+}
+
+/// Where a value is invalid and why. The value itself is left out.
+fn described(error: &jsonschema::ValidationError<'_>) -> String {
+    format!("`{}`: {}", error.instance_path(), error.masked())
 }
 
 #[cfg(test)]
@@ -114,6 +214,24 @@ mod tests {
             Err(SchemaFault::Pattern),
         );
         check(&json!({"type": 7}), Err(SchemaFault::Invalid));
+    }
+
+    #[test]
+    fn invalid_schema_is_described_by_its_place() {
+        let fault = |schema: &Value| SchemaValidator::compile(schema).unwrap_err();
+        let error = fault(&json!({"properties": {"a": {"type": "strong"}}}));
+        assert_eq!(error.fault, SchemaFault::Invalid);
+        let detail = error.detail.unwrap();
+        assert!(detail.starts_with("`/properties/a/type`: "), "{detail}");
+        let error = fault(&json!({"pattern": "a", "type": "strong"}));
+        assert_eq!(error.fault, SchemaFault::Invalid);
+        for (schema, fault_expected) in [
+            (json!({"pattern": "(?=a)b"}), SchemaFault::Pattern),
+            (json!({"allOf": [{"$ref": "#"}]}), SchemaFault::Costly),
+        ] {
+            let error = fault(&schema);
+            assert_eq!((error.fault, error.detail), (fault_expected, None));
+        }
     }
 
     #[test]

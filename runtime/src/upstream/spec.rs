@@ -79,7 +79,7 @@ impl Reach {
 
 /// A text that was said in full, as a server is known by it: with `${}{` for each `${`, so that none of it reads as the
 /// `${env:X}` of the editors' file, where no `${}` is let stand.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     text.replace("${", "${}{")
 }
 

@@ -13,7 +13,7 @@ use super::wire::Fields;
 use crate::capability::{CallPermit, Halt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
-use crate::tool::{Carried, Carrying, Entry, Remote, RemoteJob};
+use crate::tool::{CallContext, Carried, Carrying, Entry, Remote, RemoteJob};
 use crate::upstream::{Offer, Provider, ServerTool, Unoffered, carried, failure, listed, reply};
 
 /// What a guest listed.
@@ -79,7 +79,7 @@ pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<Offer>) -> Entry {
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: false,
-        there: true,
+        listed: true,
         // What one app offers is for the agent, and for no other app.
         views: false,
     };
@@ -121,6 +121,7 @@ impl RemoteJob for Errand {
         self: Arc<Self>,
         permit: &CallPermit,
         _: Option<String>,
+        _: Arc<dyn CallContext>,
     ) -> Result<Carrying, CallError> {
         if permit.is_preview() {
             let message = "the tools of apps have no previews; it would be carried out";

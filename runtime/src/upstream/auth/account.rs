@@ -20,8 +20,9 @@ use super::desk::Desk;
 use super::ledger::Ledger;
 use super::sent::{SentBack, one};
 use super::vault::Vault;
-use super::{OAuth, SignIn, SignInError};
+use super::{OAuth, SignIn, SignInAnswer, SignInError};
 use crate::audit::SignedInStep;
+use crate::permission::DecidedBy;
 
 /// How long everything between two words of a person may take.
 const NETWORK: Duration = Duration::from_secs(60);
@@ -285,13 +286,21 @@ impl Account {
             scopes: request.scopes.clone(),
             tool_there: request.tool.as_deref().map(Into::into),
             allowed: false,
+            by: DecidedBy::Nobody,
         };
-        let said = timeout(PATIENCE, self.host.sign_in(request)).await;
-        // Whoever does not answer said nothing that could be recorded.
-        let said = said.map_err(|_| SignInError::Refused)?;
-        let address = said.ok_or(SignInError::Refused);
-        let back = address.and_then(|address| SentBack::read(&address, state));
+        let answer = timeout(PATIENCE, self.host.sign_in(request)).await;
+        let back = match answer.unwrap_or(SignInAnswer::Unavailable) {
+            SignInAnswer::Completed(address) => SentBack::read(&address, state),
+            SignInAnswer::Declined => Err(SignInError::Declined),
+            SignInAnswer::Unavailable => Err(SignInError::Unavailable),
+        };
         record.allowed = back.is_ok();
+        record.by = match &back {
+            Ok(_) | Err(SignInError::Declined) => DecidedBy::Person,
+            Err(SignInError::Unavailable | SignInError::Rejected) => DecidedBy::Nobody,
+            // The address does not belong to what was asked.
+            Err(_) => DecidedBy::Host,
+        };
         in_time(async {
             let recorded = self.ledger.record(record).await;
             let back = back?;
@@ -338,21 +347,24 @@ mod tests {
 
     use super::super::super::requests::Requested;
     use super::*;
-    use crate::audit::{Audit, MemoryAudit};
+    use crate::audit::{Audit, MemoryAudit, Step};
 
-    /// A person who says no, or nothing at all.
-    struct Person {
-        answers: bool,
-    }
+    /// A host that gives one answer to every request, or none at all.
+    struct Host(Option<SignInAnswer>);
 
-    impl ServerRequests for Person {
-        fn sign_in(&self, _: SignIn) -> Requested<'_, Option<String>> {
-            if self.answers {
-                return Box::pin(ready(None));
+    impl ServerRequests for Host {
+        fn sign_in(&self, _: SignIn) -> Requested<'_, SignInAnswer> {
+            match self.0.clone() {
+                Some(answer) => Box::pin(ready(answer)),
+                None => Box::pin(pending()),
             }
-            Box::pin(pending())
         }
     }
+
+    /// A host that does not implement sign-in.
+    struct Absent;
+
+    impl ServerRequests for Absent {}
 
     fn request() -> SignIn {
         SignIn {
@@ -367,25 +379,66 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_no_is_recorded_and_silence_is_no_word_of_a_person() {
-        for (answers, words) in [(true, 1), (false, 0)] {
-            let reach = HttpReach {
-                url: "http://127.0.0.1:1/mcp".to_owned(),
-                headers: BTreeMap::new(),
-                #[cfg(feature = "tls")]
-                authorities: Vec::new(),
-            };
-            let oauth = OAuth::new("http://127.0.0.1:2/");
-            let host: Arc<dyn ServerRequests> = Arc::new(Person { answers });
-            let ledger = Arc::default();
-            let account = Account::open(("s", "s~1"), &reach, &oauth, (&host, &ledger)).await;
-            let asked = account.unwrap().ask(request(), "state").await;
-            assert!(matches!(asked, Err(SignInError::Refused)));
-            let said = MemoryAudit::new(10);
-            let audit = Audit::start(said.clone(), 10).unwrap();
-            ledger.join(&audit).await.unwrap();
-            assert_eq!(said.records().len(), words);
+    /// What is recorded when `host` is asked: whether it was allowed, and by whom.
+    async fn recorded(host: impl ServerRequests) -> (SignInError, bool, DecidedBy) {
+        let reach = HttpReach {
+            url: "http://127.0.0.1:1/mcp".to_owned(),
+            headers: BTreeMap::new(),
+            #[cfg(feature = "tls")]
+            authorities: Vec::new(),
+        };
+        let oauth = OAuth::new("http://127.0.0.1:2/");
+        let host: Arc<dyn ServerRequests> = Arc::new(host);
+        let ledger = Arc::default();
+        let account = Account::open(("s", "s~1"), &reach, &oauth, (&host, &ledger)).await;
+        let error = account.unwrap().ask(request(), "state").await.unwrap_err();
+        let log = MemoryAudit::new(10);
+        let audit = Audit::start(log.clone(), 10).unwrap();
+        ledger.join(&audit).await.unwrap();
+        let records = log.records();
+        let [record] = records.as_slice() else {
+            panic!("{records:?}");
+        };
+        match &record.event().step {
+            Step::SignedIn(step) => (error, step.allowed, step.by),
+            other => panic!("{other:?}"),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denied_sign_in_is_recorded_with_who_decided() {
+        let back = |query: &str| SignInAnswer::Completed(format!("http://127.0.0.1:2/?{query}"));
+        for (answer, error, by) in [
+            (
+                Some(SignInAnswer::Declined),
+                SignInError::Declined,
+                DecidedBy::Person,
+            ),
+            (
+                Some(back("error=access_denied&state=state")),
+                SignInError::Declined,
+                DecidedBy::Person,
+            ),
+            (
+                Some(SignInAnswer::Unavailable),
+                SignInError::Unavailable,
+                DecidedBy::Nobody,
+            ),
+            (None, SignInError::Unavailable, DecidedBy::Nobody),
+            (
+                Some(back("error=server_error&state=state")),
+                SignInError::Rejected,
+                DecidedBy::Nobody,
+            ),
+            (
+                Some(back("code=c&state=another")),
+                SignInError::State,
+                DecidedBy::Host,
+            ),
+        ] {
+            assert_eq!(recorded(Host(answer)).await, (error, false, by));
+        }
+        let absent = recorded(Absent).await;
+        assert_eq!(absent, (SignInError::Unavailable, false, DecidedBy::Nobody));
     }
 }

@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::SignIn;
 use super::sent::one;
+use super::{SignIn, SignInAnswer};
 
 /// The longest head of a request, in bytes, and how long it may take.
 const HEAD: (usize, Duration) = (16 << 10, Duration::from_secs(2));
@@ -27,15 +27,15 @@ const UNKNOWN: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection
 /// Where browsers are led back to on this machine, for hosts that have no such place of their own.
 ///
 /// ```no_run
-/// # use bailiwick::{Landing, OAuth, Requested, ServerRequests, SignIn, Upstreams};
+/// # use bailiwick::{Landing, OAuth, Requested, ServerRequests, SignIn, SignInAnswer, Upstreams};
 /// # fn ask_and_open(_: &SignIn) -> bool { true }
 /// struct Host { landing: Landing }
 ///
 /// impl ServerRequests for Host {
-///     fn sign_in(&self, request: SignIn) -> Requested<'_, Option<String>> {
+///     fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
 ///         Box::pin(async move {
 ///             // Shows the server's name and address, the issuer and the host, and opens `request.url` if the person wants it.
-///             if ask_and_open(&request) { self.landing.led_back(&request).await } else { None }
+///             if ask_and_open(&request) { self.landing.led_back(&request).await } else { SignInAnswer::Declined }
 ///         })
 ///     }
 /// }
@@ -78,15 +78,19 @@ impl Landing {
         &self.awaited.address
     }
 
-    /// Waits until a browser is led back with the answer to that request.
-    pub async fn led_back(&self, request: &SignIn) -> Option<String> {
-        let url = Url::parse(&request.url).ok()?;
-        let state = one(&url, "state").ok()??;
+    /// Waits until a browser is redirected here with the answer to that request. Nobody else's ends the wait.
+    pub async fn led_back(&self, request: &SignIn) -> SignInAnswer {
+        let url = Url::parse(&request.url).ok();
+        let Some(state) = url.and_then(|url| one(&url, "state").ok().flatten()) else {
+            return SignInAnswer::Unavailable;
+        };
         let (tell, mut told) = oneshot::channel();
         let _awaited = Awaited::new(&self.awaited, state, tell);
         loop {
             tokio::select! {
-                address = &mut told => return address.ok(),
+                address = &mut told => {
+                    return address.map_or(SignInAnswer::Unavailable, SignInAnswer::Completed);
+                }
                 arrived = self.arrived() => {
                     let Some((browser, place)) = arrived else { continue };
                     let awaited = Arc::clone(&self.awaited);

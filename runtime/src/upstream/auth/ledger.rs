@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::audit::{Audit, AuditError, AuditEvent, SignedInStep, Step, WeakAudit};
 use crate::call::Origin;
+use crate::permission::DecidedBy;
 
 /// How much of what was said waits for a runtime, at most.
 const MOST_EARLY: usize = 1024;
@@ -89,6 +90,7 @@ impl Ledger {
             // It does not count, so no record may say that it does.
             let withdrawn = SignedInStep {
                 allowed: false,
+                by: DecidedBy::Host,
                 ..said
             };
             for audit in handed {
@@ -135,6 +137,7 @@ mod tests {
             scopes: vec!["read".to_owned()],
             tool_there: None,
             allowed: true,
+            by: DecidedBy::Person,
         }
     }
 

@@ -20,8 +20,10 @@ impl SentBack {
         if address.len() > LONGEST || one(&url, "state")?.as_deref() != Some(state) {
             return Err(SignInError::State);
         }
-        if one(&url, "error")?.is_some() {
-            return Err(SignInError::Refused);
+        match one(&url, "error")?.as_deref() {
+            None => {}
+            Some("access_denied") => return Err(SignInError::Declined),
+            Some(_) => return Err(SignInError::Rejected),
         }
         Ok(Self {
             code: one(&url, "code")?.ok_or(SignInError::State)?,
@@ -71,8 +73,8 @@ mod tests {
         ] {
             check(query, Err(SignInError::State));
         }
-        check("error=access_denied&state=s1", Err(SignInError::Refused));
-        check("error=x&code=c&state=s1", Err(SignInError::Refused));
+        check("error=access_denied&state=s1", Err(SignInError::Declined));
+        check("error=x&code=c&state=s1", Err(SignInError::Rejected));
         assert!(SentBack::read("?code=c&state=s1", "s1").is_err());
     }
 }
