@@ -6,6 +6,7 @@
 mod chain;
 mod past;
 mod recorder;
+mod segments;
 mod sink;
 mod verify;
 
@@ -30,9 +31,13 @@ pub use recorder::AuditError;
 #[cfg(feature = "oauth")]
 pub(crate) use recorder::WeakAudit;
 pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
+pub(crate) use segments::follow_file;
+pub use segments::verify_file;
+#[cfg(all(feature = "ui", feature = "http"))]
+pub(crate) use segments::{open_segment, without_gap};
 pub use sink::{AuditFileError, AuditFileFault, AuditSink, JsonLines, MemoryAudit, TornLine};
 pub(crate) use verify::follow;
-pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after, verify_hashes};
+pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after};
 #[cfg(all(feature = "ui", feature = "http"))]
 pub(crate) use verify::{End, walk};
 
@@ -144,6 +149,18 @@ pub enum Step {
         /// Hash of the arguments as JSON with sorted keys and no spaces.
         arguments_sha256: ContentHash,
     },
+    /// The server that carries the call out asked for something within it. What was answered is not recorded.
+    ServerRequest {
+        /// The server, as people configured it.
+        server: Arc<str>,
+        /// The method that it called.
+        method: &'static str,
+        /// How it ended.
+        outcome: RequestOutcome,
+        /// Why it was refused.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Box<str>>,
+    },
     /// A by-product for people was stored.
     Artifact {
         /// Where they find it.
@@ -224,6 +241,21 @@ impl Step {
     }
 }
 
+/// How a request of a server to its client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RequestOutcome {
+    /// It was answered.
+    Accepted,
+    /// A person declined.
+    Declined,
+    /// Nobody answered, or the answer did not fit.
+    Cancelled,
+    /// It was refused before anybody was asked.
+    Refused,
+}
+
 /// How a call failed, and how far it got before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailedStep {
@@ -287,6 +319,9 @@ pub struct GrantedStep {
     pub lifetime: Lifetime,
     /// Whether it reaches the holder's sub-agents.
     pub descendants: bool,
+    /// Who gave it; a grant that was stored by an earlier run and records of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<DecidedBy>,
 }
 
 /// What a person left of a grant.
@@ -298,7 +333,7 @@ pub struct NarrowedStep {
     pub change: Narrowing,
 }
 
-/// What a person said where a server of others wanted them to sign in, or to let it do more. It is recorded before it counts;
+/// What came of it that a server of others wanted a person to sign in, or to let it do more. It is recorded before it counts;
 /// what was said while no runtime used the servers is recorded by the next that does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedInStep {
@@ -311,8 +346,16 @@ pub struct SignedInStep {
     /// The tool whose call wanted more, as the server calls it; none where the server let nobody in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_there: Option<Box<str>>,
-    /// Whether they allowed it. An answer that does not belong to what was asked is a no; of silence there is no record.
+    /// Whether it was allowed.
     pub allowed: bool,
+    /// Who decided: a person, the host if the answer did not belong to what was asked, or nobody if there was nobody to ask or
+    /// nobody answered. A record without it is of an earlier version.
+    #[serde(default = "nobody")]
+    pub by: DecidedBy,
+}
+
+fn nobody() -> DecidedBy {
+    DecidedBy::Nobody
 }
 
 /// What a plan does to one path, without the content.

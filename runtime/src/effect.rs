@@ -5,6 +5,7 @@ mod hash;
 mod summary;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -289,12 +290,15 @@ impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
     }
 }
 
-/// What a tool answers: content for the model, and a typed value for programs.
+/// What a tool answers, twice: as content, and as a value that becomes `structuredContent`. Each says everything, cut at
+/// the same place, since some clients hand the one to their model and some the other.
+///
+/// A result has no `structuredContent` if the value is `null` in JSON, such as `()`.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// For the model, in order.
+    /// In order. Images, sounds and other bytes stand here alone.
     pub content: Vec<Content>,
-    /// For programs; it does not repeat file text that stands in `content`.
+    /// The same as a typed value.
     pub output: Arc<dyn Output>,
 }
 
@@ -308,7 +312,7 @@ impl Reply {
         }
     }
 
-    /// The structured output as JSON.
+    /// The structured output as JSON; `null` if there is none.
     ///
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.
@@ -348,6 +352,8 @@ pub struct ArtifactRef {
     pub uri: String,
     /// `diff`, `json` or `review`.
     pub name: &'static str,
+    /// What people read of it, such as `Review of edit_file`.
+    pub title: String,
     /// Its media type.
     pub mime: &'static str,
 }
@@ -374,7 +380,7 @@ pub struct Preview {
 pub struct Outcome {
     /// The tool's answer.
     pub reply: Reply,
-    /// What changed, in order; empty for a call that only read.
+    /// What changed, in order; empty for a call that only read, or whose arguments asked for a preview.
     pub changes: Vec<Change>,
     /// Where people find it.
     pub artifacts: Vec<ArtifactRef>,
@@ -383,7 +389,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The text for the model: all text blocks, joined by line breaks.
+    /// The text for the model: all text blocks and links, joined by line breaks.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self
@@ -391,13 +397,14 @@ impl Outcome {
             .content
             .iter()
             .filter_map(|content| match content {
-                Content::Text(text) => Some(text.as_str()),
+                Content::Text(text) => Some(Cow::Borrowed(text.as_str())),
+                Content::Link { uri, name, .. } => Some(Cow::Owned(format!("[{name}: {uri}]"))),
                 Content::Image { .. } | Content::Audio { .. } | Content::Blob { .. } => None,
             });
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The structured output as JSON.
+    /// The structured output as JSON; `null` if there is none.
     ///
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.

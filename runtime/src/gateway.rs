@@ -8,6 +8,7 @@ mod ask;
 #[cfg(feature = "ui")]
 mod browse;
 mod call;
+mod client_roots;
 mod convert;
 mod decorate;
 mod describe;
@@ -15,10 +16,10 @@ mod door;
 #[cfg(feature = "http")]
 mod endpoint;
 mod form;
+mod forward;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
-mod inotify;
 mod lines;
 mod log;
 mod message;
@@ -37,10 +38,12 @@ mod uri;
 mod views;
 mod watch;
 
+use std::borrow::Cow;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 
 use rmcp::ServiceExt;
-use rmcp::model::RequestStateCodec;
 use rmcp::service::ServerInitializeError;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -52,7 +55,7 @@ use crate::rate::{Bucket, Rate};
 use crate::worker::Worker;
 
 pub use apps::AppPage;
-pub(crate) use convert::{failure, outcome};
+pub(crate) use convert::{Links, failure, outcome};
 use door::Door;
 pub use door::{OpenError, Opener, Served};
 #[cfg(feature = "http")]
@@ -70,9 +73,12 @@ pub use token::Token;
 /// It is chosen by whoever opens the connection and never read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// The other end is the agent framework: it may configure, narrow, and bring what people granted.
+    /// The agent framework: it may configure, narrow, and bring what people granted.
     Host,
-    /// The other end is the agent itself: it may narrow, and whatever it says of grants is passed over.
+    /// A person's program, such as an editor that started the server: it may narrow, and its person may be asked
+    /// ([`GatewayBuilder::ask_client`]). Grants that it sends are ignored, and audited.
+    Client,
+    /// The agent itself: it may narrow. Grants that it sends are ignored, and audited, and nobody behind it is asked.
     Agent,
 }
 
@@ -96,14 +102,23 @@ pub struct About {
     pub instructions: String,
 }
 
-/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, `limit` and
-/// `known_hash`, too, and says of a file with that hash that it is `unchanged`.
+/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, `limit`,
+/// `max_bytes` and `known_hash`, too, and says of a file with that hash that it is `unchanged`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileTools {
     /// Reads a file.
     pub read: &'static str,
     /// Lists a directory.
     pub list: &'static str,
+}
+
+/// What a person can do about a refusal, one sentence each, for a model to tell them. It is added to the text of the refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// Where a person must allow the call, and cannot be asked here.
+    pub ask: Cow<'static, str>,
+    /// Where the call names a path outside the folders that are open to the worker.
+    pub outside: Cow<'static, str>,
 }
 
 /// Why a connection ended before it began.
@@ -134,6 +149,7 @@ struct Desk {
     rate: Rate,
     files: Option<FileTools>,
     asking: Asking,
+    asker: ask::Asker,
     tasks: tasks::Tasks,
     watching: watch::Watching,
     /// JSON Schema of what a client may configure.
@@ -141,6 +157,11 @@ struct Desk {
     manual: Option<Manual>,
     /// The host's own, for clients that show views.
     pages: Vec<AppPage>,
+    advice: Option<Advice>,
+    /// The client says which directories are served.
+    client_roots: bool,
+    /// Reviews are linked in the content for every client.
+    links: bool,
 }
 
 /// What becomes of a call that a person must allow.
@@ -149,7 +170,10 @@ enum Asking {
     /// The client is told what to ask for, and sends the call again with what was granted.
     Replay,
     /// The person behind the client is asked.
-    Client(ask::Asker),
+    Client {
+        /// What becomes of calls of a client whose person cannot be asked.
+        otherwise: Asks,
+    },
 }
 
 impl Asking {
@@ -157,7 +181,7 @@ impl Asking {
     fn of_reads(&self) -> Asks {
         match self {
             Self::Replay => Asks::Wait,
-            Self::Client(_) => Asks::Refuse,
+            Self::Client { otherwise } => *otherwise,
         }
     }
 }
@@ -207,12 +231,11 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let never = CancellationToken::new();
-        self.serve_until(reader, writer, never).await
+        self.serve_until(reader, writer, pending()).await
     }
 
-    /// The same until `stop` is cancelled. Then nothing more is read, open requests are withdrawn and answered, and what
-    /// they did is recorded.
+    /// Serves one client like [`Gateway::serve`] until `stop` completes. Then nothing more is read, open requests are
+    /// withdrawn and answered, and what they did is recorded.
     ///
     /// # Errors
     /// [`ServeError`] if the connection never began.
@@ -220,13 +243,15 @@ impl Gateway {
         &self,
         reader: R,
         writer: W,
-        stop: CancellationToken,
+        stop: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        self.session().serve_lines(reader, writer, stop).await
+        let stopped = CancellationToken::new();
+        let serving = self.session().serve_lines(reader, writer, stopped.clone());
+        cancelling(&stopped, stop, serving).await
     }
 
     /// Serves the one client that this is the session of.
@@ -243,7 +268,11 @@ impl Gateway {
         let (outgoing, writing) = outgoing::Outgoing::new(writer);
         let speaks = self.session.speaks();
         let lines = lines::Lines::new(reader, outgoing, lines::MAX_LINE, speaks, stop);
-        let served = match requests::Answering(self.clone()).serve(lines).await {
+        let subscribing = watch::Subscribing {
+            gateway: self.clone(),
+            service: self.clone(),
+        };
+        let served = match requests::Answering(subscribing).serve(lines).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
                 let _ = running.waiting().await;
@@ -264,6 +293,21 @@ impl Gateway {
     }
 }
 
+/// Runs `serving` to its end, and cancels `stopped` once `stop` completes.
+async fn cancelling<T>(
+    stopped: &CancellationToken,
+    stop: impl Future<Output = ()>,
+    serving: impl Future<Output = T>,
+) -> T {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        biased;
+        served = serving.as_mut() => return served,
+        () = stop => stopped.cancel(),
+    }
+    serving.await
+}
+
 impl GatewayBuilder {
     fn new(door: Door, trust: Trust, about: About) -> Self {
         Self {
@@ -274,11 +318,15 @@ impl GatewayBuilder {
                 rate: Rate::default(),
                 files: None,
                 asking: Asking::Replay,
+                asker: ask::Asker::default(),
                 tasks: tasks::Tasks::default(),
                 watching: watch::Watching::default(),
                 schema: None,
                 manual: None,
                 pages: Vec::new(),
+                advice: None,
+                client_roots: false,
+                links: false,
             },
         }
     }
@@ -321,17 +369,55 @@ impl GatewayBuilder {
         self
     }
 
+    /// Links the review page in the content of every call that changes something. Without it, only clients that declare
+    /// MCP Apps get the link, since some clients cannot put links into a model's request; all others find the addresses in
+    /// the result's `_meta.artifacts`.
+    #[must_use]
+    pub fn artifact_links(mut self) -> Self {
+        self.desk.links = true;
+        self
+    }
+
     /// Puts questions to the person behind a client that can elicit, in place of naming the scopes that the call lacks.
-    /// It concerns connections of trust [`Trust::Host`] alone, over runtimes that leave answers to others
-    /// ([`Deferred`](crate::Deferred)).
+    /// Calls of other clients are refused with the scopes that they lack. Clients of trust [`Trust::Agent`] are never asked.
+    /// The runtime must leave answers to others ([`Deferred`](crate::Deferred)).
     ///
     /// # Errors
     /// The system's, if it gives no random bits to seal questions with.
     pub fn ask_client(mut self) -> Result<Self, getrandom::Error> {
-        let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
-        getrandom::fill(&mut key)?;
-        self.desk.asking = Asking::Client(ask::Asker::new(RequestStateCodec::new_unchecked(key)));
+        self.desk.asker.codec()?;
+        self.desk.asking = Asking::Client {
+            otherwise: Asks::Refuse,
+        };
         Ok(self)
+    }
+
+    /// After [`GatewayBuilder::ask_client`]: calls of clients that cannot be asked wait for whoever else answers, such as
+    /// a person at a `Console`.
+    #[must_use]
+    pub fn or_wait(mut self) -> Self {
+        if let Asking::Client { otherwise } = &mut self.desk.asking {
+            *otherwise = Asks::Wait;
+        }
+        self
+    }
+
+    /// Lets the client say which directories are served: by the `roots` of its `experimental.configuration`, else by its MCP
+    /// roots, which it is asked for again when it says that they changed. The opener gets them as `roots` of a configuration.
+    ///
+    /// It is for a connection to the program that started the server, where nobody else named a directory. A client of trust
+    /// [`Trust::Agent`] names none.
+    #[must_use]
+    pub fn client_roots(mut self) -> Self {
+        self.desk.client_roots = self.desk.trust != Trust::Agent;
+        self
+    }
+
+    /// Sets what refusals add for the model to tell its person.
+    #[must_use]
+    pub fn advice(mut self, advice: Advice) -> Self {
+        self.desk.advice = Some(advice);
+        self
     }
 
     /// The gateway.

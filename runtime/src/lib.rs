@@ -64,6 +64,7 @@ mod error;
 mod escape;
 mod id;
 mod intent;
+mod json;
 mod path;
 mod scope;
 
@@ -80,6 +81,8 @@ mod root;
 mod artifact;
 mod audit;
 mod describe;
+#[cfg(feature = "mcp")]
+mod inotify;
 mod permission;
 mod pipeline;
 mod private_file;
@@ -102,15 +105,15 @@ pub use artifact::Artifact;
 pub use audit::{
     AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
     BreakReason, ChangeSummary, FailedStep, GrantedStep, Head, JsonLines, MemoryAudit,
-    NarrowedStep, Record, SignedInStep, Step, TornLine, Verified, json_line, verify, verify_after,
-    verify_hashes,
+    NarrowedStep, Record, RequestOutcome, SignedInStep, Step, TornLine, Verified, json_line,
+    verify, verify_after, verify_file,
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};
 pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
 pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, Restriction,
-    RootConfig, config_schema, policy_schema,
+    RootConfig, UnavailableRoot, config_schema, policy_schema,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};
@@ -121,33 +124,34 @@ pub use effect::{
     PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
-pub use escape::{escape, escape_lines, is_deceptive};
+pub use escape::{escape, escape_lines, is_deceptive, listed};
 #[cfg(feature = "mcp")]
 pub use gateway::{
-    About, AppPage, FileTools, Gateway, GatewayBuilder, OpenError, Opener, ServeError, Served,
-    Trust,
+    About, Advice, AppPage, FileTools, Gateway, GatewayBuilder, OpenError, Opener, ServeError,
+    Served, Trust,
 };
 #[cfg(feature = "http")]
 pub use gateway::{Endpoint, Http, HttpError, Token};
 pub use host::{BuildError, Runtime, RuntimeBuilder};
-pub use id::{CallId, GrantId, NotAGrantId, QuestionId, ToolName, WorkerId};
+pub use id::{CallId, GrantId, NotAGrantId, QuestionId, SilencedId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
+pub use json::read_json;
 pub use path::{PathError, VirtualPath};
 pub use permission::{
     Answer, AnswerOption, Apart, Approver, AskLimits, AuthorityError, Batch, BatchAnswer,
     BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally,
-    Changes, Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DenyAll, GrantAuthority,
-    GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse,
-    GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
-    HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind, PastCall, PastQuestion,
-    PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
-    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, Silenced,
-    StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
+    Changes, Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DeniedCalls, DenyAll,
+    GrantAuthority, GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore,
+    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
+    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,
+    PastCall, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired, PermissionType,
+    Question, QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard,
+    Silenced, StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
-    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, Layer, LayerName, Limits,
-    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Restrict, ValueKind, Verdict, Words,
-    WriteMode, fold, glob_builds,
+    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, InvalidGlob, Layer,
+    LayerName, Limits, OpenFolder, PathGlob, Policy, PolicyError, PolicyErrorKind, PolicyRoot,
+    Restrict, ValueKind, Verdict, Words, WriteMode, fold, glob_builds,
 };
 #[cfg(feature = "mcp")]
 pub use rate::Rate;
@@ -162,14 +166,14 @@ pub use tool::{
 };
 #[cfg(feature = "mcp")]
 pub use upstream::{
-    Answers, Bounds, DenyRequests, Elicitation, Elicited, Fingerprint, PinStore, PinStoreError,
-    Priorities, PromptArgument, Requested, Said, Sampled, Sampling, SchemaFault, ServerFailure,
-    ServerPrompt, ServerReadError, ServerRequests, ServerResource, ServerSpec, ServerState,
-    ServerText, ServerTool, ServersError, ServersFile, Speaker, SpecError, Unoffered, Upstreams,
-    UpstreamsBuilder, Wants,
+    Answers, Bounds, CallRequests, DenyRequests, Elicitation, Elicited, Fingerprint, PinStore,
+    PinStoreError, Priorities, PromptArgument, Requested, Said, Sampled, Sampling, SchemaError,
+    SchemaFault, SchemaValidator, ServerFailure, ServerPrompt, ServerReadError, ServerRequests,
+    ServerResource, ServerSpec, ServerState, ServerText, ServerTool, ServersContext, ServersError,
+    ServersFile, Speaker, SpecError, Unoffered, Upstreams, UpstreamsBuilder, Wants,
 };
 #[cfg(feature = "oauth")]
-pub use upstream::{Landing, OAuth, SignIn, TokenStore};
+pub use upstream::{Landing, OAuth, SignIn, SignInAnswer, TokenStore};
 #[cfg(feature = "mcp")]
 pub use view::{
     DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewAnswers, ViewError,

@@ -6,6 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+#[cfg(feature = "mcp")]
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, openat, renameat,
@@ -14,11 +16,17 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+#[cfg(feature = "mcp")]
+use crate::inotify::{Changes, Instance};
+
 /// How many damaged files are kept beside one another.
 const MOST_ASIDE: u32 = 100;
 /// The user who may do everything anyway.
 const ROOT: u32 = 0;
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
+/// How often a lock that somebody else has is tried.
+#[cfg(feature = "mcp")]
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// Why a file cannot be used.
 #[derive(Debug)]
@@ -116,6 +124,14 @@ impl Folder {
         places(&self.place)
     }
 
+    /// Watches the file, whether it exists or not. It must be called within a tokio runtime.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn changes(&self) -> Result<Changes, PrivateFileError> {
+        let dir = self.dir.try_clone().map_err(PrivateFileError::Open)?;
+        let name = self.name.to_str().ok_or(Errno::ILSEQ)?;
+        Ok(Instance::default().watch(&dir.into(), name.to_owned())?)
+    }
+
     /// The first `most` bytes of the file and one more if it is longer; none if there is no file.
     pub(crate) fn read(&self, most: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -129,6 +145,26 @@ impl Folder {
         let read = file.take(most + 1).read_to_end(&mut bytes);
         read.map_err(PrivateFileError::Open)?;
         Ok(Some(bytes))
+    }
+
+    /// Like [`Folder::locked`], but waits this long for somebody else to give up the lock. Blocks.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn locked_within(self, patience: Duration) -> Result<StoreFile, PrivateFileError> {
+        let end = Instant::now() + patience;
+        let Self { dir, name, place } = self;
+        loop {
+            let folder = Self {
+                dir: dir.try_clone().map_err(PrivateFileError::Open)?,
+                name: name.clone(),
+                place: place.clone(),
+            };
+            match folder.locked() {
+                Err(PrivateFileError::InUse) if Instant::now() < end => {
+                    std::thread::sleep(BETWEEN_TRIES);
+                }
+                locked => return locked,
+            }
+        }
     }
 
     /// Keeps everyone else from writing the file, for as long as the answer lives.

@@ -17,6 +17,7 @@ mod jobs;
 mod locks;
 mod offered;
 mod pending;
+mod preview_arguments;
 mod remote;
 mod shared;
 mod turns;
@@ -37,7 +38,7 @@ use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::pipeline::Mode;
-use crate::policy::{Access, Explanation, Policy};
+use crate::policy::{Access, Explanation, OpenFolder, Policy};
 #[cfg(feature = "mcp")]
 use crate::root::Root;
 use crate::supervisor::{Revoked, SpawnError};
@@ -66,6 +67,7 @@ pub(crate) use turns::Turns;
 pub struct WorkerSpec {
     pub(crate) name: String,
     pub(crate) session: Option<String>,
+    pub(crate) cwd: Option<String>,
     pub(crate) policy: Option<Policy>,
     pub(crate) budget: Budget,
     pub(crate) origin: Origin,
@@ -84,6 +86,7 @@ impl WorkerSpec {
         Self {
             name: name.into(),
             session: None,
+            cwd: None,
             policy: None,
             budget: Budget::default(),
             origin: Origin::Human,
@@ -104,6 +107,22 @@ impl WorkerSpec {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
+        self
+    }
+
+    /// Sets where relative paths begin, and what tools such as `find` look through if no path is given. Without it that
+    /// is the folder of its parent if it may read that, else the one folder that is open to it, else none.
+    ///
+    /// ```
+    /// # async fn example(runtime: bailiwick::Runtime) -> Result<(), Box<dyn std::error::Error>> {
+    /// use bailiwick::{Policy, WorkerSpec};
+    /// let policy = Policy::inherit().root("/repo/src").root("/repo/docs");
+    /// let worker = runtime.spawn(WorkerSpec::new("fixer").policy(policy).cwd("/repo/src")).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cwd(mut self, path: impl Into<String>) -> Self {
+        self.cwd = Some(path.into());
         self
     }
 
@@ -232,8 +251,8 @@ impl Worker {
             .map(Self::new)
     }
 
-    /// Takes all authority from this worker and everything beneath it. When it returns, nothing new begins, and
-    /// effects that had begun have ended, but for [`Revoked::unfinished`]. That also holds for a second caller at the
+    /// Takes all authority from this worker and everything beneath it. When it returns, nothing new begins, and effects that
+    /// had begun or were being prepared have ended, but for [`Revoked::unfinished`]. That also holds for a second caller at the
     /// same time.
     pub async fn revoke(&self) -> Revoked {
         self.shared.core.revoke(self.shared.id).await
@@ -251,15 +270,21 @@ impl Worker {
         self.shared.authority.level()
     }
 
-    /// Where the directories stand that this worker was given.
+    /// The folders that its policy leaves it, in path order, and what it may do there.
     #[must_use]
-    pub fn mounts(&self) -> Vec<VirtualPath> {
-        let roots = self.shared.holder.roots.iter();
-        roots.map(|root| root.mount().clone()).collect()
+    pub fn open_folders(&self) -> &[OpenFolder] {
+        self.shared.names.open_folders()
     }
 
-    /// Says which layer and rule decides on each need of a call, and the smallest grant that would allow it. Nothing
-    /// is looked at, so links are not followed. A policy of the call is compiled here, which takes a while if it is large.
+    /// Where relative paths begin; none if there is no one such folder.
+    #[must_use]
+    pub fn cwd(&self) -> Option<&VirtualPath> {
+        self.shared.names.default_root()
+    }
+
+    /// Says which layer and rule decides on each need of a call, and the smallest grant that would allow it. These are all
+    /// needs that the call begins with. Nothing is looked at, so links are not followed, and what a directory holds is not
+    /// known. A policy of the call is compiled here, which takes a while if it is large.
     ///
     /// # Errors
     /// [`CallError`] if the call cannot be understood.
@@ -305,6 +330,16 @@ impl Worker {
         self.shared.holder.roots.find(path)
     }
 
+    /// One or two sentences for a model on where it may work.
+    pub(crate) fn orientation(&self) -> String {
+        self.shared.names.orientation()
+    }
+
+    /// Whether no path can be used at all.
+    pub(crate) fn has_no_root(&self) -> bool {
+        self.shared.names.is_empty()
+    }
+
     /// A name that no worker of another runtime in this process has; ids count from the start in each.
     pub(crate) fn name_in_process(&self) -> String {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
@@ -344,9 +379,12 @@ fn preview(done: Done) -> Result<Preview, CallError> {
 fn outcome(done: Done) -> Result<Outcome, CallError> {
     match done {
         Done::Outcome(outcome) => Ok(outcome),
-        Done::Preview(_) => Err(CallError::new(
-            Code::Internal,
-            "a call was answered by a preview",
-        )),
+        // The call's arguments asked for it.
+        Done::Preview(preview) => Ok(Outcome {
+            reply: preview.reply,
+            changes: Vec::new(),
+            artifacts: preview.artifacts,
+            recorded: true,
+        }),
     }
 }

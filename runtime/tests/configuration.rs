@@ -10,8 +10,10 @@
 )]
 
 use bailiwick::{
-    BuildError, GrantStore, JsonLines, RootConfig, RootError, Runtime, RuntimeBuilder, VirtualPath,
+    Authority, BuildError, Config, ConfigSource, ConfigSources, GrantStore, JsonLines, Policy,
+    RootConfig, RootError, Runtime, RuntimeBuilder, Verdict, VirtualPath, WorkerSpec,
 };
+use serde_json::json;
 
 #[track_caller]
 fn refused(result: Result<(Runtime, bailiwick::GrantAuthority), BuildError>, expected: &str) {
@@ -155,6 +157,9 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
     for (path, opens) in [
         ("logs/other", true),
         ("logs/audit.jsonl", false),
+        ("logs/audit.jsonl.00000001", false),
+        ("logs/audit.jsonl.2", false),
+        ("logs/audit.jsonl.bak", true),
         ("logs/grants", false),
         ("logs/grants.lock", false),
         ("logs/grants.new", false),
@@ -187,8 +192,14 @@ async fn the_whole_machine_and_the_kernels_files_are_refused() {
 #[tokio::test]
 async fn names_and_patterns_that_are_none_are_refused_by_name() {
     let world = tempfile::tempdir().unwrap();
-    let bad = Runtime::builder().root("a/b", world.path()).build().await;
+    let bad = Runtime::builder().root("", world.path()).build().await;
     assert!(matches!(bad, Err(BuildError::Mount(..))));
+    for name in ["/repo", "a/b"] {
+        let bad = Runtime::builder().root(name, world.path()).build().await;
+        let error = bad.unwrap_err();
+        assert!(matches!(error, BuildError::RootName(_)), "{error}");
+        assert!(error.to_string().contains("is a path"), "{error}");
+    }
     let bad = Runtime::builder()
         .root("a", world.path())
         .grantable("fly:file")
@@ -403,4 +414,88 @@ fn building_outside_tokio_is_an_error_and_no_panic() {
         panic!("it was built, or waits");
     };
     assert!(matches!(error, BuildError::NoTokio), "{error}");
+}
+
+#[tokio::test]
+async fn a_later_source_cannot_name_a_directory_anew_and_may_name_it_as_it_is() {
+    let world = tempfile::tempdir().unwrap();
+    let world = world.path().canonicalize().unwrap();
+    let (real, link) = (world.join("real"), world.join("link"));
+    std::fs::create_dir_all(real.join("sub")).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let config = |later: &std::path::Path| -> Config {
+        let earlier = json!({ "roots": [{ "path": real, "deny": ["**/*.key"] }] });
+        let sources = ConfigSources::new()
+            .with(ConfigSource::File, earlier)
+            .and_then(|it| {
+                it.with(
+                    ConfigSource::Initialize,
+                    json!({ "roots": [{ "path": later }] }),
+                )
+            });
+        sources.unwrap().effective().unwrap().config
+    };
+    for renamed in [link.clone(), link.join("sub")] {
+        let built = Runtime::builder()
+            .configured(config(&renamed))
+            .build()
+            .await;
+        let Err(BuildError::Configured { field, source }) = built else {
+            panic!("{built:?}");
+        };
+        assert_eq!(field, "/roots/0/path");
+        assert!(source.to_string().contains("other names"), "{source}");
+    }
+    for same in [real.clone(), real.join("sub")] {
+        let config = config(&same);
+        let read = |name: &str| {
+            let need = format!("read:file:{}/{name}", same.display());
+            let authority = Authority::configured(&config).unwrap();
+            authority.judge(&need.parse().unwrap(), &[])
+        };
+        assert_eq!([read("a.key"), read("a")], [Verdict::Deny, Verdict::Allow]);
+        assert!(Runtime::builder().configured(config).build().await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn scopes_of_other_resources_are_held_once_the_builder_allows_them() {
+    let wanted = || WorkerSpec::new("net").policy(Policy::nothing().allow("read:network"));
+    let (runtime, _) = Runtime::builder().build().await.unwrap();
+    let refused = runtime.spawn(wanted()).await.unwrap_err().to_string();
+    for part in ["`read:network`", "RuntimeBuilder::allow", "held: nothing"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let builder = Runtime::builder().allow("read:network");
+    let (runtime, _) = builder.build().await.unwrap();
+    assert!(runtime.spawn(wanted()).await.is_ok());
+}
+
+#[tokio::test]
+async fn policies_that_name_unknown_tools_are_refused() {
+    let (runtime, _) = Runtime::builder().build().await.unwrap();
+    let spawn = |tool| runtime.spawn(WorkerSpec::new("a").policy(Policy::inherit().tools([tool])));
+    let refused = spawn("typo").await.unwrap_err().to_string();
+    assert!(
+        refused.contains("/tools names no tool: `typo`"),
+        "{refused}"
+    );
+    // A server that offers it may come later.
+    assert!(spawn("github__create_issue").await.is_ok());
+}
+
+#[tokio::test]
+async fn errors_read_as_sentences_in_the_form_that_main_prints() {
+    let world = tempfile::tempdir().unwrap();
+    let builder = Runtime::builder().root("repo", world.path());
+    let (runtime, _) = builder.build().await.unwrap();
+    let wider = Policy::new().allow("read:file:/etc");
+    let refused = runtime.spawn(WorkerSpec::new("a").policy(wider)).await;
+    let printed = format!("{:?}", refused.unwrap_err());
+    assert!(
+        printed.contains("asked for: `read:file:/etc`; held: `/repo`"),
+        "{printed}"
+    );
+    let wrong = Policy::parse(&serde_json::json!("x")).unwrap_err();
+    assert_eq!(format!("{wrong:?}"), "the policy must be an object");
 }

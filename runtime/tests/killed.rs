@@ -1,4 +1,4 @@
-//! Runtimes that are killed while people grant and take back in, exactly what people were told and what is recorded out.
+//! Kills runtimes while people grant and revoke, and checks what the grant store and the audit hold.
 //!
 //! Alone in its binary: the tests of others count on time, and this one takes all there is.
 #![expect(
@@ -8,14 +8,13 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bailiwick::{
-    BreakReason, GrantAuthority, GrantHolder, GrantId, GrantStore, GrantStoreError, History,
-    HistoryEvent, JsonLines, Lifetime, NewGrant, Runtime,
+    AuditFileFault, BreakReason, GrantAuthority, GrantHolder, GrantId, GrantStore, GrantStoreError,
+    Head, History, HistoryEvent, JsonLines, Lifetime, NewGrant, Runtime, verify_file,
 };
 
 fn for_agent(pattern: &str) -> NewGrant {
@@ -27,24 +26,29 @@ fn for_agent(pattern: &str) -> NewGrant {
     }
 }
 
-/// Where the runtime of this process records.
-fn record(folder: &Path, process: u32) -> PathBuf {
-    folder.join(format!("audit-{process}.jsonl"))
+/// Where all of the runtimes record, one after the other.
+fn record(folder: &Path) -> PathBuf {
+    folder.join("audit.jsonl")
 }
 
-/// The grants that a record tells of, up to where its writer was killed.
-fn recorded(file: &Path) -> BTreeSet<(String, String)> {
+/// The grants that the audit tells of, up to where its writer was killed; each is recorded once.
+fn recorded(audit: &Path) -> BTreeSet<(String, String)> {
     let mut history = History::new();
-    match history.read(BufReader::new(File::open(file).unwrap())) {
-        Ok(_) => {}
-        Err(broken) => assert!(matches!(broken.reason, BreakReason::Torn), "{broken}"),
+    if let Err(broken) = history.read_file(audit) {
+        let torn = match broken.fault() {
+            AuditFileFault::Broken(broken) => matches!(broken.reason, BreakReason::Torn),
+            _ => false,
+        };
+        assert!(torn, "{broken}");
     }
-    let entries = history.entries();
-    let granted = entries.filter_map(|entry| match &entry.event {
-        HistoryEvent::Granted(step) => Some((step.grant.to_string(), step.pattern.to_string())),
-        _ => None,
-    });
-    granted.collect()
+    let mut granted = BTreeSet::new();
+    for entry in history.entries() {
+        if let HistoryEvent::Granted(step) = &entry.event {
+            let grant = (step.grant.to_string(), step.pattern.to_string());
+            assert!(granted.insert(grant), "{} is recorded twice", step.grant);
+        }
+    }
+    granted
 }
 
 /// What a runtime to be killed says before and after each word.
@@ -76,7 +80,9 @@ async fn gives_and_takes(grants: &GrantAuthority, name: String, mut live: VecDeq
 async fn runtime_to_be_killed() {
     let folder = std::env::var_os("BAILIWICK_KILL_GRANTS_IN").unwrap();
     let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();
-    let audit = JsonLines::create(record(Path::new(&folder), std::process::id())).unwrap();
+    let audit = JsonLines::append(record(Path::new(&folder))).unwrap();
+    // Some three records a segment, so that many runtimes are killed while they rotate.
+    let audit = audit.segment_bytes(1_000);
     let builder = Runtime::builder()
         .grantable("write:file")
         .grant_store(store)
@@ -150,7 +156,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
     let file = folder.path().join("grants");
     let cases = std::env::var("BAILIWICK_CASES").ok();
     let cases = cases.map_or(20_000, |cases| cases.parse::<usize>().unwrap());
-    let (mut told, mut on_record) = (Told::default(), BTreeSet::new());
+    let mut told = Told::default();
     for turn in 0..(cases / 100).clamp(10, 1_000) {
         let mut runtime = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -181,7 +187,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
         for line in lines {
             told.hear(&line.unwrap());
         }
-        on_record.extend(recorded(&record(folder.path(), runtime.id())));
+        let on_record = recorded(&record(folder.path()));
         let found = GrantStore::read(&file).unwrap();
         let found = found
             .iter()
@@ -193,4 +199,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
         told.check(found.into_iter().collect());
     }
     assert!(told.ever.len() > told.live.len());
+    drop(JsonLines::append(record(folder.path())).unwrap());
+    let verified = verify_file(Head::default(), record(folder.path()), |_| ()).unwrap();
+    assert!(verified.files > 2, "{verified:?}");
 }

@@ -111,9 +111,9 @@ async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
         .spawn(WorkerSpec::new("main").policy(policy))
         .await
         .unwrap();
-    assert!(worker.call("look", json!({ "path": "a" })).await.is_ok());
+    assert!(worker.call("look", json!({ "path": "/r/a" })).await.is_ok());
     let denied = worker
-        .call("look", json!({ "path": "b" }))
+        .call("look", json!({ "path": "/r/b" }))
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
@@ -159,7 +159,9 @@ async fn traced(path: &str, answer: Answer) -> Vec<Told> {
     let spec = WorkerSpec::new("main").policy(policy);
     let worker = runtime.spawn(spec).await.unwrap();
     // How it ended is an event, too.
-    let _ = worker.call("look", json!({ "path": path })).await;
+    let _ = worker
+        .call("look", json!({ "path": format!("/r/{path}") }))
+        .await;
     let events = seen.events.lock().unwrap().clone();
     for Told(fields) in &events {
         assert_eq!(fields["worker"], worker.id().to_string(), "{fields:?}");

@@ -51,6 +51,16 @@ impl Kind {
         }
     }
 
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Review => "Review",
+            Self::Diff => "Diff",
+            Self::Json => "Changes",
+            #[cfg(feature = "ui")]
+            Self::Rows => "Rows",
+        }
+    }
+
     const fn mime(self) -> &'static str {
         match self {
             Self::Review => "text/html;profile=mcp-app",
@@ -346,6 +356,7 @@ fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
     ArtifactRef {
         uri: format!("ui://{tool}/{id}{}", kind.suffix()),
         name: kind.name(),
+        title: format!("{} of {tool}", kind.title()),
         mime: kind.mime(),
     }
 }

@@ -84,6 +84,7 @@ pub(crate) enum PastStep {
         #[serde(default)]
         preview: bool,
     },
+    Applying,
     Applied,
     /// The first version has this for failures, too.
     #[serde(alias = "refused")]

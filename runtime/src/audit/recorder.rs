@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_millis(100);
 #[non_exhaustive]
 pub enum AuditError {
     /// Too many events wait to be written.
-    #[error("the audit is full")]
+    #[error("too many records wait to be written to the audit (`RuntimeBuilder::audit_capacity`)")]
     Full,
     /// The last write failed, and none has succeeded since.
     #[error("the audit cannot be written at present")]
@@ -56,11 +56,9 @@ impl From<AuditError> for CallError {
     fn from(error: AuditError) -> Self {
         let code = error.code();
         match error {
-            AuditError::Full => Self::new(
-                code,
-                "too many calls wait to be recorded; try again shortly",
-            )
-            .with("retry_after_ms", 50),
+            AuditError::Full => {
+                Self::new(code, format!("{error}; try again shortly")).with("retry_after_ms", 50)
+            }
             AuditError::Failing | AuditError::Write(_) | AuditError::Closed => Self::new(
                 code,
                 "the call cannot be recorded, so it is not carried out; the host must look after its audit",
@@ -244,16 +242,17 @@ impl Audit {
         answer.await.map_err(|_| AuditError::Closed)?
     }
 
-    /// As [`Self::flush`], for threads of one's own.
-    pub(crate) fn flush_blocking(&self) -> Result<(), AuditError> {
-        let (reply, answer) = mpsc::sync_channel(1);
-        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
-        self.0
-            .sender
-            .send(Message::Flush(reply))
-            .map_err(|_| AuditError::Closed)?;
-        self.0.writer.unpark();
-        answer.recv().map_err(|_| AuditError::Closed)?
+    /// Calls `flushed` once everything handed over before is written, and synced if the sink can. It waits for nothing, and
+    /// a full audit is an error at once.
+    pub(crate) fn flush_then(&self, flushed: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
+        let (message, error) = match self.0.sender.try_send(Message::Flush(Box::new(flushed))) {
+            Ok(()) => return self.0.writer.unpark(),
+            Err(TrySendError::Full(message)) => (message, AuditError::Full),
+            Err(TrySendError::Disconnected(message)) => (message, AuditError::Closed),
+        };
+        if let Message::Flush(flushed) = message {
+            flushed(Err(error));
+        }
     }
 }
 
@@ -481,14 +480,21 @@ mod tests {
         let sink = Moody::new();
         let audit = Audit::start(sink.clone(), 4).unwrap();
         sink.set(Mood::Asleep);
-        let taken = (0..100)
-            .filter(|n| audit.record(failed(&n.to_string())).is_ok())
-            .count();
+        let records = (0..101).map(|n| audit.record(failed(&n.to_string())));
+        let refused: Vec<AuditError> = records.filter_map(Result::err).collect();
+        let taken = 101 - refused.len();
         assert!((4..=9).contains(&taken), "{taken}");
-        assert!(matches!(
-            audit.record(failed("late")),
-            Err(AuditError::Full)
-        ));
+        assert!(
+            refused
+                .iter()
+                .all(|error| matches!(error, AuditError::Full))
+        );
+        let refused = CallError::from(refused.into_iter().next().unwrap());
+        assert!(
+            refused
+                .message()
+                .contains("`RuntimeBuilder::audit_capacity`")
+        );
         sink.set(Mood::Well);
         audit.flush().await.unwrap();
         audit.commit(failed("after")).unwrap();
@@ -630,8 +636,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_flushed_is_synced_and_what_cannot_be_is_not_flushed() {
+    #[tokio::test]
+    async fn what_was_flushed_is_synced_and_what_cannot_be_is_not_flushed() {
         for fails in [false, true] {
             let at = Arc::new(Mutex::new(Vec::new()));
             let sink: Box<dyn AuditSink> = Box::new(Synced {
@@ -643,7 +649,7 @@ mod tests {
             audit.commit(failed("effect")).unwrap();
             assert_eq!(*at.lock().unwrap(), [0; 0], "a call waits for no disk");
             audit.record(failed("grant")).unwrap();
-            assert_eq!(audit.flush_blocking().is_err(), fails);
+            assert_eq!(audit.flush().await.is_err(), fails);
             assert_eq!(*at.lock().unwrap(), [2]);
             audit.record(failed("after")).unwrap();
         }

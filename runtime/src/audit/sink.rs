@@ -1,4 +1,4 @@
-//! Sealed records in, a place that keeps them out: memory for tests and hosts, a file of JSON lines for the record.
+//! Keeps sealed records: in memory, or in a file of JSON lines that is rotated.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::chain::{Head, Record};
-use super::verify::{AuditBroken, follow_all};
-
-/// How much of a file is read at once when its chain is followed.
-const READ_AT_ONCE: usize = 256 << 10;
+use super::segments::{self, MAX_SEGMENTS, READ_AT_ONCE};
+use super::verify::{AuditBroken, BreakReason, walk};
 
 /// Where records go. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with a store of their own.
 ///
@@ -144,7 +142,7 @@ impl Error for AuditFileError {
 }
 
 impl AuditFileError {
-    fn of(path: &Path) -> impl Fn(AuditFileFault) -> Self {
+    pub(super) fn of(path: &Path) -> impl Fn(AuditFileFault) -> Self {
         move |fault| Self {
             path: path.to_owned(),
             fault,
@@ -177,9 +175,18 @@ pub enum AuditFileFault {
     /// Another process writes to it.
     #[error("is in use")]
     InUse,
-    /// Its records are no unbroken chain, so there is nothing to continue.
-    #[error("is not continued; keep it as it is and name another")]
+    /// Its records are not an unbroken chain.
+    #[error("is damaged; keep it as it is, and record in another")]
     Broken(#[source] AuditBroken),
+    /// It is a finished segment whose last record is damaged, so nothing can continue it.
+    #[error("has a damaged last record; keep it as it is, and record in another")]
+    LastRecord(#[source] BreakReason),
+    /// It is a finished segment whose records others continue.
+    #[error("is missing, or the first records of the file after it are")]
+    Missing,
+    /// The folder that holds it and its segments cannot be listed.
+    #[error("is in a folder that cannot be listed")]
+    List(#[source] io::Error),
     /// A torn last line could not be set aside.
     #[error("has a torn last line that cannot be set aside")]
     SetAside(#[source] io::Error),
@@ -199,10 +206,23 @@ pub struct TornLine {
 /// A record survives the end of the process as soon as it was handed to the system. It survives a loss of power once
 /// it was synced to the disk, which is before a grant is stored and when the audit is flushed. One process at a time
 /// writes to a file.
+///
+/// A file that would grow beyond [`segment_bytes`](Self::segment_bytes) is rotated: it is synced and renamed, so that
+/// `audit.jsonl` becomes `audit.jsonl.00000001`, and the next records go to a new `audit.jsonl` whose first record continues
+/// the last one of that segment. No segment is ever deleted. Whoever archives segments must leave the last one, or the file
+/// cannot be continued. If a file cannot be renamed, records are added to it, and that is logged.
 #[derive(Debug)]
 pub struct JsonLines {
     file: File,
     place: PathBuf,
+    /// Size of a segment.
+    segment_bytes: u64,
+    /// The number of the last finished segment.
+    finished: u32,
+    /// The file has the name of a finished segment, and there is no next file yet.
+    pub(super) renamed: bool,
+    /// The length from which on the file is rotated.
+    full_at: u64,
     /// Length of the intact records.
     length: u64,
     /// A write failed and may have left a part.
@@ -216,43 +236,72 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
+    /// The size of a segment, unless another is set.
+    pub const SEGMENT_BYTES: u64 = 64 << 20;
+
     /// Begins a chain in a new file.
     ///
     /// # Errors
-    /// [`AuditFileFault::Open`] if anything stands at `path` already.
+    /// [`AuditFileFault::Open`] if anything stands at `path` already, or a segment of an audit of that name is beside it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
-        let begun = open(path, OpenOptions::new().create_new(true))
+        let fault = AuditFileError::of(path);
+        if segments::last_finished(path)? > 0 {
+            let exists = io::ErrorKind::AlreadyExists.into();
+            return Err(fault(AuditFileFault::Open(exists)));
+        }
+        open(path, OpenOptions::new().create_new(true))
             .map_err(AuditFileFault::Open)
-            .and_then(|file| Self::over(file, path));
-        begun.map_err(AuditFileError::of(path))
+            .and_then(|file| Self::over(file, path))
+            .map_err(fault)
     }
 
     /// Continues the chain in a file, or begins one if there is no file.
     ///
-    /// The whole chain is followed first, as [`verify`](super::verify) does, so this takes time in proportion to the
-    /// file. A torn last line is moved to a file beside it, which [`torn`](Self::torn) names.
+    /// The chain in the file is followed first, as [`verify`](super::verify) does. Of the segments that were finished before
+    /// it only the last record is read, which the file must continue; [`verify_file`](super::verify_file) reads them all. A
+    /// torn last line is moved to a file beside it, which [`torn`](Self::torn) names.
     ///
     /// # Errors
-    /// [`AuditFileError`] if it cannot be opened, is in use, or is no unbroken chain: then it is left as it is.
+    /// [`AuditFileError`] if it cannot be opened, is in use, or does not continue an unbroken chain: then it is left as it
+    /// is.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
-        Self::continued(path).map_err(AuditFileError::of(path))
-    }
-
-    fn continued(path: &Path) -> Result<Self, AuditFileFault> {
-        let file = open(path, OpenOptions::new().create(true)).map_err(AuditFileFault::Open)?;
-        let mut this = Self::over(file, path)?;
+        let fault = AuditFileError::of(path);
+        let mut this = open(path, OpenOptions::new().create(true))
+            .map_err(AuditFileFault::Open)
+            .and_then(|file| Self::over(file, path))
+            .map_err(&fault)?;
+        this.finished = segments::last_finished(path)?;
+        let before = segments::head_after(path, this.finished)?;
         let reader = BufReader::with_capacity(READ_AT_ONCE, &this.file);
-        let end = follow_all(reader).map_err(AuditFileFault::Broken)?;
+        let end = walk(before, reader, |_, _| Ok(()))
+            .map_err(|broken| segments::broken_after(path, this.finished, broken))?;
         (this.head, this.length) = (end.head, end.intact);
         if !end.torn.is_empty() {
-            let torn = set_aside(path, this.head, &end.torn);
-            this.torn = Some(torn.map_err(AuditFileFault::SetAside)?);
-            let cut = this.file.set_len(this.length);
-            cut.map_err(AuditFileFault::SetAside)?;
+            let torn = this.cut_off(path, &end.torn);
+            this.torn = Some(torn.map_err(AuditFileFault::SetAside).map_err(&fault)?);
         }
         Ok(this)
+    }
+
+    /// Moves what follows the intact records to a file beside this one.
+    fn cut_off(&self, path: &Path, torn: &[u8]) -> io::Result<TornLine> {
+        let torn = set_aside(path, self.head, torn)?;
+        self.file.set_len(self.length)?;
+        Ok(torn)
+    }
+
+    /// Rotates the file before it would grow beyond `bytes`; 0 means never. The default is
+    /// [`SEGMENT_BYTES`](Self::SEGMENT_BYTES). What is written at once stays in one segment, however long it is.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = match bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        self.full_at = self.segment_bytes;
+        self
     }
 
     /// The torn last line that [`append`](Self::append) found, if it found one.
@@ -266,13 +315,18 @@ impl JsonLines {
         if !file.metadata().map_err(AuditFileFault::Open)?.is_file() {
             return Err(AuditFileFault::NotRegular);
         }
-        file.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => AuditFileFault::InUse,
-            std::fs::TryLockError::Error(error) => AuditFileFault::Open(error),
-        })?;
+        file.try_lock().map_err(AuditFileFault::of_lock)?;
+        // Its writer may have rotated it since it was opened.
+        if !is_at(&file, &place).map_err(AuditFileFault::Open)? {
+            return Err(AuditFileFault::InUse);
+        }
         Ok(Self {
             file,
             place,
+            segment_bytes: Self::SEGMENT_BYTES,
+            finished: 0,
+            renamed: false,
+            full_at: Self::SEGMENT_BYTES,
             length: 0,
             unclean: false,
             unsynced: true,
@@ -281,6 +335,83 @@ impl JsonLines {
             torn: None,
         })
     }
+
+    /// Finishes the segment and begins the next. Neither a kill nor a failure between two of its steps loses a record:
+    /// the last segment may be followed by no file or by an empty one.
+    fn rotate(&mut self) -> io::Result<()> {
+        if !self.renamed {
+            if !is_at(&self.file, &self.place)? {
+                return Err(changed());
+            }
+            // After a loss of power a finished segment must be whole.
+            self.file.sync_data()?;
+            let finished = segments::segment(&self.place, self.finished + 1);
+            if let Err(error) = rename(&self.place, &finished) {
+                tracing::warn!(%error, "the audit file cannot be rotated and grows on");
+                self.full_at = self.length.saturating_add(self.segment_bytes);
+                return Ok(());
+            }
+            self.renamed = true;
+        }
+        let file = open(&self.place, OpenOptions::new().create(true))?;
+        file.try_lock()?;
+        if file.metadata()?.len() > 0 {
+            return Err(changed());
+        }
+        self.file = file;
+        self.finished += 1;
+        self.renamed = false;
+        self.full_at = self.segment_bytes;
+        self.length = 0;
+        self.named = false;
+        Ok(())
+    }
+
+    /// Whether `bytes` more belong in the next segment.
+    fn is_full(&self, bytes: usize) -> bool {
+        let length = self.length.saturating_add(bytes as u64);
+        let too_long = self.length > 0 && length > self.full_at;
+        self.renamed || too_long && self.finished < MAX_SEGMENTS
+    }
+}
+
+/// Someone else wrote to the file.
+fn changed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the audit file was changed by someone else",
+    )
+}
+
+/// Gives a file a name that nothing has.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the audit stands beside every root, where the host put it"
+)]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(to) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(from, to),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether `path` is the name of the open `file`.
+#[cfg(unix)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the audit stands beside every root, where the host put it"
+)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let (opened, named) = (file.metadata()?, std::fs::symlink_metadata(path)?);
+    Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
+}
+
+/// Files have no identity here that could be compared.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 impl AuditSink for JsonLines {
@@ -303,11 +434,12 @@ impl AuditSink for JsonLines {
         }
         if self.unclean {
             self.file.set_len(self.length)?;
+            self.unclean = false;
         } else if self.file.metadata()?.len() != self.length {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the audit file was changed by someone else",
-            ));
+            return Err(changed());
+        }
+        if self.is_full(bytes.len()) {
+            self.rotate()?;
         }
         self.unclean = true;
         self.unsynced = true;
@@ -491,7 +623,6 @@ mod tests {
             (1, text.replace("\"a\"", "\"x\"")),
             (2, text.replace("\"b\"", "\"x\"")),
             (3, text.replace("\"c\"", "\"x\"")),
-            (1, lines[1..].concat()),
             (2, [lines[0], lines[2]].concat()),
             (4, format!("{text}forged\n")),
         ];

@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::chain::{Head, read_line};
-use crate::effect::ContentHash;
 
 /// The longest line that is read; a record is far shorter.
 pub(super) const MAX_LINE: u64 = 16 << 20;
@@ -13,6 +12,8 @@ pub(super) const MAX_LINE: u64 = 16 << 20;
 pub struct Verified {
     /// How many records it has.
     pub records: u64,
+    /// How many files they are in: 1, or with [`verify_file`](super::verify_file) also the segments.
+    pub files: u32,
     /// Where it ends. Lines cut off at the end leave a shorter unbroken chain, which only a head noted
     /// elsewhere tells from the whole.
     pub head: Head,
@@ -93,10 +94,11 @@ pub(crate) struct End {
 }
 
 impl End {
-    fn whole(self) -> Result<Verified, AuditBroken> {
+    pub(super) fn whole(self) -> Result<Verified, AuditBroken> {
         if self.torn.is_empty() {
             return Ok(Verified {
                 records: self.records,
+                files: 1,
                 head: self.head,
             });
         }
@@ -105,11 +107,6 @@ impl End {
             reason: BreakReason::Torn,
         })
     }
-}
-
-/// Follows a chain from its beginning to its last whole line.
-pub(super) fn follow_all(reader: impl BufRead) -> Result<End, AuditBroken> {
-    walk(Head::default(), reader, |_, _| Ok(()))
 }
 
 /// Follows one file of an audit that has several: it continues the chain that ended in `before`, or begins its own.
@@ -125,23 +122,6 @@ pub(super) fn follow_all(reader: impl BufRead) -> Result<End, AuditBroken> {
 /// ```
 pub fn verify_after(before: Head, reader: impl BufRead) -> Result<Verified, AuditBroken> {
     follow(before, reader, |_, _| Ok(()))
-}
-
-/// Follows a file as [`verify_after`] does, and shows the hash of each record: a hash that was noted earlier must be among
-/// them, or records were cut off or replaced since.
-///
-/// # Errors
-/// [`AuditBroken`] as from [`verify_after`].
-pub fn verify_hashes(
-    before: Head,
-    reader: impl BufRead,
-    mut see: impl FnMut(ContentHash),
-) -> Result<Verified, AuditBroken> {
-    follow(before, reader, |_, line| {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        see(read_line(line)?.hash);
-        Ok(())
-    })
 }
 
 /// Follows a file as [`verify_after`] does, and shows the number and the line of each record once its place is known.
@@ -249,7 +229,14 @@ mod tests {
     fn an_unbroken_chain_is_followed_to_its_head() {
         let (lines, head) = chain(5);
         let verified = verify(lines.concat().as_bytes()).unwrap();
-        assert_eq!(verified, Verified { records: 5, head });
+        assert_eq!(
+            verified,
+            Verified {
+                records: 5,
+                files: 1,
+                head
+            }
+        );
     }
 
     #[test]
@@ -292,9 +279,23 @@ mod tests {
         let (first, second) = lines.split_at(2);
         let before = verify(first.concat().as_bytes()).unwrap().head;
         let continued = verify_after(before, second.concat().as_bytes()).unwrap();
-        assert_eq!(continued, Verified { records: 3, head });
+        assert_eq!(
+            continued,
+            Verified {
+                records: 3,
+                files: 1,
+                head
+            }
+        );
         let own = verify_after(before, lines.concat().as_bytes()).unwrap();
-        assert_eq!(own, Verified { records: 5, head });
+        assert_eq!(
+            own,
+            Verified {
+                records: 5,
+                files: 1,
+                head
+            }
+        );
         let alone = verify_after(Head::default(), second.concat().as_bytes()).unwrap_err();
         assert!(matches!(
             (alone.line, alone.reason),

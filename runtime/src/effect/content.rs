@@ -1,6 +1,7 @@
 //! What a tool found in, blocks of content for a model out.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -33,6 +34,17 @@ pub enum Content {
         /// Its bytes.
         bytes: Bytes,
     },
+    /// A link to a resource of a third-party server, which the server itself names.
+    Link {
+        /// The server.
+        server: Arc<str>,
+        /// The address of the resource at the server.
+        uri: String,
+        /// Its name.
+        name: String,
+        /// Its media type, as the server says.
+        mime: Option<String>,
+    },
 }
 
 impl Content {
@@ -44,6 +56,7 @@ impl Content {
             Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes, .. } => {
                 bytes.len()
             }
+            Self::Link { uri, name, .. } => uri.len() + name.len(),
         }
     }
 
@@ -73,6 +86,12 @@ impl Utf8 {
     pub fn as_str(&self) -> &str {
         // Checked in `new`; checking again is cheaper than an `unsafe` block is to trust.
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl serde::Serialize for Utf8 {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

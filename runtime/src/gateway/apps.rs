@@ -17,7 +17,7 @@ use crate::tool::ToolInfo;
 pub(super) const MIME: &str = "text/html;profile=mcp-app";
 /// Where the page stands that shows what a call changes.
 const REVIEW: &str = "ui://bailiwick/review";
-const EXTENSION: &str = "io.modelcontextprotocol/ui";
+pub(super) const EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 /// A page of the host's own, for clients that show views (MCP Apps).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,8 +78,9 @@ pub(super) fn shown_by(capabilities: Option<&ClientCapabilities>) -> bool {
 /// Says of a tool who may call it and which page shows that: its own, or the review of what it changes.
 pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
     let mut ui = json!({"visibility": info.visibility()});
-    let page = match info.spec.page {
-        "" if cfg!(feature = "ui") && info.mutates => REVIEW,
+    let reviewed = cfg!(feature = "ui") && info.mutates && info.provider.is_none();
+    let page = match &*info.spec.page {
+        "" if reviewed => REVIEW,
         own => own,
     };
     if !page.is_empty()

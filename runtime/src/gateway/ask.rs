@@ -1,31 +1,36 @@
-//! A question of a call in, put to the person behind the client; their answer out.
+//! Puts what a call waits for to the person behind its client: permission questions, and requests of third-party servers.
 //!
-//! Only a connection of trust [`Host`](super::Trust::Host) is asked this way: behind an agent's own client stands the
+//! A connection of trust [`Agent`](super::Trust::Agent) is never asked this way: behind an agent's own client stands the
 //! agent. Clients with a handshake are sent `elicitation/create`; stateless ones get the form as their result, with a
 //! sealed note of which call it is about, and send the call again with the answer. The question itself is the broker's:
 //! equal ones are joined, limits and refusals count, and it is answered once.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    ElicitRequest, ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult,
-    InputResponses, RequestStateCodec, SealOptions,
+    CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+    RequestId, RequestStateCodec, SealOptions, ServerRequest,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::form::{Filled, Reach, form, read};
+use super::forward::{Forwarded, Running};
 use super::meta::Extras;
 use crate::effect::ContentHash;
 use crate::permission::Question;
 use crate::pipeline::canonical;
-use crate::worker::Underway;
 
-/// The key of the one question in an input-required result.
-const KEY: &str = "permission";
+/// The key of a question of this server in an input-required result.
+const PERMISSION: &str = "permission";
+/// The key of what a third-party server asks in an input-required result.
+const SERVER: &str = "server";
+/// How long a request of a third-party server waits for a stateless client.
+const REQUEST: Duration = Duration::from_secs(600);
 /// How many calls are kept at once.
 const MOST_KEPT: usize = 256;
 
@@ -51,6 +56,7 @@ impl Subject<'_> {
             // A call that brings grants asks nobody.
             granted: _,
             ignored_grants: _,
+            extended: _,
         } = self.extras;
         let whole = json!([
             self.worker,
@@ -75,45 +81,98 @@ struct Note {
 
 /// A call that waits for its client to come back.
 #[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) question: Box<Question>,
-    pub(super) underway: Underway,
-    /// When its question has ended.
+struct Kept {
+    pending: Pending,
+    running: Running,
+    /// When what it waits for has ended.
     until: Instant,
 }
 
-/// Puts questions to the people behind clients.
+/// What a call waits for.
 #[derive(Debug)]
+pub(super) enum Pending {
+    /// A person's permission.
+    Question(Box<Question>),
+    /// What the server of the call asked for.
+    Request(Forwarded),
+}
+
+impl Pending {
+    /// Its key in an input-required result.
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Question(_) => PERMISSION,
+            Self::Request(_) => SERVER,
+        }
+    }
+
+    fn input(&self) -> Option<InputRequest> {
+        match self {
+            Self::Question(question) => {
+                let asked = form(question, Reach::Call)?;
+                Some(InputRequest::Elicitation(ElicitRequest::new(asked)))
+            }
+            Self::Request(request) => request.input(),
+        }
+    }
+
+    /// How long it waits.
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Question(question) => question.expires_at.saturating_sub(question.asked_at),
+            Self::Request(_) => REQUEST,
+        }
+    }
+}
+
+/// A call that its client came back to, with the answer to what it waits for.
+pub(super) struct Resumed {
+    pub(super) running: Running,
+    pub(super) pending: Pending,
+    pub(super) action: ElicitationAction,
+    pub(super) content: Value,
+}
+
+/// Keeps calls that wait for stateless clients.
+#[derive(Debug, Default)]
 pub(super) struct Asker {
-    codec: RequestStateCodec,
+    codec: OnceLock<RequestStateCodec>,
     kept: Mutex<HashMap<u64, Kept>>,
 }
 
 impl Asker {
-    pub(super) fn new(codec: RequestStateCodec) -> Self {
-        Self {
-            codec,
-            kept: Mutex::default(),
+    /// What seals notes.
+    ///
+    /// # Errors
+    /// The system's, if it gives no random bits for a key.
+    pub(super) fn codec(&self) -> Result<&RequestStateCodec, getrandom::Error> {
+        if let Some(codec) = self.codec.get() {
+            return Ok(codec);
         }
+        let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
+        getrandom::fill(&mut key)?;
+        Ok(self
+            .codec
+            .get_or_init(|| RequestStateCodec::new_unchecked(key)))
     }
 
-    /// Keeps a call and makes its question the result; none if too many are kept.
+    /// Keeps a call and makes what it waits for the result; none if too many are kept.
     pub(super) fn keep(
         &self,
         subject: Subject<'_>,
-        question: Box<Question>,
-        underway: Underway,
+        pending: Pending,
+        running: Running,
     ) -> Option<InputRequiredResult> {
-        let asked = form(&question, Reach::Call)?;
-        let form = InputRequest::Elicitation(ElicitRequest::new(asked));
+        let (key, input) = (pending.key(), pending.input()?);
         let id = u64::from_le_bytes(random()?);
         let note = Note {
             kept: id,
             subject: subject.digest(),
         };
-        let patience = question.expires_at.saturating_sub(question.asked_at);
+        let patience = pending.patience();
         let seal = SealOptions::new().ttl(patience);
-        let state = self.codec.seal_json_with(&note, &seal).ok()?;
+        let codec = self.codec().ok()?;
+        let state = codec.seal_json_with(&note, &seal).ok()?;
         let mut kept = self.kept();
         let now = Instant::now();
         kept.retain(|_, call| now < call.until);
@@ -121,16 +180,17 @@ impl Asker {
             return None;
         }
         let call = Kept {
-            question,
-            underway,
+            pending,
+            running,
             until: now.checked_add(patience)?,
         };
         kept.insert(id, call);
-        let requests = InputRequests::from([(KEY.to_owned(), form)]);
+        let requests = InputRequests::from([(key.to_owned(), input)]);
         Some(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    /// The call that a stateless client comes back to, and the answer it brings. It can come back once.
+    /// The call that a stateless client comes back to, and the answer it brings. It can come back once, and only to what it
+    /// `may_answer`.
     ///
     /// An answer to another question, one that was tampered with and one that comes too late are errors.
     pub(super) fn resumed(
@@ -138,26 +198,38 @@ impl Asker {
         subject: Subject<'_>,
         state: &str,
         responses: Option<&InputResponses>,
-    ) -> Result<(Kept, Filled), ErrorData> {
+        may_answer: impl Fn(&Pending) -> bool,
+    ) -> Result<Resumed, ErrorData> {
         let foreign = || {
             let reason = "requestState is not that of an open question about this call; make the call without it";
             ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
         };
-        let note: Note = self.codec.open_json(state).map_err(|_| foreign())?;
+        let codec = self.codec().map_err(|_| foreign())?;
+        let note: Note = codec.open_json(state).map_err(|_| foreign())?;
         if note.subject != subject.digest() {
             return Err(foreign());
         }
-        let Some(answer) = responses.and_then(|responses| responses.get(KEY)) else {
-            let reason = format!("inputResponses lacks the answer to `{KEY}`");
+        let mut kept = self.kept();
+        let call = kept.get(&note.kept);
+        let call = call.filter(|call| may_answer(&call.pending));
+        let key = call.ok_or_else(foreign)?.pending.key();
+        let Some(answer) = responses.and_then(|responses| responses.get(key)) else {
+            let reason = format!("inputResponses lacks the answer to `{key}`");
             return Err(ErrorData::invalid_params(reason, None));
         };
         let action = answer.get("action").cloned().unwrap_or_default();
         let action: ElicitationAction = serde_json::from_value(action)
             .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
         let content = answer.get("content").cloned().unwrap_or_default();
-        let call = self.kept().remove(&note.kept).ok_or_else(foreign)?;
-        let answer = read(&call.question, Reach::Call, &action, &content);
-        Ok((call, answer))
+        let Kept {
+            running, pending, ..
+        } = kept.remove(&note.kept).ok_or_else(foreign)?;
+        Ok(Resumed {
+            running,
+            pending,
+            action,
+            content,
+        })
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
@@ -165,10 +237,50 @@ impl Asker {
     }
 }
 
-fn random<const N: usize>() -> Option<[u8; N]> {
+pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// A form that a client shows. Dropping it before it is answered cancels the request.
+struct Open {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let why = Some("the answer is not needed any more".to_owned());
+        let cancelled = CancelledNotificationParam::new(Some(id), why);
+        let peer = self.peer.clone();
+        // Without a runtime there is no connection either.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { peer.notify_cancelled(cancelled).await });
+        }
+    }
+}
+
+/// What the person behind a client with a handshake answers. Dropping the future takes the question back.
+pub(super) async fn elicit(
+    context: &RequestContext<RoleServer>,
+    params: ElicitRequestParams,
+) -> Result<ElicitResult, ServiceError> {
+    let peer = context.peer.clone();
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+    let options = PeerRequestOptions::no_options();
+    let handle = peer.send_cancellable_request(request, options).await?;
+    let mut open = Open {
+        id: Some(handle.id.clone()),
+        peer,
+    };
+    let answered = handle.await_response().await;
+    open.id = None;
+    match answered? {
+        ClientResult::ElicitResult(result) => Ok(result),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
 }
 
 /// What the person behind a client with a handshake answers; nothing if they cannot be asked, or send the form away.
@@ -176,7 +288,7 @@ pub(super) async fn elicited(context: &RequestContext<RoleServer>, question: &Qu
     let Some(form) = form(question, Reach::Connection) else {
         return Filled::Dismissed;
     };
-    match context.peer.create_elicitation(form).await {
+    match elicit(context, form).await {
         Ok(answer) => read(
             question,
             Reach::Connection,

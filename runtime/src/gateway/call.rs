@@ -4,28 +4,32 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ElicitationCapability, ErrorCode,
-    ErrorData, InputResponses, ProgressNotificationParam, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, InputResponses,
+    ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 
-use super::ask::{self, Asker, Subject};
+use super::ask::{self, Pending, Resumed, Subject};
 use super::convert;
 use super::door::Served;
-use super::form::Filled;
+use super::form::{Filled, Reach, read};
+use super::forward::{Event, Forwarding, Running, shows_forms};
 use super::meta::Extras;
 use super::requests::{had_handshake, withdrawn};
 use super::tasks::Underway;
 #[cfg(feature = "ui")]
 use super::views;
-use super::{Asking, Gateway, apps};
+use super::{Advice, Asking, Gateway, Trust, apps, client_roots};
 use crate::call::{Asks, Call, CallMeta, Origin, Progress};
 use crate::error::{CallError, Code};
 use crate::permission::{DecidedBy, GrantAuthority, Question};
 use crate::pipeline::Mode;
 use crate::policy::Verdict;
+use crate::scope::Scope;
 use crate::worker::{Done, Reached, Underway as Begun};
 
 /// How often a client hears of its call's progress at most.
@@ -38,10 +42,14 @@ struct Errand {
     tool: String,
     arguments: Value,
     extras: Extras,
-    /// The client's revision knows blocks that link to resources.
-    links: bool,
+    links: convert::Links,
     /// Counts the work for a client that wants to hear of it.
     progress: Option<Progress>,
+    advice: Option<Advice>,
+    /// What servers may ask the client within the call.
+    forwarding: Forwarding,
+    /// Whether the client may say which directories are served.
+    client_roots: bool,
 }
 
 impl Gateway {
@@ -56,6 +64,9 @@ impl Gateway {
             return convert::failure(&error).map(Into::into);
         }
         let mut extras = Extras::read(&context.meta, self.desk.trust)?;
+        if let Some(required) = self.roots_required(&request, &context).await? {
+            return Ok(required.into());
+        }
         let served = self.served().await?;
         let views = apps::shown_by(context.client_capabilities().as_ref());
         #[cfg(feature = "ui")]
@@ -76,25 +87,24 @@ impl Gateway {
             extras.origin = Origin::View;
         }
         let errand = Errand {
+            links: self.links(views, &extras, &context),
             extras,
             served,
             tool: request.name.into_owned(),
             arguments: Value::Object(request.arguments.unwrap_or_default()),
-            links: shows_links(&context),
             progress: context
                 .meta
                 .get_progress_token()
                 .map(|_| Progress::default()),
+            advice: self.desk.advice.clone(),
+            forwarding: Forwarding::to(&self.session.client, &context),
+            client_roots: self.desk.client_roots,
         };
-        let resumed = match request.request_state {
-            None => None,
-            Some(state) => {
-                let responses = request.input_responses.as_ref();
-                match self.resumed(&errand, &context, &state, responses).await? {
-                    Ok(underway) => Some(underway),
-                    Err(error) => return convert::failure(&error).map(Into::into),
-                }
-            }
+        let (state, responses) = (request.request_state, request.input_responses.as_ref());
+        let resumed = self.resumed(&errand, &context, state.as_deref(), responses);
+        let resumed = match resumed.await? {
+            Ok(resumed) => resumed,
+            Err(error) => return convert::failure(&error).map(Into::into),
         };
         let progress = errand.progress.clone();
         let answer = tokio::select! {
@@ -108,32 +118,51 @@ impl Gateway {
         answer
     }
 
+    fn links(
+        &self,
+        views: bool,
+        extras: &Extras,
+        context: &RequestContext<RoleServer>,
+    ) -> convert::Links {
+        let known = knows_links(context);
+        convert::Links {
+            known,
+            review: known && (views || self.desk.links),
+            artifacts: views || extras.extended || self.desk.trust == Trust::Host,
+        }
+    }
+
     async fn carried_out(
         &self,
         errand: &Errand,
         context: &RequestContext<RoleServer>,
-        resumed: Option<Begun>,
+        resumed: Option<Running>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let asker = match &self.desk.asking {
-            Asking::Client(asker) => asker,
-            Asking::Replay => return self.unasked(errand, Asks::Wait, context).await,
-        };
+        if !errand.extras.ignored_grants.is_empty() {
+            let worker = errand.served.worker();
+            worker.note_ignored_grants(&errand.call(Asks::Refuse), &errand.extras.ignored_grants);
+        }
         // A call that its client came back to is carried on and never made anew.
-        if let Some(underway) = resumed {
-            return self.conversed(asker, errand, underway, context).await;
+        if let Some(running) = resumed {
+            return self.conversed(errand, running, context).await;
         }
-        // What needs nobody's word may become a task.
-        if !self.may_ask(errand, context) || errand.is_allowed().await {
-            return self.unasked(errand, Asks::Refuse, context).await;
-        }
-        let asks = if is_stateless(context) {
-            Asks::WaitAlone
-        } else {
-            Asks::Wait
+        let (asks, asks_client) = match &self.desk.asking {
+            Asking::Replay => (Asks::Wait, false),
+            Asking::Client { otherwise } if !self.may_ask(errand, context) => (*otherwise, false),
+            // A call that names nothing to ask about may become a task. Any other may ask later, for what it finds.
+            Asking::Client { otherwise }
+                if may_be_task(errand, context) && errand.is_allowed().await =>
+            {
+                (*otherwise, false)
+            }
+            Asking::Client { .. } if is_stateless(context) => (Asks::WaitAlone, true),
+            Asking::Client { .. } => (Asks::Wait, true),
         };
-        let call = errand.call(asks);
-        let underway = errand.served.worker().underway(call, errand.mode());
-        self.conversed(asker, errand, underway, context).await
+        if !asks_client && !errand.may_forward() {
+            return self.unasked(errand, asks, context).await;
+        }
+        let running = errand.started(asks, asks_client);
+        self.conversed(errand, running, context).await
     }
 
     /// Makes a call without a word of the person behind the client.
@@ -157,7 +186,7 @@ impl Gateway {
     fn may_ask(&self, errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
         let capabilities = context.client_capabilities();
         errand.extras.granted.is_empty()
-            && self.desk.trust.is_host()
+            && self.desk.trust != Trust::Agent
             && errand.served.grants().is_some()
             && capabilities
                 .and_then(|them| them.elicitation)
@@ -168,39 +197,63 @@ impl Gateway {
     /// Carries a call on, question by question. A stateless client comes back with the answer.
     async fn conversed(
         &self,
-        asker: &Asker,
         errand: &Errand,
-        mut underway: Begun,
+        mut running: Running,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut reached = underway.next().await;
+        let mut asked = FuturesUnordered::new();
+        let mut event = running.next().await;
         loop {
-            let question = match reached {
-                Err(error) => return convert::failure(&error).map(Into::into),
-                Ok(Reached::End(done)) => return answered(errand.shown(&done)).map(Into::into),
-                Ok(Reached::Question(question)) => question,
+            let pending = match event {
+                Err(error) => return convert::failure(&errand.advised(error)).map(Into::into),
+                Ok(Event::End(done)) => return answered(errand.shown(&done)).map(Into::into),
+                Ok(Event::Question(question)) => Pending::Question(question),
+                Ok(Event::Request(request)) => Pending::Request(request),
             };
             if is_stateless(context) {
-                let kept = asker.keep(errand.subject(), question, underway);
+                let kept = self.desk.asker.keep(errand.subject(), pending, running);
                 let full = || CallError::new(Code::Busy, "too many questions are open");
                 return kept.map_or_else(
                     || convert::failure(&full().with("retry_after_ms", 1000)).map(Into::into),
                     |required| Ok(required.into()),
                 );
             }
-            reached = tokio::select! {
-                biased;
-                reached = underway.next() => reached,
-                put = self.put(&question, errand, context) => match put {
-                    Ok(()) => underway.next().await,
-                    Err(Unanswered) => return convert::failure(&unanswered(&question)).map(Into::into),
+            event = match pending {
+                Pending::Question(question) => tokio::select! {
+                    biased;
+                    event = running.next() => event,
+                    put = self.put(&question, errand, context) => match put {
+                        Ok(()) => running.next().await,
+                        Err(Unanswered) => return convert::failure(&unanswered(&question)).map(Into::into),
+                    },
+                    () = self.session.silent() => {
+                        let message = "the client is gone, so nobody can be asked";
+                        let error = CallError::new(Code::Cancelled, message);
+                        return convert::failure(&error).map(Into::into);
+                    }
                 },
-                () = self.session.silent() => {
-                    let message = "the client is gone, so nobody can be asked";
-                    let error = CallError::new(Code::Cancelled, message);
-                    return convert::failure(&error).map(Into::into);
+                Pending::Request(request) => {
+                    asked.push(request.ask(context, &self.session.asking));
+                    self.next_while(&mut running, &mut asked).await
                 }
             };
+        }
+    }
+
+    /// What comes next of a call while its client is asked what servers want to know.
+    async fn next_while<F: Future<Output = ()>>(
+        &self,
+        running: &mut Running,
+        asked: &mut FuturesUnordered<F>,
+    ) -> Result<Event, CallError> {
+        loop {
+            tokio::select! {
+                biased;
+                event = running.next() => return event,
+                Some(()) = asked.next() => {}
+                // Nobody can answer any more, and the servers hear so.
+                () = self.session.silent(), if !asked.is_empty() => asked.clear(),
+            }
         }
     }
 
@@ -220,26 +273,47 @@ impl Gateway {
         Ok(())
     }
 
-    /// The call that a stateless client comes back to, its question answered.
+    /// The call that a stateless client comes back to, what it waits for answered; none if it is a new one.
     async fn resumed(
         &self,
         errand: &Errand,
         context: &RequestContext<RoleServer>,
-        state: &str,
+        state: Option<&str>,
         responses: Option<&InputResponses>,
-    ) -> Result<Result<Begun, CallError>, ErrorData> {
-        match (&self.desk.asking, errand.served.grants()) {
-            (Asking::Client(asker), Some(grants)) if self.may_ask(errand, context) => {
-                let (kept, filled) = asker.resumed(errand.subject(), state, responses)?;
-                match settle(grants, &kept.question, filled).await {
-                    Ok(()) => Ok(Ok(kept.underway)),
-                    // Dropping the call withdraws its question.
-                    Err(Unanswered) => Ok(Err(unanswered(&kept.question))),
-                }
+    ) -> Result<Result<Option<Running>, CallError>, ErrorData> {
+        let Some(state) = state else {
+            return Ok(Ok(None));
+        };
+        let may_ask = is_stateless(context) && self.may_ask(errand, context);
+        let may_forward = is_stateless(context) && errand.forwarding.is_possible();
+        let subject = errand.subject();
+        let asker = &self.desk.asker;
+        let resumed = asker.resumed(subject, state, responses, |pending| match pending {
+            Pending::Question(_) => may_ask,
+            Pending::Request(_) => may_forward,
+        })?;
+        let Resumed {
+            running,
+            pending,
+            action,
+            content,
+        } = resumed;
+        match pending {
+            Pending::Request(request) => {
+                request.answer(&action, content);
+                Ok(Ok(Some(running)))
             }
-            _ => {
-                let reason = "no question is open that `requestState` could belong to";
-                Err(ErrorData::invalid_params(reason, None))
+            Pending::Question(question) => {
+                let grants = errand.served.grants();
+                let filled = read(&question, Reach::Call, &action, &content);
+                let Some(grants) = grants else {
+                    return Ok(Err(unanswered(&question)));
+                };
+                match settle(grants, &question, filled).await {
+                    Ok(()) => Ok(Ok(Some(running))),
+                    // Dropping the call withdraws its question.
+                    Err(Unanswered) => Ok(Err(unanswered(&question))),
+                }
             }
         }
     }
@@ -281,11 +355,6 @@ fn unanswered(question: &Question) -> CallError {
     CallError::new(Code::ScopeRequired, message).requesting(question.request.needs.clone())
 }
 
-/// Whether a client can show forms: one that names no mode can.
-fn shows_forms(elicitation: &ElicitationCapability) -> bool {
-    elicitation.form.is_some() || elicitation.url.is_none()
-}
-
 impl Errand {
     fn subject(&self) -> Subject<'_> {
         Subject {
@@ -305,6 +374,7 @@ impl Errand {
             progress: self.progress.clone(),
             asks,
             confirm: self.extras.confirm,
+            requests: None,
         })
     }
 
@@ -325,37 +395,81 @@ impl Errand {
     }
 
     async fn answer(&self, asks: Asks) -> Result<CallToolResult, ErrorData> {
-        answered(self.run(asks).await)
+        let done = self.run(asks).await;
+        answered(done.map_err(|error| self.advised(error)))
+    }
+
+    /// A refusal with what the person behind the client can do about it.
+    fn advised(&self, error: CallError) -> CallError {
+        if self.client_roots
+            && error.code() == Code::PermissionDenied
+            && self.served.worker().has_no_root()
+        {
+            return error.and(client_roots::ADVICE);
+        }
+        let Some(advice) = &self.advice else {
+            return error;
+        };
+        let outside = |scope: &Scope| {
+            let open = self.served.worker().open_folders();
+            let path = scope.path();
+            path.is_some_and(|path| !open.iter().any(|folder| path.starts_with(&folder.path)))
+        };
+        match error.code() {
+            Code::ScopeRequired => error.and(&advice.ask),
+            Code::PermissionDenied if error.denied().is_some_and(outside) => {
+                error.and(&advice.outside)
+            }
+            _ => error,
+        }
+    }
+
+    /// Whether a server may ask the client something within the call.
+    fn may_forward(&self) -> bool {
+        self.forwarding.is_possible() && self.served.worker().is_remote(&self.tool)
+    }
+
+    /// Makes the call, and forwards what servers ask within it.
+    fn started(&self, asks: Asks, asks_client: bool) -> Running {
+        let (requests, forwarded) = self.forwarding.of_call();
+        let mut call = self.call(asks);
+        call.meta.requests = Some(requests);
+        Running::new(self.underway(call), forwarded, asks_client)
+    }
+
+    /// Makes the call, with what was granted to it.
+    fn underway(&self, call: Call) -> Begun {
+        let (worker, mode) = (self.served.worker(), self.mode());
+        let grants = self.served.grants();
+        let Some(grants) = grants.filter(|_| !self.extras.granted.is_empty()) else {
+            return worker.underway(call, mode);
+        };
+        let (grants, worker) = (Arc::clone(grants), worker.clone());
+        let granted = self.extras.granted.clone();
+        Begun::unasked(async move {
+            match mode {
+                Mode::Preview => grants
+                    .preview(&worker, call, granted)
+                    .await
+                    .map(Done::Preview),
+                Mode::Apply => grants
+                    .submit(&worker, call, granted)
+                    .await
+                    .map(Done::Outcome),
+            }
+        })
     }
 
     async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
-        let (call, worker) = (self.call(asks), self.served.worker());
-        if !self.extras.ignored_grants.is_empty() {
-            worker.note_ignored_grants(&call, &self.extras.ignored_grants);
+        let mut underway = self.underway(self.call(asks));
+        loop {
+            if let Reached::End(done) = underway.next().await? {
+                return self.shown(&done);
+            }
         }
-        let granted = self.extras.granted.clone();
-        let grants = self.served.grants().filter(|_| !granted.is_empty());
-        let done = match (self.mode(), grants) {
-            (Mode::Preview, Some(grants)) => {
-                Done::Preview(grants.preview(worker, call, granted).await?)
-            }
-            (Mode::Preview, None) => Done::Preview(worker.submit_preview(call).await?),
-            (Mode::Apply, Some(grants)) => {
-                Done::Outcome(grants.submit(worker, call, granted).await?)
-            }
-            (Mode::Apply, None) => Done::Outcome(worker.submit(call).await?),
-        };
-        self.shown(&done)
     }
 
     fn shown(&self, done: &Done) -> Result<CallToolResult, CallError> {
-        let artifacts = match done {
-            Done::Preview(preview) => &preview.artifacts,
-            Done::Outcome(outcome) => &outcome.artifacts,
-        };
-        if !artifacts.is_empty() {
-            self.served.made_artifacts();
-        }
         match done {
             Done::Preview(preview) => convert::preview(preview, self.links),
             Done::Outcome(outcome) => convert::outcome(outcome, self.links),
@@ -392,7 +506,7 @@ async fn progressing(
     }
 }
 
-fn shows_links(context: &RequestContext<RoleServer>) -> bool {
+fn knows_links(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
@@ -405,12 +519,14 @@ pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Whether a call may go on as a task if it takes long: the client must know tasks, and the call change nothing.
+/// Whether a call may go on as a task if it takes long: the client must know tasks, and the call change nothing and ask
+/// nothing for a server.
 fn may_be_task(errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
     let capabilities = context.client_capabilities();
     is_stateless(context)
         && capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
         && !errand.served.worker().mutates(&errand.tool)
+        && !errand.may_forward()
 }
 
 #[cfg(test)]

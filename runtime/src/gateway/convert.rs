@@ -14,19 +14,6 @@ use crate::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
 use crate::error::{CallError, Code};
 use crate::tool::ToolInfo;
 
-/// What a failed call's structured content looks like; part of every tool's output schema.
-fn failure_schema() -> Value {
-    json!({
-        "type": "object",
-        "description": "What a failed call answers, with `isError`.",
-        "properties": {
-            "code": {"type": "string", "description": "Stable code; branch on it."},
-            "message": {"type": "string", "description": "What to do next."},
-        },
-        "required": ["code", "message"],
-    })
-}
-
 /// A tool as clients that show views list it.
 pub(super) fn marked(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let mut tool = tool(info, offered);
@@ -66,9 +53,9 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
         object(input_schema(info)),
     );
     tool.title = Some(spec.title.to_string());
-    tool.output_schema = Some(object(output_schema(info)).into());
+    tool.output_schema = output_schema(info).map(|schema| object(schema).into());
     tool.annotations = Some(ToolAnnotations::from_raw(
-        Some(spec.title.to_string()),
+        None,
         Some(!info.mutates),
         Some(spec.destructive),
         Some(spec.idempotent || !info.mutates),
@@ -76,19 +63,21 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     ));
     let mut meta = Map::new();
     if info.previews {
-        meta.insert("preview".into(), true.into());
+        meta.insert("previews".into(), true.into());
     }
     if !spec.intent.is_empty() {
         meta.insert("intentTemplate".into(), spec.intent.into());
     }
-    meta.insert("scopes".into(), spec.scopes.into());
+    if !spec.scopes.is_empty() {
+        meta.insert("scopes".into(), spec.scopes.into());
+    }
     if !spec.group.is_empty() {
         meta.insert("group".into(), spec.group.into());
     }
     if let Some(priority) = spec.priority {
         meta.insert("priority".into(), priority.into());
     }
-    meta.insert("dashdash".into(), describe::tool(info, offered));
+    meta.insert("dashdash".into(), describe::listed(info, offered));
     tool.with_meta(MetaObject(meta))
 }
 
@@ -103,16 +92,40 @@ fn input_schema(info: &ToolInfo) -> Value {
     schema
 }
 
-/// The tool's own schema or a failure: a client that checks failures against the schema, as some do, accepts both.
-fn output_schema(info: &ToolInfo) -> Value {
-    let mut success = info.output_schema.clone();
-    portable(&mut success);
-    let defs = success.as_object_mut().and_then(|map| map.remove("$defs"));
-    let mut schema = json!({"type": "object", "anyOf": [success, failure_schema()]});
-    if let (Some(defs), Some(map)) = (defs, schema.as_object_mut()) {
-        map.insert("$defs".into(), defs);
+/// The members that a successful call answers with, without the words that `ai_help` has; none if the tool does not say.
+///
+/// No member is required: clients that check failures against the schema, as some do, find it holds for them, too.
+fn output_schema(info: &ToolInfo) -> Option<Value> {
+    let mut schema = info.output_schema.clone();
+    portable(&mut schema);
+    let root = schema.as_object_mut()?;
+    root.get("properties")?
+        .as_object()
+        .filter(|it| !it.is_empty())?;
+    root.shift_remove("required");
+    root.shift_remove("additionalProperties");
+    wordless(&mut schema);
+    Some(schema)
+}
+
+/// Takes the descriptions out of a schema.
+fn wordless(schema: &mut Value) {
+    match schema {
+        Value::Object(node) => {
+            for (key, inner) in &mut *node {
+                match (key.as_str(), inner) {
+                    // The names of members and definitions are no keywords.
+                    ("properties" | "$defs", Value::Object(members)) => {
+                        members.values_mut().for_each(wordless);
+                    }
+                    (_, inner) => wordless(inner),
+                }
+            }
+            node.shift_remove("description");
+        }
+        Value::Array(items) => items.iter_mut().for_each(wordless),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-    schema
 }
 
 /// Leaves out what validators of other dialects stumble over: the dialect's name and formats no dialect defines.
@@ -140,12 +153,31 @@ fn object(schema: Value) -> JsonObject {
     }
 }
 
+/// The links that the content of a result may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    /// The client's revision of MCP has such blocks.
+    pub(crate) known: bool,
+    /// The review page of a change is linked.
+    pub(crate) review: bool,
+    /// `_meta` names the artifacts of a change unless they are linked. Some clients hand their model all of `_meta`.
+    pub(crate) artifacts: bool,
+}
+
+impl Links {
+    pub(crate) const ALL: Self = Self {
+        known: true,
+        review: true,
+        artifacts: true,
+    };
+}
+
 /// What a finished call answers.
-pub(crate) fn outcome(outcome: &Outcome, links: bool) -> Result<CallToolResult, CallError> {
+pub(crate) fn outcome(outcome: &Outcome, links: Links) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
         // The change was made, whatever its output is.
         Err(_) if !outcome.changes.is_empty() => {
-            CallToolResult::success(outcome.reply.content.iter().map(block).collect())
+            CallToolResult::success(blocks(&outcome.reply, links))
         }
         result => result?,
     };
@@ -160,7 +192,7 @@ pub(crate) fn outcome(outcome: &Outcome, links: bool) -> Result<CallToolResult, 
 }
 
 /// What a preview answers: the same, and the marks of a preview.
-pub(super) fn preview(preview: &Preview, links: bool) -> Result<CallToolResult, CallError> {
+pub(super) fn preview(preview: &Preview, links: Links) -> Result<CallToolResult, CallError> {
     let mut result = result(&preview.reply, &preview.artifacts, links)?;
     let meta = result.meta.get_or_insert_default();
     meta.0.insert("preview".into(), true.into());
@@ -172,19 +204,57 @@ pub(super) fn preview(preview: &Preview, links: bool) -> Result<CallToolResult, 
 fn result(
     reply: &Reply,
     artifacts: &[ArtifactRef],
-    links: bool,
+    links: Links,
 ) -> Result<CallToolResult, CallError> {
-    let mut blocks: Vec<_> = reply.content.iter().map(block).collect();
-    if links {
-        blocks.extend(artifacts.iter().map(link));
+    let mut blocks = blocks(reply, links);
+    let mut meta = None;
+    let review = artifacts.iter().find(|made| made.name == "review");
+    match review.or(artifacts.first()).filter(|_| links.review) {
+        Some(shown) => {
+            let others = artifacts.iter().filter(|made| made.uri != shown.uri);
+            blocks.push(link(shown, others));
+        }
+        None if links.artifacts && !artifacts.is_empty() => {
+            meta = Some(MetaObject(listed(artifacts.iter())));
+        }
+        None => {}
     }
     let mut result = CallToolResult::success(blocks);
-    result.structured_content = Some(reply.structured()?);
+    result.structured_content = Some(reply.structured()?).filter(|output| !output.is_null());
+    result.meta = meta;
     Ok(result)
 }
 
-fn block(content: &Content) -> ContentBlock {
+/// Artifacts as `_meta` has them.
+fn listed<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
+    let artifacts: Value = artifacts
+        .map(|made| json!({"uri": made.uri, "name": made.name, "mimeType": made.mime}))
+        .collect();
+    Map::from_iter([("artifacts".to_owned(), artifacts)])
+}
+
+/// The content of a reply.
+fn blocks(reply: &Reply, links: Links) -> Vec<ContentBlock> {
+    let content = reply.content.iter();
+    content.map(|content| block(content, links)).collect()
+}
+
+fn block(content: &Content, links: Links) -> ContentBlock {
     match content {
+        Content::Link {
+            server,
+            uri,
+            name,
+            mime,
+        } => {
+            let address = crate::upstream::address(server, uri);
+            if !links.known {
+                return ContentBlock::text(format!("[{name}: {address}]"));
+            }
+            let mut resource = Resource::new(address, name.clone());
+            resource.mime_type.clone_from(mime);
+            ContentBlock::resource_link(resource)
+        }
         Content::Text(text) => ContentBlock::text(text.as_str()),
         Content::Image { bytes, mime } => ContentBlock::image(STANDARD.encode(bytes), *mime),
         Content::Audio { bytes, mime } => ContentBlock::audio(STANDARD.encode(bytes), *mime),
@@ -195,8 +265,14 @@ fn block(content: &Content) -> ContentBlock {
     }
 }
 
-fn link(made: &ArtifactRef) -> ContentBlock {
-    ContentBlock::resource_link(artifact(made))
+fn link<'a>(shown: &ArtifactRef, others: impl Iterator<Item = &'a ArtifactRef>) -> ContentBlock {
+    let mut resource = artifact(shown);
+    resource
+        .meta
+        .get_or_insert_default()
+        .0
+        .extend(listed(others));
+    ContentBlock::resource_link(resource)
 }
 
 /// An artifact as people's clients show it; models have no use for it.
@@ -205,6 +281,7 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
         .with_audience(vec![Role::User])
         .with_priority(0.5);
     Resource::new(artifact.uri.clone(), artifact.name)
+        .with_title(artifact.title.clone())
         .with_mime_type(artifact.mime)
         .with_annotations(for_people)
         .with_meta(super::describe::of_resource("artifact", false))

@@ -1,16 +1,22 @@
-//! An outgoing message in; the same with what MCP's types cannot hold moved to where its own proposals put it, out.
+//! Puts extension data of outgoing messages where its proposals name it, besides where MCP's types keep it.
 //!
 //! Typed SDKs drop members they do not know, so everything travels in `_meta`, `capabilities.extensions` and
-//! `capabilities.experimental`, where they keep it. Clients that read raw JSON find the same values where the
-//! proposals name them: `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. This is the
-//! one place that copies them there, for stdio, in-process streams and HTTP alike.
+//! `capabilities.experimental`, where they keep it. Clients that read raw JSON find the values where the proposals name
+//! them: `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. This is the one place that
+//! puts them there, for stdio, in-process streams and HTTP alike. The list of tools goes to models' clients whole, so
+//! of a tool only what the proposals name is copied, and its `dashdash` is moved.
 
 use serde_json::{Map, Value};
 
-/// What of a tool's `_meta` is copied into its `annotations`.
-const TOOL_ANNOTATIONS: &[&str] = &["preview", "intentTemplate", "scopes", "group", "priority"];
+/// What of a tool's `_meta` is copied into its `annotations`, and its name there. Some clients send the `_meta` of a tool
+/// with each call of it, where `preview` would make the call a preview.
+const TOOL_ANNOTATIONS: &[(&str, &str)] = &[
+    ("previews", "preview"),
+    ("intentTemplate", "intentTemplate"),
+];
 /// What of a handshake's `_meta` is copied to the top level of the result.
-const HANDSHAKE: &[&str] = &["configSchema", "dashdash"];
+const HANDSHAKE: &[(&str, &str)] = &[("configSchema", "configSchema"), DASHDASH];
+const DASHDASH: (&str, &str) = ("dashdash", "dashdash");
 
 /// Copies what stands in `_meta` of a handshake, a tool or a resource to where raw clients look for it.
 ///
@@ -24,11 +30,14 @@ pub(super) fn decorate(message: &mut Value) {
     }
     for tool in items(result, "tools") {
         copy_meta(tool, TOOL_ANNOTATIONS, Some("annotations"));
-        copy_meta(tool, &["dashdash"], None);
+        copy_meta(tool, &[DASHDASH], None);
+        if let Some(Value::Object(meta)) = tool.get_mut("_meta") {
+            meta.shift_remove("dashdash");
+        }
     }
     for resource in items(result, "resources") {
-        copy_meta(resource, &["type"], Some("annotations"));
-        copy_meta(resource, &["dashdash"], None);
+        copy_meta(resource, &[("type", "type")], Some("annotations"));
+        copy_meta(resource, &[DASHDASH], None);
     }
 }
 
@@ -60,13 +69,13 @@ fn items<'a>(
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-fn copy_meta(object: &mut Map<String, Value>, keys: &[&str], into: Option<&str>) {
+fn copy_meta(object: &mut Map<String, Value>, keys: &[(&str, &str)], into: Option<&str>) {
     let Some(Value::Object(meta)) = object.get("_meta") else {
         return;
     };
     let found: Vec<(String, Value)> = keys
         .iter()
-        .filter_map(|key| Some(((*key).to_owned(), meta.get(*key)?.clone())))
+        .filter_map(|(key, name)| Some(((*name).to_owned(), meta.get(*key)?.clone())))
         .collect();
     if found.is_empty() {
         return;
@@ -133,7 +142,7 @@ mod tests {
     fn a_tool_shows_its_extensions_among_its_annotations() {
         let message = json!({"id": 1, "result": {"tools": [{
             "name": "t", "annotations": {"readOnlyHint": false},
-            "_meta": {"preview": true, "intentTemplate": "Edit {path}", "dashdash": {}},
+            "_meta": {"previews": true, "intentTemplate": "Edit {path}", "scopes": [], "dashdash": {}},
         }, {"name": "bare"}]}});
         let result = &decorated(message)["result"];
         assert_eq!(
@@ -141,6 +150,10 @@ mod tests {
             json!({"readOnlyHint": false, "preview": true, "intentTemplate": "Edit {path}"})
         );
         assert_eq!(result["tools"][0]["dashdash"], json!({}));
+        assert_eq!(
+            result["tools"][0]["_meta"],
+            json!({"previews": true, "intentTemplate": "Edit {path}", "scopes": []})
+        );
         assert_eq!(result["tools"][1], json!({"name": "bare"}));
     }
 

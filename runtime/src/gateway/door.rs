@@ -6,9 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use rmcp::ErrorData;
-use serde_json::Value;
-use tokio::sync::{OnceCell, watch};
+use rmcp::model::ClientCapabilities;
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
 
+use super::client_roots::only_restricts;
 use super::{Desk, Gateway, Trust};
 use crate::audit::AuditFileError;
 use crate::call::Origin;
@@ -60,8 +62,6 @@ pub struct Served {
     own: Own,
     /// Names the worker among those of all runtimes of this process.
     name: String,
-    /// Told whenever the worker has made an artifact.
-    artifacts: watch::Sender<()>,
 }
 
 impl Served {
@@ -74,6 +74,13 @@ impl Served {
         served
     }
 
+    /// The same, where a person may also answer elsewhere, such as at a `Console`.
+    #[must_use]
+    pub fn shared_grants(mut self, grants: Arc<GrantAuthority>) -> Self {
+        self.grants = Some(grants);
+        self
+    }
+
     /// A worker that somebody else owns.
     fn of(worker: &Worker) -> Self {
         Self {
@@ -82,7 +89,6 @@ impl Served {
             grants: None,
             own: Own::Nothing,
             name: worker.name_in_process(),
-            artifacts: watch::Sender::default(),
         }
     }
 
@@ -94,17 +100,8 @@ impl Served {
         &self.name
     }
 
-    pub(super) fn grants(&self) -> Option<&GrantAuthority> {
-        self.grants.as_deref()
-    }
-
-    /// Tells those who listen that there are new artifacts.
-    pub(super) fn made_artifacts(&self) {
-        self.artifacts.send_replace(());
-    }
-
-    pub(super) fn artifacts(&self) -> watch::Receiver<()> {
-        self.artifacts.subscribe()
+    pub(super) fn grants(&self) -> Option<&Arc<GrantAuthority>> {
+        self.grants.as_ref()
     }
 
     /// Another worker under the same runtime, for one connection alone.
@@ -115,7 +112,6 @@ impl Served {
             worker,
             grants,
             own: Own::Worker,
-            artifacts: watch::Sender::default(),
         }
     }
 
@@ -184,6 +180,20 @@ impl fmt::Debug for Door {
 }
 
 impl Desk {
+    /// A runtime of its own for one connection.
+    pub(super) async fn open(
+        &self,
+        configuration: Map<String, Value>,
+    ) -> Result<Served, ErrorData> {
+        let Door::Opening { opener, .. } = &self.door else {
+            return Err(closed(&OpenError::Stopped));
+        };
+        let opened = opener.open(Some(Value::Object(configuration))).await;
+        let mut served = opened.map_err(|error| not_open(&error))?;
+        served.own = Own::Runtime;
+        Ok(served)
+    }
+
     /// What clients share that configure nothing, and so are told of none of its faults.
     async fn shared(&self) -> Result<Arc<Served>, ErrorData> {
         match &self.door {
@@ -200,8 +210,9 @@ impl Desk {
 impl Gateway {
     /// What this connection is served with.
     pub(super) async fn served(&self) -> Result<Arc<Served>, ErrorData> {
-        match self.session.served.get() {
-            Some(served) => Ok(Arc::clone(served)),
+        self.session.roots.known().await?;
+        match self.session.served.load_full() {
+            Some(served) => Ok(served),
             None => self.desk.shared().await,
         }
     }
@@ -210,27 +221,39 @@ impl Gateway {
     pub(super) async fn begin(
         &self,
         client: &str,
-        configuration: Option<Value>,
+        configuration: Option<Map<String, Value>>,
+        capabilities: &ClientCapabilities,
     ) -> Result<(), ErrorData> {
+        let names_roots = self.desk.client_roots
+            && (configuration.as_ref()).is_some_and(|said| said.contains_key("roots"));
+        if !names_roots && self.asks_for_roots(capabilities) {
+            let configuration = configuration.unwrap_or_default();
+            only_restricts(&configuration, self.desk.trust)?;
+            self.session.roots.expect(configuration);
+            return Ok(());
+        }
         let served = match (&self.desk.door, self.desk.trust, configuration) {
-            (Door::Opening { opener, .. }, Trust::Host, Some(configuration)) => {
-                let opened = opener.open(Some(configuration)).await;
-                let mut served = opened.map_err(|error| not_open(&error))?;
-                served.own = Own::Runtime;
-                served
+            (Door::Opening { .. }, trust, Some(configuration))
+                if names_roots || trust == Trust::Host =>
+            {
+                only_restricts(&configuration, trust)?;
+                self.desk.open(configuration).await?
             }
             // Whoever is not trusted can only restrict, by configuration as by anything else.
-            (_, _, Some(configuration)) => {
+            (_, trust, Some(configuration)) => {
+                let configuration = Value::Object(configuration);
                 let parsing = tokio::task::spawn_blocking(move || Policy::parse(&configuration));
                 let policy = parsing.await.map_err(|_| closed(&OpenError::Stopped))?;
                 let policy = policy.map_err(|error| not_open(&error.into()))?;
                 let spec = WorkerSpec::of_client(visible(client)).policy(policy);
-                let narrowed = narrowed(&*self.desk.shared().await?, spec).await;
+                let shared = self.desk.shared().await?;
+                let grants = shared.grants.clone().filter(|_| trust != Trust::Agent);
+                let narrowed = narrowed(&shared, spec, grants).await;
                 narrowed.map_err(|error| not_open(&error.into()))?
             }
             (Door::Worker(served), _, None) => {
                 // A second handshake on one connection is refused before it comes here.
-                let _ = self.session.served.set(Arc::clone(served));
+                self.session.served.store(Some(Arc::clone(served)));
                 return Ok(());
             }
             (Door::Opening { .. }, _, None) => {
@@ -239,14 +262,22 @@ impl Gateway {
             }
         };
         // A second handshake on one connection is refused before it comes here.
-        let _ = self.session.served.set(Arc::new(served));
+        self.session.served.store(Some(Arc::new(served)));
         Ok(())
+    }
+
+    /// Serves this connection with `served` from now on; what it was served with alone before ends.
+    pub(super) fn replace_served(&self, served: Option<Arc<Served>>) {
+        let before = self.session.served.swap(served);
+        if let Some(before) = before.filter(|before| before.ends_with_its_connection()) {
+            tokio::spawn(async move { before.end().await });
+        }
     }
 
     /// What this connection is served with, if that is open already.
     pub(super) fn served_now(&self) -> Option<Arc<Served>> {
-        match (self.session.served.get(), &self.desk.door) {
-            (Some(served), _) => Some(Arc::clone(served)),
+        match (self.session.served.load_full(), &self.desk.door) {
+            (Some(served), _) => Some(served),
             (None, Door::Worker(served)) => Some(Arc::clone(served)),
             (None, Door::Opening { shared, .. }) => shared.get().cloned(),
         }
@@ -278,14 +309,18 @@ impl Gateway {
 
     /// Whether this connection had its handshake.
     pub(super) fn has_begun(&self) -> bool {
-        self.session.served.get().is_some()
+        self.session.served.load().is_some() || self.session.roots.are_expected()
     }
 }
 
 /// A worker beneath the one that is shared.
-async fn narrowed(shared: &Served, spec: WorkerSpec) -> Result<Served, SpawnError> {
+async fn narrowed(
+    shared: &Served,
+    spec: WorkerSpec,
+    grants: Option<Arc<GrantAuthority>>,
+) -> Result<Served, SpawnError> {
     let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
-    Ok(shared.another(worker, None))
+    Ok(shared.another(worker, grants))
 }
 
 /// A worker for one connection, under the configuration that is shared.

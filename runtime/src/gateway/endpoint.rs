@@ -80,7 +80,7 @@ impl Worker {
 }
 
 async fn listen(gateway: Gateway, listener: TcpListener, http: Http, stop: CancellationToken) {
-    if let Err(error) = gateway.serve_http(listener, http, stop.clone()).await {
+    if let Err(error) = gateway.serve_http(listener, http, stop.cancelled()).await {
         tracing::warn!(%error, "an endpoint closed");
     }
     stop.cancel();

@@ -7,10 +7,13 @@ use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
 use crate::call::Origin;
-use crate::permission::{Answer, Choice, Lifetime, Question};
+use crate::permission::{Answer, Choice, DeniedCalls, Lifetime, Question};
+use crate::scope::{Coverage, Verb};
 
 /// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
 const MOST_ARGUMENTS: usize = 2000;
+/// The decision that denies all calls of the kind until the session ends.
+const DENY_KIND: &str = "deny all of this kind";
 /// After the number of waiting calls that an answer lets through.
 const WAITING: &str = " waiting calls";
 /// How much of the intent is shown, in characters.
@@ -52,15 +55,19 @@ pub(super) fn read(
     content: &Value,
 ) -> Filled {
     let text = |key: &str| content.get(key).and_then(Value::as_str);
-    let denied = || {
+    let denied = |rest_of_session| {
         let note = text("note").filter(|note| !note.trim().is_empty());
         Filled::Answer(Answer::Deny {
             note: note.map(|note| shortened(note, MOST_NOTE)),
+            rest_of_session,
         })
     };
     match (action, text("decision")) {
         (ElicitationAction::Cancel, _) => Filled::Dismissed,
-        (ElicitationAction::Decline, _) | (ElicitationAction::Accept, Some("deny")) => denied(),
+        (ElicitationAction::Decline, _) | (ElicitationAction::Accept, Some("deny")) => denied(None),
+        (ElicitationAction::Accept, Some(DENY_KIND)) if reach == Reach::Connection => {
+            denied(Some(DeniedCalls::Kind))
+        }
         (ElicitationAction::Accept, Some("allow")) => {
             allowed(question, reach, content).map_or(Filled::Unusable, Filled::Answer)
         }
@@ -140,7 +147,7 @@ fn waiting(chosen: &str) -> Option<Lifetime> {
 
 /// The form that puts a question.
 pub(super) fn form(question: &Question, reach: Reach) -> Option<ElicitRequestParams> {
-    let mut properties = properties(question);
+    let mut properties = properties(question, reach);
     if reach == Reach::Call || !is_whole(question) {
         properties.retain(|key, _| !matches!(key.as_str(), "breadth" | "lifetime"));
     }
@@ -163,11 +170,9 @@ fn message(question: &Question) -> String {
     };
     let inert = |text: &str, most| shortened(&crate::escape(text), most);
     if request.sensitive {
-        let why = request.protected_because.join("; ");
-        let why = if why.is_empty() {
-            why
-        } else {
-            format!(" ({})", inert(&why, MOST_INTENT))
+        let why = match request.protected_because.join("; ") {
+            why if why.is_empty() => why,
+            why => format!(" ({})", inert(&why, MOST_INTENT)),
         };
         line(format!(
             "CAREFUL: this changes what agents or tools may do{why}."
@@ -191,7 +196,13 @@ fn message(question: &Question) -> String {
     line("Needs:".to_owned());
     for need in &request.needs {
         // Each is shown whole: there are few, and their length is bounded.
-        line(format!("  {}", crate::escape(&need.to_string())));
+        line(format!(
+            "  {}",
+            crate::escape(&Coverage::of(need).sentence())
+        ));
+    }
+    if request.preview.is_none() && request.needs.iter().any(|need| need.verb() != Verb::Read) {
+        line("No preview: what would change is not known before it is allowed.".to_owned());
     }
     let changes = request.preview.iter().flat_map(|preview| &preview.changes);
     let count = changes.clone().count();
@@ -220,12 +231,23 @@ fn is_whole(question: &Question) -> bool {
     crate::escape(&arguments).chars().count() <= MOST_ARGUMENTS
 }
 
-fn properties(question: &Question) -> Map<String, Value> {
+fn properties(question: &Question, reach: Reach) -> Map<String, Value> {
     let mut properties = Map::new();
-    properties.insert(
-        "decision".into(),
-        json!({"type": "string", "title": "Allow this call?", "enum": ["allow", "deny"]}),
-    );
+    let title = "Allow this call?";
+    // Other clients share the worker of a single call.
+    let decision = if reach == Reach::Call {
+        json!({"type": "string", "title": title, "enum": ["allow", "deny"]})
+    } else {
+        let kinds = shortened(&crate::escape(&question.request.kinds()), MOST_INTENT);
+        let about = format!(
+            "`{DENY_KIND}` denies this agent, until the session ends and without asking, to {kinds}."
+        );
+        json!({
+            "type": "string", "title": title, "description": about,
+            "enum": ["allow", "deny", DENY_KIND],
+        })
+    };
+    properties.insert("decision".into(), decision);
     let offered: Vec<String> = choices(question).map(|(text, _)| text).collect();
     if offered.len() > 1 {
         let narrowest = offered.first().cloned();
@@ -272,7 +294,9 @@ fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::VirtualPath;
     use crate::permission::tests::{changing, request};
+    use crate::scope::{Operation, Scope};
 
     const FOLDER: &str = "change /r/a and everything in it; protected names stay closed";
 
@@ -307,10 +331,13 @@ mod tests {
         };
         check("accept", &wider, &expected);
         let note = json!({"decision": "deny", "note": "use /r/b"});
+        check("accept", &note, &Answer::deny(Some("use /r/b".to_owned())));
+        let kind = json!({"decision": DENY_KIND, "note": "no changes"});
         let told = Answer::Deny {
-            note: Some("use /r/b".to_owned()),
+            note: Some("no changes".to_owned()),
+            rest_of_session: Some(DeniedCalls::Kind),
         };
-        check("accept", &note, &told);
+        check("accept", &kind, &told);
     }
 
     #[test]
@@ -339,8 +366,12 @@ mod tests {
     fn each_need_has_a_line_of_its_own_and_no_path_adds_one() {
         let mut question = question();
         let forged = "read:file:/r/a, read:file:/r/b";
-        let needs = ["write:file:/r/a", forged].map(|need| need.parse().unwrap());
-        question.request.needs = needs.into();
+        let path = |path| VirtualPath::parse(path, None).unwrap();
+        question.request.needs = vec![
+            Scope::doing(Operation::Change, path("/r/a")),
+            Scope::doing(Operation::Delete, path("/r/dir")).beneath(),
+            forged.parse().unwrap(),
+        ];
         let message = message(&question);
         let needs: Vec<&str> = message
             .lines()
@@ -348,7 +379,11 @@ mod tests {
             .skip(1)
             .take_while(|line| line.starts_with("  "))
             .collect();
-        let expected = ["  write:file:/r/a", "  read:file:/r/a, read:file:/r/b"];
+        let expected = [
+            "  change /r/a",
+            "  delete /r/dir and everything in it",
+            "  read \"/r/a, read:file:/r/b\"",
+        ];
         assert_eq!(needs, expected);
     }
 
@@ -373,7 +408,8 @@ mod tests {
         assert!(form.len() < 24 << 10, "{}", form.len());
         let message = message(&question);
         for need in &needs {
-            assert!(message.contains(&format!("\n  {need}\n")), "{need}");
+            let path = need.strip_prefix("read:file:").unwrap();
+            assert!(message.contains(&format!("\n  read {path}\n")), "{need}");
         }
         assert!(message.contains("... and 95 more\n"), "{message}");
     }
@@ -444,6 +480,10 @@ mod tests {
         let form = serde_json::to_value(form).unwrap();
         let offered = form["requestedSchema"]["properties"].as_object().unwrap();
         assert!(offered.keys().eq(["decision", "note"]), "{form}");
+        assert_eq!(offered["decision"]["enum"], json!(["allow", "deny"]));
+        let kind = json!({"decision": DENY_KIND});
+        let read = super::read(&question(), Reach::Call, &accept, &kind);
+        assert_eq!(read, Filled::Unusable);
     }
 
     #[test]
@@ -456,8 +496,15 @@ mod tests {
         else {
             panic!("no form");
         };
-        assert!(message.contains("write:file:/r/a/x"), "{message}");
+        assert!(message.contains("Needs:\n  change /r/a/x\n"), "{message}");
         let schema = serde_json::to_value(requested_schema).unwrap();
+        let decision = &schema["properties"]["decision"];
+        assert_eq!(decision["enum"], json!(["allow", "deny", DENY_KIND]));
+        let told = decision["description"].as_str().unwrap();
+        assert!(
+            told.ends_with("to create, change, delete or move any file."),
+            "{told}"
+        );
         assert_eq!(
             schema["properties"]["breadth"]["enum"],
             json!(["change /r/a/x", FOLDER])

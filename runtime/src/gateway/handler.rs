@@ -1,7 +1,7 @@
 //! MCP's requests in, each handed to the part of the gateway that answers it.
 #![expect(
     deprecated,
-    reason = "MCP deprecates logging, and clients of every revision may still ask for it"
+    reason = "MCP deprecates logging and roots, and clients of every revision may still use them"
 )]
 
 use std::collections::BTreeMap;
@@ -21,9 +21,11 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use serde_json::{Map, Value, json};
 
 use super::call::is_stateless;
+use super::door::Served;
 use super::meta::{Extras, PREFIX};
 use super::pages::listed;
-use super::{Gateway, apps, convert, describe, prompts};
+use super::resources::authority;
+use super::{Gateway, apps, client_roots, convert, describe, prompts};
 
 /// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
 const METHODS: &[&str] = &[
@@ -62,12 +64,12 @@ impl ServerHandler for Gateway {
         let mut info = InitializeResult::new(self.capabilities(false));
         info.server_info = Implementation::new(about.name.clone(), about.version.clone())
             .with_title(about.title.clone());
-        info.instructions = Some(about.instructions.clone());
+        let served = self.served_now();
+        info.instructions = Some(self.instructions(served.as_deref()));
         let mut meta = Map::new();
         if let Some(schema) = &self.desk.schema {
             meta.insert("configSchema".into(), schema.clone());
         }
-        let served = self.served_now();
         let described = served.and_then(|served| self.description(served.worker()));
         if let Some(described) = described {
             meta.insert("dashdash".into(), described.dashdash());
@@ -91,10 +93,13 @@ impl ServerHandler for Gateway {
         info.capabilities = self.capabilities(speaks("policy") || speaks("configuration"));
         let configuration = experimental
             .and_then(|keys| keys.get("configuration"))
-            .map(|configuration| Value::Object(configuration.clone()));
-        self.begin(&request.client_info.name, configuration).await?;
+            .cloned();
+        let client = &request.client_info.name;
+        self.begin(client, configuration, &request.capabilities)
+            .await?;
         // What it is described by is open only now.
-        info.meta = self.get_info().meta;
+        let described = self.get_info();
+        (info.meta, info.instructions) = (described.meta, described.instructions);
         // The version is the one agreed on, so that what follows does not take the client at its wish.
         let mut peer = request;
         peer.protocol_version = info.protocol_version.clone();
@@ -123,10 +128,7 @@ impl ServerHandler for Gateway {
         let served = self.served().await?;
         let worker = served.worker();
         let views = apps::shown_by(context.client_capabilities().as_ref());
-        let authority = worker
-            .authority_under(extras.policy.as_ref(), extras.origin)
-            .await
-            .map_err(|error| convert::request_error(&error))?;
+        let authority = authority(worker, &extras).await?;
         let tools = worker.tools_left(&authority, false);
         let show = if views {
             convert::marked
@@ -169,9 +171,9 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
         let views = apps::shown_by(context.client_capabilities().as_ref());
-        self.resources(request, views).await
+        self.resources(request, views, &extras).await
     }
 
     async fn list_resource_templates(
@@ -179,8 +181,8 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
-        self.resource_templates(request.as_ref())
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        self.resource_templates(request.as_ref(), &extras).await
     }
 
     async fn read_resource(
@@ -189,7 +191,7 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let extras = Extras::read(&context.meta, self.desk.trust)?;
-        self.resource(&request.uri, extras).await.map(Into::into)
+        self.resource(&request.uri, &extras).await.map(Into::into)
     }
 
     async fn subscribe(
@@ -197,8 +199,8 @@ impl ServerHandler for Gateway {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
-        self.subscribed(&request.uri, context.peer).await
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        self.subscribed(&request.uri, &extras, context.peer).await
     }
 
     async fn unsubscribe(
@@ -211,8 +213,20 @@ impl ServerHandler for Gateway {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.tell_of_artifacts(context.peer.clone()).await;
-        self.tell_of_tools(context.peer).await;
+        if self.session.roots.are_expected() {
+            self.ask_for_roots(&context.peer).await;
+        }
+        self.tell_of_lists(context.peer).await;
+    }
+
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        if !self.session.roots.are_expected() {
+            return;
+        }
+        self.ask_for_roots(&context.peer).await;
+        self.tell_of_lists(context.peer.clone()).await;
+        // A client that cannot be told is noticed by its next message.
+        let _ = context.peer.notify_resource_list_changed().await;
     }
 
     fn accepted_subscription_filter(
@@ -271,12 +285,12 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
-        Ok(listed!(
-            ListPromptsResult,
-            prompts::list(),
-            request.as_ref()
-        ))
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        let mut prompts = prompts::list();
+        for catalog in self.catalogs(&extras).await? {
+            prompts.extend(prompts::of_server(&catalog));
+        }
+        Ok(listed!(ListPromptsResult, prompts, request.as_ref()))
     }
 
     async fn get_prompt(
@@ -284,7 +298,14 @@ impl ServerHandler for Gateway {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        if let Some(prompt) = self.prompt_of_server(&request, &extras).await? {
+            return Ok(prompt.into());
+        }
+        // There is nothing in the answer that a valid policy would restrict.
+        if extras.policy.is_some() {
+            authority(self.served().await?.worker(), &extras).await?;
+        }
         prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
     }
 
@@ -293,8 +314,8 @@ impl ServerHandler for Gateway {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Extras::read(&context.meta, self.desk.trust)?.without_policy()?;
-        self.completed(&request).await
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        self.completed(&request, &extras).await
     }
 
     async fn on_custom_request(
@@ -315,12 +336,39 @@ impl ServerHandler for Gateway {
     }
 }
 
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).collect()
+}
+
 fn no_method(method: &str) -> ErrorData {
     let reason = format!("there is no method `{}`", crate::escape(method));
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
 }
 
 impl Gateway {
+    /// What a model should know first: the host's own words, and where its worker may work.
+    fn instructions(&self, served: Option<&Served>) -> String {
+        let text = &self.desk.about.instructions;
+        if self.session.roots.are_expected() {
+            return format!(
+                "{text}\nOpen to you: the roots of your client, which `list_roots` names."
+            );
+        }
+        match served.filter(|_| self.desk.files.is_some()) {
+            Some(served) => {
+                let orientation = capitalized(&served.worker().orientation());
+                if self.desk.client_roots && served.worker().has_no_root() {
+                    format!("{text}\n{orientation}. {}.", client_roots::ADVICE)
+                } else {
+                    format!("{text}\n{orientation}.")
+                }
+            }
+            None => text.clone(),
+        }
+    }
+
     /// What this server can do. `literal` is for clients of the proposals' own dialect, which expect a plain `true`
     /// where MCP's types demand an object.
     fn capabilities(&self, literal: bool) -> ServerCapabilities {
@@ -334,25 +382,33 @@ impl Gateway {
             json!({"enabled": true})
         };
         let mut experimental = BTreeMap::from([("policy".to_owned(), object(policy))]);
-        if self.desk.trust.is_host() && self.desk.schema.is_some() {
+        let configures = self.desk.trust.is_host() || self.desk.client_roots;
+        if configures && self.desk.schema.is_some() {
             experimental.insert("configuration".into(), Map::new());
         }
-        let extensions = ["policy", "preview", "scopes"];
-        let extensions = extensions
-            .iter()
-            .map(|name| (format!("{PREFIX}{name}"), Map::new()));
-        ServerCapabilities::builder()
+        let own = ["policy", "preview", "scopes"].map(|name| format!("{PREFIX}{name}"));
+        let names = own.into_iter().chain([apps::EXTENSION.to_owned()]);
+        let extensions = names.map(|name| (name, Map::new()));
+        let mut capabilities = ServerCapabilities::builder()
             .enable_experimental_with(experimental)
             .enable_extensions_with(extensions.collect())
             .enable_completions()
             .enable_logging()
             .enable_prompts()
+            .enable_prompts_list_changed()
             .enable_resources()
             .enable_resources_subscribe()
             .enable_resources_list_changed()
             .enable_tools()
             .enable_tool_list_changed()
             .enable_tasks()
-            .build()
+            .build();
+        // Only files are watched.
+        if self.desk.files.is_none()
+            && let Some(resources) = &mut capabilities.resources
+        {
+            resources.subscribe = None;
+        }
+        capabilities
     }
 }

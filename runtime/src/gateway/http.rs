@@ -1,5 +1,6 @@
 //! Streamable HTTP on loopback. Who may speak is checked before anything else of a request is looked at.
 
+mod batch;
 pub(crate) mod body;
 mod callers;
 pub(crate) mod connections;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use rmcp::ServerHandler;
@@ -20,14 +22,17 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
 use super::token::Token;
+use super::{Gateway, cancelling};
 pub(crate) use callers::Callers;
 #[cfg(feature = "ui")]
 pub(crate) use connections::Bounds;
 pub(crate) use connections::Connection;
 pub(super) use connections::next;
 use sessions::Sessions;
+
+/// Where MCP is served.
+const PATH: &str = "/mcp";
 
 /// The longest request a client may send by default, in bytes.
 const MAX_BODY: usize = 4 << 20;
@@ -66,6 +71,7 @@ pub enum HttpError {
 #[derive(Clone, Debug)]
 pub struct Http {
     token: Option<Token>,
+    hosts: Vec<String>,
     origins: Vec<String>,
     max_body: usize,
     max_sessions: usize,
@@ -89,6 +95,7 @@ impl Http {
     pub fn without_token() -> Self {
         Self {
             token: None,
+            hosts: Vec::new(),
             origins: Vec::new(),
             max_body: MAX_BODY,
             max_sessions: MAX_SESSIONS,
@@ -98,8 +105,19 @@ impl Http {
         }
     }
 
-    /// Lets pages of `origin` speak to the server, too, such as `http://localhost:5173`: browsers are told so by CORS. The
-    /// page needs the token as any other client.
+    /// Also answers requests whose `Host` header is `host`, such as `localhost:9000` behind `ssh -L` or a published container
+    /// port, or `mcp.example` behind a reverse proxy. It is compared whole, so it needs a port unless clients send none.
+    ///
+    /// Only the names of the loopback address are served by default: a page that rebinds the name of its own host to this
+    /// machine is refused.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+
+    /// Lets pages of `origin` use the server from a browser, such as `http://localhost:5173`, by CORS. They need the token as
+    /// any other client. It is compared whole: scheme, host, and the port unless the scheme implies it.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
@@ -144,8 +162,8 @@ impl Http {
 }
 
 impl Gateway {
-    /// Serves clients over Streamable HTTP at `/mcp` until `stop` is cancelled, and then until what its sessions opened
-    /// is ended and recorded.
+    /// Serves clients over Streamable HTTP at `/mcp` until `stop` completes, and then until what its sessions opened is
+    /// ended and recorded.
     ///
     /// A token is one trust domain: whoever carries it may speak in any session it knows the name of, and all of them
     /// share one rate. A client with a handshake gets a worker of its own; stateless clients (2026-07-28) are told
@@ -158,7 +176,7 @@ impl Gateway {
         &self,
         listener: TcpListener,
         http: Http,
-        stop: CancellationToken,
+        stop: impl Future<Output = ()> + Send,
     ) -> Result<(), HttpError> {
         self.serve_dressed(listener, http, stop, |gateway| gateway)
             .await
@@ -171,7 +189,7 @@ impl Gateway {
         &self,
         listener: TcpListener,
         http: Http,
-        stop: CancellationToken,
+        stop: impl Future<Output = ()> + Send,
         dress: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Result<(), HttpError> {
         self.serve_dressed(listener, http, stop, dress).await
@@ -181,7 +199,19 @@ impl Gateway {
         &self,
         listener: TcpListener,
         http: Http,
-        stop: CancellationToken,
+        stop: impl Future<Output = ()> + Send,
+        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+    ) -> Result<(), HttpError> {
+        let stopped = CancellationToken::new();
+        let serving = self.serve_stoppable(listener, http, &stopped, dress);
+        cancelling(&stopped, stop, serving).await
+    }
+
+    async fn serve_stoppable<S: ServerHandler>(
+        &self,
+        listener: TcpListener,
+        http: Http,
+        stop: &CancellationToken,
         dress: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Result<(), HttpError> {
         let address = listener.local_addr()?;
@@ -190,7 +220,7 @@ impl Gateway {
         }
         // What is opened for sessions of this server is told apart from what others serve.
         let server = self.request();
-        let router = server.router(&http, address, &stop, dress);
+        let router = server.router(&http, address, stop, dress);
         let bounds = connections::Bounds {
             most: http.max_connections,
             time: http.reading,
@@ -202,7 +232,7 @@ impl Gateway {
         };
         // A client that never ends its request must not keep the server, nor what is still to be recorded.
         tokio::select! {
-            () = connections::serve(listener, router, bounds, &stop) => {}
+            () = connections::serve(listener, router, bounds, stop) => {}
             () = out_of_patience => {}
         }
         if tokio::time::timeout(GRACE, server.all_ended())
@@ -226,31 +256,30 @@ impl Gateway {
         let own = hosts.iter().map(|host| format!("http://{host}"));
         let callers = Callers {
             origins: own.chain(http.origins.iter().cloned()).collect(),
-            hosts,
+            hosts: hosts.iter().chain(&http.hosts).cloned().collect(),
             token: http.token.clone(),
         };
         let cors = cors::Cors::new(callers.hosts.clone(), callers.origins.clone());
         let config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(callers.hosts.clone())
-            .with_allowed_origins(callers.origins.clone())
-            .enforce_origin_validation()
+            // `Callers` checks both, and more strictly.
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
             .with_max_request_body_bytes(http.max_body)
             .with_cancellation_token(stop.child_token());
-        let body = body::Bounds {
+        let sessions = Arc::new(Sessions::new(http.max_sessions, http.idle));
+        let bodies = body::Bodies {
             bytes: http.max_body,
             time: http.reading,
+            sessions: Arc::clone(&sessions),
         };
         let gateway = self.clone();
-        let service = StreamableHttpService::new(
-            move || Ok(dress(gateway.request())),
-            Arc::new(Sessions::new(http.max_sessions, http.idle)),
-            config,
-        );
+        let service =
+            StreamableHttpService::new(move || Ok(dress(gateway.request())), sessions, config);
         Router::new()
-            .route_service("/mcp", service)
+            .route_service(PATH, service)
             .layer(middleware::map_response(events::decorated))
             .layer(middleware::from_fn(sessions::seated))
-            .layer(middleware::from_fn_with_state(body, body::read))
+            .layer(middleware::from_fn_with_state(bodies, body::read))
             .layer(middleware::from_fn_with_state(Arc::new(callers), heard))
             .layer(middleware::from_fn_with_state(cors, cors::answered))
     }
@@ -275,13 +304,18 @@ pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
 
 /// Lets a request through if its sender may speak; nothing else of it is looked at before.
 async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
-    match callers.check(request.uri(), request.headers()) {
-        Ok(()) => {
-            Connection::authorise(&request);
-            next.run(request).await
-        }
-        Err(refusal) => refusal.into_response(),
+    if let Err(refusal) = callers.check_names(request.uri(), request.headers()) {
+        return refusal.into_response();
     }
+    // Clients look for OAuth metadata at other paths, and would take a 401 there as a reason to sign in.
+    if request.uri().path() != PATH || request.method() == Method::OPTIONS {
+        return (StatusCode::NOT_FOUND, "not found; MCP is served at /mcp").into_response();
+    }
+    if let Err(refusal) = callers.check_token(request.headers()) {
+        return refusal.into_response();
+    }
+    Connection::authorise(&request);
+    next.run(request).await
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 //! rmcp polls [`Lines::receive`] beside other futures and drops it whenever one of these is ready first. So whatever it
 //! has begun is kept in [`Lines`], and what it waits for can be waited for again: the next byte, a place for a refusal,
 //! the answers that are still to come.
+//!
+//! The requests of a batch are handled like others; their answers wait for one another and go out as one array.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, NumberOrString, ServerResult};
+use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -17,9 +20,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::decorate::decorate;
-use super::message::{self, Rejected};
+use super::message::{self, IdScanner, Parsed, Rejected};
 use super::outgoing::Outgoing;
-use super::requests::{OpenRequests, Refusal};
+use super::requests::{Batch, Ended, OpenRequests, Refusal};
 
 /// The longest message a client may send, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
@@ -38,10 +41,12 @@ pub(super) struct Lines<R> {
     reader: BufReader<R>,
     /// The bytes of the present line that were read.
     line: Vec<u8>,
-    /// The present line is too long, and the rest of it is dropped.
-    dropping: bool,
+    /// What is known of the present line, which is too long and dropped.
+    dropped: Option<IdScanner>,
     /// The last line, while another thread parses it.
-    parsing: Option<JoinHandle<Result<RxJsonRpcMessage<RoleServer>, Rejected>>>,
+    parsing: Option<JoinHandle<Parsed>>,
+    /// What is left of the last batch.
+    batched: VecDeque<RxJsonRpcMessage<RoleServer>>,
     /// The refusal of the last line, until there is a place for it.
     refusal: Option<Vec<u8>>,
     /// Nothing more is read.
@@ -59,7 +64,7 @@ pub(super) struct Lines<R> {
 
 enum Read {
     Line,
-    TooLong,
+    TooLong(IdScanner),
     End,
 }
 
@@ -74,8 +79,9 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         Self {
             reader: BufReader::new(reader),
             line: Vec::new(),
-            dropping: false,
+            dropped: None,
             parsing: None,
+            batched: VecDeque::new(),
             refusal: None,
             ended: false,
             begun: false,
@@ -93,28 +99,27 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
                 // The last line may lack its end.
-                let ends = self.line.is_empty() || self.dropping;
-                return Ok(if ends { Read::End } else { Read::Line });
+                return Ok(match self.dropped.take() {
+                    Some(ids) => Read::TooLong(ids),
+                    None if self.line.is_empty() => Read::End,
+                    None => Read::Line,
+                });
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(available.len(), |at| at + 1);
-            let too_long = !self.dropping && self.line.len() + taken > self.limit;
-            if too_long {
-                let searched = available.get(..taken.min(message::SEARCHED));
-                self.line.extend_from_slice(searched.unwrap_or_default());
-            } else if !self.dropping {
-                self.line
-                    .extend_from_slice(available.get(..taken).unwrap_or_default());
+            if self.dropped.is_none() && self.line.len() + taken > self.limit {
+                let mut ids = IdScanner::default();
+                ids.feed(&std::mem::take(&mut self.line));
+                self.dropped = Some(ids);
+            }
+            let read = available.get(..taken).unwrap_or_default();
+            match &mut self.dropped {
+                Some(ids) => ids.feed(read),
+                None => self.line.extend_from_slice(read),
             }
             self.reader.consume(taken);
-            match (end, too_long) {
-                (_, true) => {
-                    self.dropping = end.is_none();
-                    return Ok(Read::TooLong);
-                }
-                (Some(_), false) if self.dropping => self.dropping = false,
-                (Some(_), false) => return Ok(Read::Line),
-                (None, false) => {}
+            if end.is_some() {
+                return Ok(self.dropped.take().map_or(Read::Line, Read::TooLong));
             }
         }
     }
@@ -130,19 +135,21 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         }
     }
 
-    /// Keeps a refusal until there is a place for it. The id of a request that is still open is left out: its answer is
+    /// What a client is told of a message that is not handled. The id of a request that is still open is left out: its answer is
     /// still to come.
-    fn refuse(&mut self, id: Option<NumberOrString>, error: ErrorData) {
+    fn refused(&self, Rejected { id, error }: Rejected) -> Option<Vec<u8>> {
+        tracing::debug!(error = %error.message, "refused a message");
         let id = id.filter(|id| !self.open.is_open(id));
-        let error = TxJsonRpcMessage::<RoleServer>::error(error, id);
-        self.refusal = serde_json::to_vec(&error).ok();
+        let error = TxJsonRpcMessage::<RoleServer>::error(*error, id);
+        serde_json::to_vec(&error).ok()
     }
 
     /// Parses the present line; what it says if that took no other thread.
     fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let line = std::mem::take(&mut self.line);
+        let batches = self.open.batches();
         if line.len() >= LONG {
-            let parse = move || message::parse(line.trim_ascii());
+            let parse = move || message::read(line.trim_ascii(), batches);
             self.parsing = Some(tokio::task::spawn_blocking(parse));
             return None;
         }
@@ -150,34 +157,50 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         if text.is_empty() {
             return None;
         }
-        self.understood(message::parse(text))
+        self.understood(message::read(text, batches))
     }
 
-    /// The message of the last line; none if it is refused or ignored.
-    fn understood(
+    /// The first message of the last line; none if all are refused or ignored.
+    fn understood(&mut self, parsed: Parsed) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let Parsed { messages, is_batch } = parsed;
+        let batch = is_batch.then(Batch::default);
+        for message in messages {
+            match (self.admitted(message, batch.as_ref()), &batch) {
+                (Ok(message), _) => self.batched.extend(message),
+                (Err(rejected), None) => self.refusal = self.refused(rejected),
+                (Err(rejected), Some(batch)) => {
+                    if let Some(refusal) = self.refused(rejected) {
+                        batch.add(refusal);
+                    }
+                }
+            }
+        }
+        if let Some(batch) = batch {
+            self.refusal = batch.whole();
+        }
+        self.batched.pop_front()
+    }
+
+    /// A message that is handled; none if it is ignored.
+    fn admitted(
         &mut self,
-        parsed: Result<RxJsonRpcMessage<RoleServer>, Rejected>,
-    ) -> Option<RxJsonRpcMessage<RoleServer>> {
-        let mut message = match parsed {
-            Ok(message) => message,
-            Err(Rejected { id, error }) => {
-                self.refuse(id, *error);
-                return None;
-            }
-        };
+        message: message::Message,
+        batch: Option<&Batch>,
+    ) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Rejected> {
+        let mut message = message?;
         if let JsonRpcMessage::Request(request) = &mut message {
-            if let Err(refusal) = self.open.begin(request) {
+            self.open.begin_in(request, batch).map_err(|refusal| {
                 let id = (refusal == Refusal::TooMany).then(|| request.id.clone());
-                self.refuse(id, refusal.error());
-                return None;
-            }
+                Rejected::new(id, refusal.error())
+            })?;
             // A probe opens no era: what follows it may still be a handshake.
             self.begun |= !matches!(
                 request.request,
                 ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
             );
         }
-        (self.open.note(&message) && self.begun || is_request(&message)).then_some(message)
+        let passes = self.open.note(&message) && self.begun || is_request(&message);
+        Ok(passes.then_some(message))
     }
 
     /// Waits until the open requests were answered. They are withdrawn if the connection is to end, if nobody reads the
@@ -213,12 +236,25 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (outgoing, open) = (self.outgoing.clone(), self.open.clone());
         async move {
+            if open.is_batched(&message) {
+                let text = encoded(&message);
+                let Some(Ended { wanted, batch }) = open.end(&message) else {
+                    return Ok(());
+                };
+                // Answers that wait for one another hold no places meanwhile.
+                let whole = batch.and_then(|batch| batch.end(text.ok().filter(|_| wanted)));
+                let Some(whole) = whole else {
+                    return Ok(());
+                };
+                let place = outgoing.place(whole.len()).await?;
+                return outgoing.put(whole, place);
+            }
             let placed = match encoded(&message) {
                 Ok(text) => outgoing.place(text.len()).await.map(|place| (text, place)),
                 Err(error) => Err(error),
             };
             // The id is free before the client can have read the answer.
-            let wanted = open.end(&message);
+            let wanted = open.end(&message).is_none_or(|ended| ended.wanted);
             match placed? {
                 (text, place) if wanted => outgoing.put(text, place),
                 _ => Ok(()),
@@ -235,6 +271,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                 {
                     self.ended = true;
                 }
+            }
+            if let Some(message) = self.batched.pop_front() {
+                return Some(message);
             }
             if let Some(parsing) = &mut self.parsing {
                 let parsed = parsing.await;
@@ -258,10 +297,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                         return Some(message);
                     }
                 }
-                Ok(Read::TooLong) => {
-                    let line = std::mem::take(&mut self.line);
-                    let Rejected { id, error } = Rejected::too_long(&line, self.limit);
-                    self.refuse(id, *error);
+                Ok(Read::TooLong(ids)) => {
+                    self.refusal = self.refused(Rejected::too_long(&ids, self.limit));
                 }
                 Ok(Read::End) => self.ended = true,
                 Err(error) => {
@@ -273,11 +310,18 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        for id in self.open.take_all() {
+        for (id, Ended { wanted, batch }) in self.open.take_all() {
             let reason = "the connection ended before the request did";
             let error = ErrorData::internal_error(reason, None);
             let error = TxJsonRpcMessage::<RoleServer>::error(error, Some(id));
-            let text = serde_json::to_vec(&error)?;
+            let text = wanted.then(|| serde_json::to_vec(&error)).transpose()?;
+            let text = match batch {
+                Some(batch) => batch.end(text),
+                None => text,
+            };
+            let Some(text) = text else {
+                continue;
+            };
             let place = self.outgoing.place_for_refusal(text.len());
             let place = tokio::time::timeout(WITHDRAWN, place).await;
             self.outgoing.put(text, place.map_err(io::Error::from)??)?;
@@ -308,7 +352,8 @@ fn encoded(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use rmcp::model::NumberOrString;
+    use serde_json::{Value, json};
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
@@ -510,15 +555,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_line_that_is_too_long_is_answered_by_its_id_and_dropped_whole() {
-        let long = format!(
-            r#"{{"jsonrpc":"2.0","id":2,"method":"{}"}}"#,
-            "x".repeat(20_000)
-        );
-        let (through, answers) = exchange(format!("{long}\n{PING}\n").as_bytes(), 1000).await;
-        assert_eq!((through.len(), answers.len()), (1, 1));
-        assert_eq!(answers[0]["error"]["code"], -32600);
-        assert_eq!(answers[0]["id"], 2);
-        let (through, answers) = exchange(format!("{long}\n{PING}\n").as_bytes(), 30_000).await;
+        let name = "x".repeat(20_000);
+        for (long, id) in [
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{name}"}}"#),
+                json!(2),
+            ),
+            (
+                format!(r#"{{"method":"{name}","jsonrpc":"2.0","id":2}}"#),
+                json!(2),
+            ),
+            (
+                format!(r#"{{"method":"{name}","jsonrpc":"2.0","params":{{"id":2}}}}"#),
+                Value::Null,
+            ),
+        ] {
+            let input = format!("{long}\n{PING}\n");
+            let (through, answers) = exchange(input.as_bytes(), 1000).await;
+            assert_eq!((through.len(), answers.len()), (1, 1));
+            assert_eq!(answers[0]["error"]["code"], -32600);
+            assert_eq!(
+                answers[0].get("id").cloned().unwrap_or_default(),
+                id,
+                "{answers:?}"
+            );
+            let (through, answers) = exchange(long.as_bytes(), 1000).await;
+            assert_eq!((through.len(), answers.len()), (0, 1));
+        }
+        let fits = format!(r#"{{"method":"{name}","jsonrpc":"2.0","id":2}}"#);
+        let input = format!("{fits}\n{PING}\n");
+        let (through, answers) = exchange(input.as_bytes(), 30_000).await;
         assert_eq!((through.len(), answers.len()), (2, 0));
     }
 

@@ -13,15 +13,18 @@ use rmcp::model::{
 };
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::{RoleServer, model::CustomRequest};
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 /// How many values a message may have: numbers, strings, arrays, objects and their members.
 pub(super) const MAX_VALUES: usize = 50_000;
 /// How deep arrays and objects may be nested.
 const MAX_DEPTH: usize = 100;
-/// How much of a message that is too long is searched for its id, in bytes.
-pub(super) const SEARCHED: usize = 64 << 10;
+/// How many messages a batch may have.
+pub(super) const MAX_BATCH: usize = 100;
+const NO_BATCH: &str = "a message must be a JSON object; batches are accepted only after `initialize` has agreed on 2025-03-26";
+/// How many bytes of a member of a message are kept while its id is looked for.
+const MAX_TOKEN: usize = 4096;
 /// Where a stateless client says what it can do.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
@@ -33,7 +36,7 @@ pub(super) struct Rejected {
 }
 
 impl Rejected {
-    fn new(id: Option<NumberOrString>, error: ErrorData) -> Self {
+    pub(super) fn new(id: Option<NumberOrString>, error: ErrorData) -> Self {
         let error = Box::new(error);
         Self { id, error }
     }
@@ -42,16 +45,106 @@ impl Rejected {
         Self::new(id, ErrorData::invalid_request(reason.to_owned(), None))
     }
 
-    /// A message that begins with `text` has more than `most` bytes.
-    pub(super) fn too_long(text: &[u8], most: usize) -> Self {
-        let head = text.get(..SEARCHED).unwrap_or(text);
-        Self::invalid(ids(head).id, &format!("a message has at most {most} bytes"))
+    /// A batch where none is accepted.
+    #[cfg(feature = "http")]
+    pub(super) fn batch() -> Self {
+        Self::invalid(None, NO_BATCH)
+    }
+
+    /// A message has more than `most` bytes; `ids` has seen all of it. Only a request is answered by its id.
+    pub(super) fn too_long(ids: &IdScanner, most: usize) -> Self {
+        let id = ids.id().filter(|_| ids.is_whole() && ids.has_method);
+        Self::invalid(id, &format!("a message has at most {most} bytes"))
     }
 }
 
+/// What a line has.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) messages: Vec<Message>,
+    /// They are answered together.
+    pub(super) is_batch: bool,
+}
+
+/// A message, or why it is not handled.
+pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, Rejected>;
+
+/// Reads a message, or a batch where they are accepted.
+pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
+    let alone = |message| Parsed {
+        messages: vec![message],
+        is_batch: false,
+    };
+    if !batches || !is_batch(text) {
+        return alone(parse(text));
+    }
+    match elements(text) {
+        Ok(texts) => {
+            let mut values = 0;
+            let messages = texts.iter().map(|text| parse_within(text, &mut values));
+            Parsed {
+                messages: messages.collect(),
+                is_batch: true,
+            }
+        }
+        Err(rejected) => alone(Err(rejected)),
+    }
+}
+
+/// Whether a text is an array, if it is JSON.
+pub(super) fn is_batch(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"[")
+}
+
+/// The texts of the messages of a batch.
+pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
+    let parsed = serde_json::from_slice::<IgnoredAny>(text);
+    parsed.map_err(|error| {
+        let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
+        Rejected::new(None, ErrorData::parse_error(reason, None))
+    })?;
+    let inner = text.trim_ascii();
+    let inner = inner
+        .strip_prefix(b"[")
+        .and_then(|it| it.strip_suffix(b"]"));
+    let inner = inner.unwrap_or_default().trim_ascii();
+    if inner.is_empty() {
+        return Err(Rejected::invalid(None, "a batch has at least one message"));
+    }
+    let mut found = Vec::new();
+    let (mut depth, mut at, mut start) = (0_usize, 0, 0);
+    while let Some(byte) = inner.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(inner, at);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                found.push(inner.get(start..at).unwrap_or_default().trim_ascii());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found.push(inner.get(start..).unwrap_or_default().trim_ascii());
+    if found.len() > MAX_BATCH {
+        let reason = format!("a batch has at most {MAX_BATCH} messages");
+        return Err(Rejected::invalid(None, &reason));
+    }
+    Ok(found)
+}
+
 /// The message that a text is.
-pub(super) fn parse(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Rejected> {
-    let repaired = repaired(text)?;
+pub(super) fn parse(text: &[u8]) -> Message {
+    parse_within(text, &mut 0)
+}
+
+/// The message that a text is; `values` counts those of all messages of a batch.
+fn parse_within(text: &[u8], values: &mut usize) -> Message {
+    let repaired = repaired(text, values)?;
     let text = repaired.as_deref().unwrap_or(text);
     let parsed = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
     let mut message = parsed.map_err(|_| diagnose(text))?;
@@ -65,10 +158,22 @@ pub(super) fn parse(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Rejecte
     Ok(message)
 }
 
+/// Checks a message that others will parse. What stands in its place if it has to be read otherwise than it was written.
+/// `values` counts those of all messages of a batch.
+#[cfg(feature = "http")]
+pub(super) fn checked(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected> {
+    let repaired = repaired(text, values)?;
+    let text = repaired.as_deref().unwrap_or(text);
+    match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
+        Ok(_) => Ok(repaired),
+        Err(_) => Err(diagnose(text)),
+    }
+}
+
 /// Checks a message without building it. What stands in its place if it has to be read otherwise than it was written: the
 /// proposals' own dialect has plain `true` where MCP demands an object.
-pub(super) fn repaired(text: &[u8]) -> Result<Option<Vec<u8>>, Rejected> {
-    let scan = scan(text)?;
+fn repaired(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected> {
+    let scan = scan(text, values)?;
     if !scan.experimental {
         return Ok(None);
     }
@@ -82,7 +187,7 @@ pub(super) fn repaired(text: &[u8]) -> Result<Option<Vec<u8>>, Rejected> {
     ] {
         if let Some(Value::Object(capabilities)) = message.pointer_mut(&pointer) {
             changed |=
-                with_objects(capabilities).map_err(|error| Rejected::new(ids(text).id, error))?;
+                with_objects(capabilities).map_err(|error| Rejected::new(ids(text).id(), error))?;
         }
     }
     Ok(changed.then(|| serde_json::to_vec(&message).ok()).flatten())
@@ -141,23 +246,23 @@ fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
 
 /// Why a text that has no key twice and not too many values is not a message.
 fn diagnose(text: &[u8]) -> Rejected {
-    let id = ids(text);
+    let id = ids(text).id();
     let value: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
     let reason = match value.get("method") {
         None => "a request has a `method`",
-        Some(Value::String(_)) if value.contains_key("id") && id.id.is_none() => {
+        Some(Value::String(_)) if value.contains_key("id") && id.is_none() => {
             "`id` must be a string or an integer"
         }
         Some(Value::String(_)) => "`params` must be an object",
         Some(_) => "`method` must be a string",
     };
-    Rejected::invalid(id.id, reason)
+    Rejected::invalid(id, reason)
 }
 
-/// Checks what can be checked without building anything.
-fn scan(text: &[u8]) -> Result<Scan, Rejected> {
+/// Checks what can be checked without building anything, and adds the number of its values.
+fn scan(text: &[u8], values: &mut usize) -> Result<Scan, Rejected> {
     let mut scan = Scan {
-        values: 0,
+        values: *values,
         depth: 0,
         problem: None,
         object: false,
@@ -170,34 +275,32 @@ fn scan(text: &[u8]) -> Result<Scan, Rejected> {
         member: Member::Other,
     };
     let looked = look.deserialize(&mut parser).and_then(|()| parser.end());
+    *values = scan.values;
     match (&scan.problem, looked) {
         (Some(Problem::Twice(key)), _) => {
             let reason = format!("one object has `{}` twice", crate::escape(key));
             let error = ErrorData::invalid_params(reason, None);
-            Err(Rejected::new(ids(text).id, error))
+            Err(Rejected::new(ids(text).id(), error))
         }
         (Some(Problem::Values), _) => {
             let reason = format!("a message has at most {MAX_VALUES} values");
-            Err(Rejected::invalid(ids(text).id, &reason))
+            Err(Rejected::invalid(ids(text).id(), &reason))
         }
         (Some(Problem::Depth), _) => {
             let reason = format!("a message is nested at most {MAX_DEPTH} deep");
-            Err(Rejected::invalid(ids(text).id, &reason))
+            Err(Rejected::invalid(ids(text).id(), &reason))
         }
         (None, Err(error)) => {
             // Of what is cut off or run together nobody can say whose id it has.
             let ids = ids(text);
-            let id = ids.id.filter(|_| ids.whole);
+            let id = ids.id().filter(|_| ids.is_whole());
             let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
             Err(Rejected::new(id, ErrorData::parse_error(reason, None)))
         }
-        (None, Ok(())) if !scan.object => {
-            let reason = "a message is one JSON object; batches are not supported";
-            Err(Rejected::invalid(None, reason))
-        }
+        (None, Ok(())) if !scan.object => Err(Rejected::invalid(None, NO_BATCH)),
         (None, Ok(())) if !scan.version => {
             let reason = "`jsonrpc` must be \"2.0\"";
-            Err(Rejected::invalid(ids(text).id, reason))
+            Err(Rejected::invalid(ids(text).id(), reason))
         }
         (None, Ok(())) => Ok(scan),
     }
@@ -334,49 +437,120 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 }
 
-/// What the id of a text seems to be that need not be JSON.
-#[derive(Debug, Default, PartialEq)]
-struct Ids {
-    /// The one member `id` of the outermost object.
-    id: Option<NumberOrString>,
-    /// The object ends where the text does.
-    whole: bool,
+/// The id of a text, as far as it can be told.
+#[cfg(feature = "http")]
+pub(super) fn id(text: &[u8]) -> Option<NumberOrString> {
+    ids(text).id()
 }
 
-/// Looks for the id of a message that a parser refuses, by brackets and strings alone.
-fn ids(text: &[u8]) -> Ids {
-    let mut found = Vec::new();
-    let (mut depth, mut at, mut ended) = (0_usize, 0, None);
-    let mut last: Option<&[u8]> = None;
-    while let Some(byte) = text.get(at) {
-        match byte {
-            b'"' => {
-                let end = string_end(text, at);
-                last = text.get(at..end).filter(|_| depth == 1);
-                at = end;
-                continue;
-            }
-            b':' if last == Some(b"\"id\"") => {
-                found.push(scalar(text.get(at + 1..).unwrap_or_default()));
-                last = None;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                ended = (depth == 0).then_some(at + 1).filter(|_| ended.is_none());
-            }
-            byte if byte.is_ascii_whitespace() => {}
-            _ => last = None,
+/// Looks for the id of a message that a parser refuses, by brackets and strings alone. The text may come in pieces.
+#[derive(Debug, Default)]
+pub(super) struct IdScanner {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Whether the text begins with a brace.
+    is_object: Option<bool>,
+    /// The outermost object or array ended.
+    ended: bool,
+    /// Something follows it.
+    trailing: bool,
+    /// The key of the outermost object whose value is read.
+    key: Option<String>,
+    /// The beginning of the present key or value of the outermost object.
+    token: Vec<u8>,
+    /// How many members of the outermost object are an `id`, and the last of them.
+    ids: usize,
+    last_id: Option<NumberOrString>,
+    has_method: bool,
+}
+
+impl IdScanner {
+    pub(super) fn feed(&mut self, text: &[u8]) {
+        for byte in text {
+            self.next(*byte);
         }
-        at += 1;
     }
-    let object = text.first() == Some(&b'{');
-    let id = match found.as_slice() {
-        [id] if object => id.clone(),
-        _ => None,
-    };
-    let whole = ended == Some(text.len());
-    Ids { id, whole }
+
+    /// The one member `id` of the outermost object.
+    fn id(&self) -> Option<NumberOrString> {
+        let id = self.last_id.clone();
+        id.filter(|_| self.ids == 1 && self.is_object == Some(true))
+    }
+
+    /// Whether the object ends where the text does.
+    fn is_whole(&self) -> bool {
+        self.ended && !self.trailing
+    }
+
+    fn next(&mut self, byte: u8) {
+        if self.in_string {
+            self.keep(byte);
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return;
+        }
+        if byte.is_ascii_whitespace() {
+            if !self.token.is_empty() {
+                self.keep(byte);
+            }
+            return;
+        }
+        self.is_object.get_or_insert(byte == b'{');
+        self.trailing |= self.ended;
+        match byte {
+            b'{' | b'[' => {
+                self.keep(byte);
+                self.depth += 1;
+            }
+            b'}' | b']' => {
+                if self.depth == 1 {
+                    self.end_member();
+                    self.ended = true;
+                }
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b':' if self.depth == 1 => {
+                let key = serde_json::from_slice(&self.token).ok();
+                self.key = key.filter(|_| self.key.is_none());
+                self.token.clear();
+            }
+            b',' if self.depth == 1 => self.end_member(),
+            _ => {
+                self.in_string = byte == b'"';
+                self.keep(byte);
+            }
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.depth == 1 && self.token.len() < MAX_TOKEN {
+            self.token.push(byte);
+        }
+    }
+
+    fn end_member(&mut self) {
+        match self.key.take().as_deref() {
+            Some("id") => {
+                self.ids += 1;
+                self.last_id = serde_json::from_slice(&self.token).ok();
+            }
+            Some("method") => self.has_method = true,
+            _ => {}
+        }
+        self.token.clear();
+    }
+}
+
+/// The scanner of a whole text.
+fn ids(text: &[u8]) -> IdScanner {
+    let mut ids = IdScanner::default();
+    ids.feed(text);
+    ids
 }
 
 /// Where a string ends that begins at `start`.
@@ -392,18 +566,6 @@ fn string_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// The string or integer that a text begins with.
-fn scalar(text: &[u8]) -> Option<NumberOrString> {
-    let text = text.trim_ascii_start();
-    let end = match text.first()? {
-        b'"' => string_end(text, 0),
-        _ => text
-            .iter()
-            .position(|byte| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace())?,
-    };
-    serde_json::from_slice(text.get(..end)?).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,7 +576,7 @@ mod tests {
 
     #[track_caller]
     fn twice(text: &str, expected: Option<&str>) {
-        let found = match scan(text.as_bytes()) {
+        let found = match scan(text.as_bytes(), &mut 0) {
             Err(rejected) => Some(rejected.error.message.into_owned()),
             Ok(_) => None,
         };
@@ -492,12 +654,108 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_message_that_is_too_long_is_looked_for_at_its_beginning() {
-        let early = format!(r#"{{"id":"a","method":"{}"#, "x".repeat(100_000));
-        let rejected = Rejected::too_long(early.as_bytes(), 1);
-        assert_eq!(rejected.id, Some(NumberOrString::String("a".into())));
-        let late = format!(r#"{{"method":"{}","id":"a"}}"#, "x".repeat(100_000));
-        assert_eq!(Rejected::too_long(late.as_bytes(), 1).id, None);
+    fn a_batch_is_split_into_its_messages() {
+        let split = |text: &str| -> Result<Vec<String>, i32> {
+            let found = elements(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
+            Ok(found
+                .iter()
+                .map(|one| String::from_utf8_lossy(one).into_owned())
+                .collect())
+        };
+        let one = r#"{"a":[1,{"b":"],[\"{"}],"c":"\ud800"}"#;
+        assert_eq!(
+            split(&format!(" [ {one} , 7,\n[1,2] ] ")).unwrap(),
+            [one, "7", "[1,2]"]
+        );
+        for (text, code) in [
+            ("[]", -32600),
+            ("[ ]", -32600),
+            ("[1,]", -32700),
+            ("[1 2]", -32700),
+            ("[1", -32700),
+            ("[1]]", -32700),
+        ] {
+            assert_eq!(split(text), Err(code), "{text}");
+        }
+        let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        assert_eq!(split(&many(MAX_BATCH)).unwrap().len(), MAX_BATCH);
+        assert_eq!(split(&many(MAX_BATCH + 1)), Err(-32600));
+    }
+
+    #[test]
+    fn values_of_all_messages_of_a_batch_are_bounded_together() {
+        let batch = format!("[{},{}]", values(MAX_VALUES - 6), message("{}"));
+        let messages = |text: &str| {
+            let parsed = read(text.as_bytes(), true);
+            assert!(parsed.is_batch);
+            parsed.messages
+        };
+        assert!(messages(&batch).iter().all(Result::is_ok));
+        let batch = format!("[{},{}]", values(MAX_VALUES - 4), message("{}"));
+        let refused = messages(&batch).pop().unwrap().unwrap_err();
+        assert_eq!(refused.id, Some(NumberOrString::Number(5)));
+        let alone = read(batch.as_bytes(), false);
+        assert!(!alone.is_batch && alone.messages[0].is_err());
+    }
+
+    #[test]
+    fn an_oversized_request_is_answered_by_its_id_wherever_it_stands() {
+        let id = |text: &str| Rejected::too_long(&ids(text.as_bytes()), 1).id;
+        let long = "x".repeat(100_000);
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":9,"method":"m","params":{{"a":"{long}"}}}}"#),
+            format!(r#"{{"method":"m","params":{{"a":"{long}"}},"jsonrpc":"2.0","id":9}}"#),
+            format!(r#"{{"method":"m","params":{{"a":"{long}"}},"id" : 9 ,"z":"{long}"}}"#)
+                + "\r\n",
+            format!(
+                r#" {{"method":"m","params":{{"id":7,"a":["{long}",{{"id":8}}]}},"\u0069d":9}}"#
+            ),
+            format!(r#"{{"method":"m","params":{{"a":"{long},\"id\":7,\\"}},"id":9}}"#),
+            format!(r#"{{"method":"id","{long}":"id","params":["id",7],"id":9}}"#),
+        ] {
+            assert_eq!(id(&text), Some(NumberOrString::Number(9)), "{}", text.len());
+        }
+        let text = format!(r#"{{"method":"m","params":["{long}"],"id":"a\"b"}}"#);
+        assert_eq!(id(&text), Some(NumberOrString::String("a\"b".into())));
+    }
+
+    #[test]
+    fn an_oversized_message_whose_id_is_ambiguous_is_answered_without() {
+        let long = "x".repeat(100_000);
+        for text in [
+            // An id of something else, two ids, or none.
+            format!(r#"{{"method":"m","params":{{"id":9,"a":"{long}"}}}}"#),
+            format!(r#"{{"method":"m","params":"{long}\",\"id\":9"}}"#),
+            format!(r#"{{"id":9,"method":"m","params":"{long}","id":9}}"#),
+            format!(r#"{{"id":9,"method":"m","params":"{long}","\u0069d":8}}"#),
+            format!(r#"{{"id":"{long}","method":"m"}}"#),
+            format!(r#"{{"id":1.5,"method":"m","params":"{long}"}}"#),
+            format!(r#"{{"id":{{"id":9}},"method":"m","params":"{long}"}}"#),
+            format!(r#"{{"id":9 8,"method":"m","params":"{long}"}}"#),
+            // A response.
+            format!(r#"{{"jsonrpc":"2.0","id":9,"result":{{"method":"{long}"}}}}"#),
+            // Cut off, run together, a batch, no JSON.
+            format!(r#"{{"method":"m","id":9,"params":"{long}"#),
+            format!(r#"{{"method":"m","id":9,"params":{{"a":"{long}"}}"#),
+            format!(r#"{{"method":"m","id":9,"params":"{long}"}}{{"id":9}}"#),
+            format!(r#"[{{"method":"m","id":9,"params":"{long}"}}]"#),
+            format!(r#"["method":"m","id":9,"params":"{long}"]"#),
+            long,
+        ] {
+            let text = text.as_bytes();
+            assert_eq!(Rejected::too_long(&ids(text), 1).id, None, "{}", text.len());
+        }
+    }
+
+    #[test]
+    fn a_text_may_come_in_pieces_when_its_id_is_looked_for() {
+        let text = r#" {"method":"m\"","params":{"id":1,"a":"\\"},"id":"nine"} "#.as_bytes();
+        for size in 1..text.len() {
+            let mut ids = IdScanner::default();
+            text.chunks(size).for_each(|piece| ids.feed(piece));
+            let id = Rejected::too_long(&ids, 1).id;
+            assert_eq!(id, Some(NumberOrString::String("nine".into())), "{size}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) struct Extras {
     pub(super) token: Option<PreviewToken>,
     /// A view asks for the call, so a person must allow it. It is read from no message.
     pub(super) confirm: bool,
+    /// The client sent one of the keys, so it knows what this server adds to MCP.
+    pub(super) extended: bool,
 }
 
 impl Extras {
@@ -53,6 +55,9 @@ impl Extras {
             }
         }
         let mut extras = Self::default();
+        for key in KEYS {
+            extras.extended |= get(meta, key)?.is_some();
+        }
         if let Some(value) = get(meta, "preview")? {
             extras.preview = value
                 .as_bool()
@@ -82,7 +87,7 @@ impl Extras {
             let granted = patterns(value)?;
             match trust {
                 Trust::Host => extras.granted = granted,
-                Trust::Agent => extras.ignored_grants = granted,
+                Trust::Client | Trust::Agent => extras.ignored_grants = granted,
             }
         }
         if let Some(value) = get(meta, "preview_token")? {
@@ -91,20 +96,6 @@ impl Extras {
             extras.token = Some(token?);
         }
         Ok(extras)
-    }
-}
-
-impl Extras {
-    /// Refuses a policy where none is heeded: to pass over it would give more than was asked for.
-    pub(super) fn without_policy(&self) -> Result<(), ErrorData> {
-        if self.policy.is_none() {
-            return Ok(());
-        }
-        let reason = "a policy or configuration narrows calls of tools, lists of tools and reads of files; send this request without";
-        let data = serde_json::json!({
-            "kind": "policy_invalid", "code": "POLICY_INVALID", "field": "/_meta/policy",
-        });
-        Err(ErrorData::invalid_params(reason, Some(data)))
     }
 }
 
@@ -144,7 +135,7 @@ fn patterns(value: &Value) -> Result<Vec<ScopePattern>, ErrorData> {
             Ok(pattern) => patterns.push(pattern),
             // A grant that cannot be understood grants nothing; the call is judged by the others.
             Err(error) => {
-                tracing::warn!(scope = %crate::escape(text), %error, "a granted scope is none");
+                tracing::debug!(scope = %crate::escape(text), %error, "ignored an invalid granted scope");
             }
         }
     }
@@ -180,7 +171,7 @@ mod tests {
                 format!("{prefix}granted_scopes"): ["write:file:/a"],
             });
             let extras = read(meta, Trust::Host).unwrap();
-            assert!(extras.preview);
+            assert!(extras.preview && extras.extended);
             assert_eq!(extras.policy, Some(json!({"read_only": true})));
             assert_eq!(extras.origin, Origin::Human);
             assert_eq!(extras.granted, ["write:file:/a".parse().unwrap()]);

@@ -1,5 +1,6 @@
 //! A prompt's name and arguments in, messages for a model out.
 
+use crate::tool::Catalog;
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 
@@ -18,6 +19,13 @@ pub(super) fn list() -> Vec<Prompt> {
         Some("Asks for a review of what was changed at a path"),
         Some(vec![path, focus]),
     )]
+}
+
+/// The prompts of a third-party server.
+pub(super) fn of_server(catalog: &Catalog) -> Vec<Prompt> {
+    let prompts = catalog.prompts.values();
+    let shown = prompts.filter_map(|(_, it)| serde_json::from_value(it.shown.clone()).ok());
+    shown.collect()
 }
 
 /// A prompt with its arguments filled in.

@@ -68,12 +68,76 @@ struct Open {
     cancelled: bool,
     /// It stays open until somebody ends it.
     listens: bool,
+    /// Its answer is handed to the transport.
+    #[cfg(feature = "http")]
+    answering: bool,
+    /// What it came with.
+    batch: Option<Batch>,
+}
+
+/// The answers to the requests of one batch, until all have come. Cloning it is cheap.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batch(Arc<Mutex<Answers>>);
+
+#[derive(Debug, Default)]
+struct Answers {
+    texts: Vec<Vec<u8>>,
+    /// How many are still to come.
+    waiting: usize,
+}
+
+impl Batch {
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an answer that waits for no request.
+    pub(super) fn add(&self, text: Vec<u8>) {
+        self.answers().texts.push(text);
+    }
+
+    /// Adds the answer to one of the requests, or takes note that it gets none. The array of all answers once nothing is
+    /// waited for; none if there is no answer.
+    pub(super) fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let mut answers = self.answers();
+        answers.texts.extend(text);
+        answers.waiting = answers.waiting.saturating_sub(1);
+        drop(answers);
+        self.whole()
+    }
+
+    /// The array of all answers if nothing is waited for; none if there is no answer.
+    pub(super) fn whole(&self) -> Option<Vec<u8>> {
+        let mut answers = self.answers();
+        if answers.waiting > 0 || answers.texts.is_empty() {
+            return None;
+        }
+        Some(array(&std::mem::take(&mut answers.texts)))
+    }
+}
+
+/// A JSON array of these texts.
+pub(super) fn array(texts: &[Vec<u8>]) -> Vec<u8> {
+    let mut array = vec![b'['];
+    array.extend_from_slice(&texts.join(&b','));
+    array.push(b']');
+    array
+}
+
+/// A request that was answered.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The client gets the answer.
+    pub(super) wanted: bool,
+    pub(super) batch: Option<Batch>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<NumberOrString, Open>,
     initialized: bool,
+    /// The revision that was agreed on has batches.
+    batches: bool,
 }
 
 /// The open requests of one connection. Cloning it is cheap.
@@ -103,8 +167,13 @@ impl OpenRequests {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a request unless its id is in use or too many are open.
-    pub(super) fn begin(&self, request: &mut JsonRpcRequest<ClientRequest>) -> Result<(), Refusal> {
+    /// Registers a request unless its id is in use or too many are open; its answer waits for the others of its batch. What
+    /// it returns is cancelled once nobody waits for the answer.
+    pub(super) fn begin_in(
+        &self,
+        request: &mut JsonRpcRequest<ClientRequest>,
+        batch: Option<&Batch>,
+    ) -> Result<CancellationToken, Refusal> {
         let mut state = self.state();
         if state.open.contains_key(&request.id) {
             return Err(Refusal::InUse);
@@ -118,15 +187,48 @@ impl OpenRequests {
             initialized: state.initialized,
         });
         let open = Open {
-            stop,
+            stop: stop.clone(),
             cancelled: false,
+            #[cfg(feature = "http")]
+            answering: false,
+            batch: batch.cloned(),
             listens: matches!(
                 request.request,
                 ClientRequest::SubscriptionsListenRequest(_)
             ),
         };
         state.open.insert(request.id.clone(), open);
-        Ok(())
+        if let Some(batch) = batch {
+            batch.answers().waiting += 1;
+        }
+        Ok(stop)
+    }
+
+    /// Registers a request like [`OpenRequests::begin_in`], once an answer with its id that is under way was handed over. The
+    /// client may have read that answer before the transport knows.
+    #[cfg(feature = "http")]
+    pub(super) async fn begin_after_answer(
+        &self,
+        request: &mut JsonRpcRequest<ClientRequest>,
+    ) -> Result<CancellationToken, Refusal> {
+        loop {
+            let answered = self.0.answered.notified();
+            let is_answering = |open: &Open| open.answering;
+            if !self.state().open.get(&request.id).is_some_and(is_answering) {
+                return self.begin_in(request, None);
+            }
+            answered.await;
+        }
+    }
+
+    /// Keeps the id that a message answers in use until what this returns is dropped.
+    #[cfg(feature = "http")]
+    pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Answer> {
+        self.note_revision(message);
+        let id = answered_id(message)?.clone();
+        self.state().open.get_mut(&id)?.answering = true;
+        let open = self.clone();
+        Some(Answer { open, id })
     }
 
     /// Takes note of what a notification says of other requests; whether the service should see it, too.
@@ -160,24 +262,43 @@ impl OpenRequests {
         self.state().open.contains_key(id)
     }
 
-    /// Frees the id that a message answers, if it is an answer; whether the client gets the message.
-    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> bool {
-        let id = match message {
-            JsonRpcMessage::Response(response) => &response.id,
-            JsonRpcMessage::Error(error) => match &error.id {
-                Some(id) => id,
-                None => return true,
-            },
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return true,
-        };
-        self.forget(id)
+    /// Whether the client may send batches.
+    pub(super) fn batches(&self) -> bool {
+        self.state().batches
     }
 
-    /// Frees an id; whether its request may be answered.
-    pub(super) fn forget(&self, id: &NumberOrString) -> bool {
+    /// Takes note of the revision that a handshake agrees on.
+    fn note_revision(&self, message: &TxJsonRpcMessage<RoleServer>) {
+        if let JsonRpcMessage::Response(response) = message
+            && let ServerResult::InitializeResult(result) = &response.result
+        {
+            self.state().batches = result.protocol_version == ProtocolVersion::V_2025_03_26;
+        }
+    }
+
+    /// Frees the id that a message answers; none if it answers no open request.
+    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Ended> {
+        self.note_revision(message);
+        self.forget(answered_id(message)?)
+    }
+
+    /// Frees an id; none if it was free.
+    pub(super) fn forget(&self, id: &NumberOrString) -> Option<Ended> {
         let ended = self.state().open.remove(id);
         self.0.answered.notify_waiters();
-        ended.is_none_or(|open| !open.cancelled)
+        ended.map(|open| Ended {
+            wanted: !open.cancelled,
+            batch: open.batch,
+        })
+    }
+
+    /// Whether the answer to a request waits for the others of its batch.
+    pub(super) fn is_batched(&self, message: &TxJsonRpcMessage<RoleServer>) -> bool {
+        let id = answered_id(message);
+        id.is_some_and(|id| {
+            let state = self.state();
+            state.open.get(id).is_some_and(|open| open.batch.is_some())
+        })
     }
 
     /// Ends the requests that would otherwise stay open; they are answered.
@@ -205,11 +326,40 @@ impl OpenRequests {
         }
     }
 
-    /// Frees all ids; those that were to be answered.
-    pub(super) fn take_all(&self) -> Vec<NumberOrString> {
+    /// Frees all ids.
+    pub(super) fn take_all(&self) -> Vec<(NumberOrString, Ended)> {
         let open = std::mem::take(&mut self.state().open);
-        let waiting = open.into_iter().filter(|(_, open)| !open.cancelled);
-        waiting.map(|(id, _)| id).collect()
+        let ended = open.into_iter().map(|(id, open)| {
+            let ended = Ended {
+                wanted: !open.cancelled,
+                batch: open.batch,
+            };
+            (id, ended)
+        });
+        ended.collect()
+    }
+}
+
+/// The id of the request that a message answers.
+fn answered_id(message: &TxJsonRpcMessage<RoleServer>) -> Option<&NumberOrString> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+    }
+}
+
+/// An answer that is handed to the transport; frees its id when dropped.
+#[cfg(feature = "http")]
+pub(super) struct Answer {
+    open: OpenRequests,
+    id: NumberOrString,
+}
+
+#[cfg(feature = "http")]
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.open.forget(&self.id);
     }
 }
 

@@ -1,12 +1,14 @@
 //! An address in, what stands there and the worker may see out; names and completions likewise.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, ListResourceTemplatesResult,
-    ListResourcesResult, PaginatedRequestParams, ReadResourceResult, Reference, Resource,
-    ResourceContents, ResourceTemplate,
+    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptRequestParams,
+    GetPromptResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
+    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
 };
 use serde_json::{Value, json};
 
@@ -14,31 +16,43 @@ use super::apps::AppPage;
 use super::meta::Extras;
 use super::pages::listed;
 use super::{Gateway, apps, convert, describe, uri};
-use crate::call::{Call, CallMeta};
+use crate::call::{Asks, Call, CallMeta};
 use crate::effect::{Content, Outcome};
 use crate::error::{CallError, Code};
+use crate::policy::{Authority, OpenFolder};
+use crate::tool::{Catalog, CatalogItem};
+use crate::upstream::{COMPLETE, resource_of};
+use crate::worker::Worker;
 
 const FILES: &str = "file:///{+path}";
 pub(super) const DIRECTORY: &str = "inode/directory";
+/// How many artifacts are listed, the newest first; the others can still be read.
+const MOST_ARTIFACTS: usize = 60;
 /// The most that MCP lets one completion name.
 const MOST_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// The artifacts of this connection's worker, the directories it was given, and the pages for a client of `views`.
+    /// The latest artifacts of this connection's worker, the outermost folders that are open to it, and the pages for a client of
+    /// `views`. A policy of the request hides the folders and artifacts that it forbids to read.
     pub(super) async fn resources(
         &self,
         request: Option<PaginatedRequestParams>,
         views: bool,
+        extras: &Extras,
     ) -> Result<ListResourcesResult, ErrorData> {
         let served = self.served().await?;
         let worker = served.worker();
+        let authority = authority(worker, extras).await?;
+        let restricted = extras.policy.is_some();
         let mut resources: Vec<Resource> = Vec::new();
         if self.desk.manual.is_some() {
             resources.push(describe::help());
         }
         if self.desk.files.is_some() {
-            resources.extend(worker.mounts().iter().map(|mount| {
-                Resource::new(uri::of_file(mount), mount.as_str())
+            let mut open = authority.open_folders();
+            open.retain(OpenFolder::is_outermost);
+            resources.extend(open.iter().map(|folder| {
+                Resource::new(uri::of_file(&folder.path), folder.path.as_str())
                     .with_mime_type(DIRECTORY)
                     .with_meta(describe::of_resource("directory", true))
             }));
@@ -46,13 +60,26 @@ impl Gateway {
         if views {
             resources.extend(self.pages().map(AppPage::listed));
         }
-        resources.extend(worker.artifacts().iter().map(convert::artifact));
+        let mut artifacts = worker.artifacts();
+        artifacts.retain(|made| !restricted || shows_only_readable(worker, &authority, &made.uri));
+        resources.extend(artifacts.iter().take(MOST_ARTIFACTS).map(convert::artifact));
+        let catalogs = worker.catalogs(&authority);
+        let listed = catalogs.iter();
+        resources.extend(listed.flat_map(|catalog| shown(&catalog.resources)));
         Ok(listed!(ListResourcesResult, resources, request.as_ref()))
     }
 
-    pub(super) fn resource_templates(
+    /// What a policy of the request, if there is one, leaves of third-party servers' resources and prompts.
+    pub(super) async fn catalogs(&self, extras: &Extras) -> Result<Vec<Catalog>, ErrorData> {
+        let served = self.served().await?;
+        let worker = served.worker();
+        Ok(worker.catalogs(&authority(worker, extras).await?))
+    }
+
+    pub(super) async fn resource_templates(
         &self,
         request: Option<&PaginatedRequestParams>,
+        extras: &Extras,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut templates = vec![
             ResourceTemplate::new("ui://{tool}/{id}", "artifact")
@@ -64,10 +91,16 @@ impl Gateway {
                     .with_description("A file or directory that the worker may read"),
             );
         }
+        let catalogs = self.catalogs(extras).await?;
+        templates.extend(
+            catalogs
+                .iter()
+                .flat_map(|catalog| shown(&catalog.templates)),
+        );
         Ok(listed!(ListResourceTemplatesResult, templates, request))
     }
 
-    fn pages(&self) -> impl Iterator<Item = &AppPage> {
+    pub(super) fn pages(&self) -> impl Iterator<Item = &AppPage> {
         apps::pages(self.desk.files.is_some(), &self.desk.pages)
     }
 
@@ -75,10 +108,20 @@ impl Gateway {
     pub(super) async fn resource(
         &self,
         uri: &str,
-        extras: Extras,
+        extras: &Extras,
     ) -> Result<ReadResourceResult, ErrorData> {
-        if !uri.starts_with("file:") {
-            extras.without_policy()?;
+        if let Some((server, at_server)) = resource_of(uri) {
+            return self.of_server(uri, &server, &at_server, extras).await;
+        }
+        if extras.policy.is_some() && !uri.starts_with("file:") {
+            let served = self.served().await?;
+            let worker = served.worker();
+            let authority = authority(worker, extras).await?;
+            let is_page = self.pages().any(|page| page.uri == uri);
+            let is_artifact = uri.starts_with("ui://") && !is_page;
+            if is_artifact && !shows_only_readable(worker, &authority, uri) {
+                return Err(absent(uri));
+            }
         }
         let contents = if uri == describe::HELP {
             self.help().await?
@@ -109,20 +152,70 @@ impl Gateway {
         Ok(fresh(contents))
     }
 
+    /// Reads a resource of a third-party server, under the worker's policy.
+    async fn of_server(
+        &self,
+        uri: &str,
+        server: &str,
+        at_server: &str,
+        extras: &Extras,
+    ) -> Result<ReadResourceResult, ErrorData> {
+        let catalogs = self.catalogs(extras).await?;
+        // Clients that keep addresses may change the case of a scheme.
+        let is_it = |it: &&Catalog| &*it.server == server;
+        let is_like_it = |it: &&Catalog| it.server.eq_ignore_ascii_case(server);
+        let found = catalogs.iter().find(is_it);
+        let found = found.or_else(|| catalogs.iter().find(is_like_it));
+        let reader = found.ok_or_else(|| absent(uri))?.resource_reader();
+        let read = self.look(&reader, json!({"uri": at_server}), extras).await;
+        let read = read.map_err(|error| refused_by_server(&error))?;
+        let output = read.structured().ok();
+        let contents = output.and_then(|mut output| output.get_mut("contents").map(Value::take));
+        let contents = contents.and_then(|it| serde_json::from_value(it).ok());
+        let contents: Vec<ResourceContents> = contents.ok_or_else(|| absent(uri))?;
+        Ok(ReadResourceResult::new(contents)
+            .with_ttl_ms(0)
+            .with_cache_scope(CacheScope::Private))
+    }
+
+    /// A prompt of a third-party server, under the worker's policy; none if no server has one of that name.
+    pub(super) async fn prompt_of_server(
+        &self,
+        request: &GetPromptRequestParams,
+        extras: &Extras,
+    ) -> Result<Option<GetPromptResult>, ErrorData> {
+        let catalogs = self.catalogs(extras).await?;
+        let found = catalogs.iter().find_map(|catalog| {
+            let (there, _) = catalog.prompts.get(&request.name)?;
+            Some((catalog.prompt_reader(), there))
+        });
+        let Some((reader, there)) = found else {
+            return Ok(None);
+        };
+        let arguments = json!({"name": there, "arguments": request.arguments});
+        let read = self.look(&reader, arguments, extras).await;
+        let output = read.and_then(|read| read.structured());
+        let output = output.map_err(|error| refused_by_server(&error))?;
+        let unreadable = |_| ErrorData::internal_error("the prompt cannot be read", None);
+        serde_json::from_value(output).map(Some).map_err(unreadable)
+    }
+
     /// A file or directory, and whether only its beginning is there.
     pub(super) async fn file(
         &self,
         uri: &str,
-        extras: Extras,
+        extras: &Extras,
     ) -> Result<(ResourceContents, bool), ErrorData> {
         let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
-        let read = json!({"path": path.as_str(), "binary": true});
-        match self.look(tools.read, read, &extras).await {
+        // All that the worker may be told at once, not just what a model is shown unless it asks for more.
+        let most = i64::MAX;
+        let read = json!({"path": path.as_str(), "binary": true, "limit": most, "max_bytes": most});
+        match self.look(tools.read, read, extras).await {
             Ok(outcome) => Ok((contents(&outcome, uri), is_cut(&outcome))),
             Err(error) if error.code() == Code::NotRegular => {
                 let list = json!({"path": path.as_str()});
-                let listing = self.look(tools.list, list, &extras).await;
+                let listing = self.look(tools.list, list, extras).await;
                 let listing = listing.map_err(|error| refused(uri, &error))?;
                 let listing = ResourceContents::text(listing.text(), uri);
                 Ok((listing.with_mime_type(DIRECTORY), false))
@@ -138,6 +231,17 @@ impl Gateway {
         arguments: Value,
         extras: &Extras,
     ) -> Result<Outcome, CallError> {
+        let asks = self.desk.asking.of_reads();
+        self.look_asking(tool, arguments, extras, asks).await
+    }
+
+    async fn look_asking(
+        &self,
+        tool: &str,
+        arguments: Value,
+        extras: &Extras,
+        asks: Asks,
+    ) -> Result<Outcome, CallError> {
         if self.session.bucket.take().is_err() {
             let reason = "requests come too fast; wait and try again";
             return Err(CallError::new(Code::RateLimited, reason));
@@ -150,9 +254,14 @@ impl Gateway {
             preview_token: None,
             deadline: None,
             progress: None,
-            asks: self.desk.asking.of_reads(),
+            asks,
             confirm: false,
+            requests: None,
         });
+        if !extras.ignored_grants.is_empty() {
+            let worker = served.worker();
+            worker.note_ignored_grants(&call, &extras.ignored_grants);
+        }
         match served.grants() {
             Some(grants) if !extras.granted.is_empty() => {
                 grants
@@ -163,11 +272,19 @@ impl Gateway {
         }
     }
 
-    /// Completes a path by the names that the worker's own listing shows, and so by no denied one.
+    /// Completes a path by the names that the worker's own listing shows, and so by no denied one; an argument of what a
+    /// third-party server has by that server.
     pub(super) async fn completed(
         &self,
         request: &CompleteRequestParams,
+        extras: &Extras,
     ) -> Result<CompleteResult, ErrorData> {
+        if let Some((completer, arguments)) = self.completer(request, extras).await? {
+            // Nobody is asked while somebody types.
+            let asks = Asks::Refuse;
+            let completed = self.look_asking(&completer, arguments, extras, asks).await;
+            return Ok(CompleteResult::new(of_server(completed)));
+        }
         let is_path = match &request.r#ref {
             Reference::Resource(template) => {
                 template.uri == FILES && request.argument.name == "path"
@@ -176,7 +293,10 @@ impl Gateway {
             _ => false,
         };
         let names = match (&self.desk.files, is_path) {
-            (Some(tools), true) => self.names(tools.list, &request.argument.value).await,
+            (Some(tools), true) => {
+                let typed = &request.argument.value;
+                self.names(tools.list, typed, extras).await
+            }
             _ => Vec::new(),
         };
         let total = u32::try_from(names.len()).ok();
@@ -187,14 +307,47 @@ impl Gateway {
         Ok(CompleteResult::new(completion))
     }
 
+    /// The entry that completes an argument at a server, and what it is given; none if the argument is of no server that can.
+    async fn completer(
+        &self,
+        request: &CompleteRequestParams,
+        extras: &Extras,
+    ) -> Result<Option<(String, Value)>, ErrorData> {
+        // This judges the policy of the request, if there is one.
+        let catalogs = self.catalogs(extras).await?;
+        let mut catalogs = catalogs.iter().filter(|catalog| catalog.completes);
+        let found = match &request.r#ref {
+            Reference::Prompt(prompt) => catalogs.find_map(|catalog| {
+                let (there, _) = catalog.prompts.get(&prompt.name)?;
+                Some((catalog, "prompt", Cow::Borrowed(there.as_str())))
+            }),
+            Reference::Resource(template) => resource_of(&template.uri).and_then(|(_, there)| {
+                let is_it = |item: &CatalogItem| {
+                    let uri = item.shown.get("uriTemplate").and_then(Value::as_str);
+                    uri == Some(template.uri.as_str())
+                };
+                let catalog = catalogs.find(|catalog| catalog.templates.iter().any(is_it))?;
+                Some((catalog, "template", there))
+            }),
+            _ => None,
+        };
+        Ok(found.map(|(catalog, kind, there)| {
+            let others = request.context.as_ref().map(|it| &it.arguments);
+            let arguments = json!({
+                kind: there, "argument": request.argument.name, "value": request.argument.value, "others": others,
+            });
+            (format!("{}__{COMPLETE}", catalog.server), arguments)
+        }))
+    }
+
     /// The paths that begin with `typed`; none if the directory cannot be listed.
-    async fn names(&self, list: &str, typed: &str) -> Vec<String> {
+    async fn names(&self, list: &str, typed: &str, extras: &Extras) -> Vec<String> {
         let (directory, _) = typed.rsplit_once('/').unwrap_or(("", typed));
         let arguments = match directory {
             "" => json!({}),
             directory => json!({"path": absolute(directory)}),
         };
-        let Ok(listing) = self.look(list, arguments, &Extras::default()).await else {
+        let Ok(listing) = self.look(list, arguments, extras).await else {
             return Vec::new();
         };
         let Ok(output) = listing.structured() else {
@@ -215,6 +368,36 @@ impl Gateway {
             .filter(|path| path.starts_with(typed))
             .collect()
     }
+}
+
+/// The authority of `worker` under the policy of a request.
+pub(super) async fn authority(worker: &Worker, extras: &Extras) -> Result<Authority, ErrorData> {
+    let authority = worker.authority_under(extras.policy.as_ref(), extras.origin);
+    let refused = |error: CallError| convert::request_error(&error);
+    authority.await.map_err(refused)
+}
+
+/// Whether `authority` lets everything be read that the artifact at `uri` shows.
+#[cfg(feature = "ui")]
+pub(super) fn shows_only_readable(worker: &Worker, authority: &Authority, uri: &str) -> bool {
+    use crate::policy::Verdict;
+    use crate::scope::{Scope, Verb};
+    worker.review(uri).is_some_and(|review| {
+        let mut changes = review.changes().iter();
+        changes.all(|change| {
+            let mut paths = std::iter::once(&change.path).chain(&change.to);
+            paths.all(|path| {
+                let need = Scope::file(Verb::Read, path.clone());
+                authority.judge(&need, &[]) == Verdict::Allow
+            })
+        })
+    })
+}
+
+/// Without review pages nothing is known of what an artifact shows.
+#[cfg(not(feature = "ui"))]
+pub(super) fn shows_only_readable(_: &Worker, _: &Authority, _: &str) -> bool {
+    false
 }
 
 /// What was read, which is the client's own and stale at once.
@@ -247,7 +430,9 @@ fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {
         }
         Some(Content::Blob { bytes, .. }) => ResourceContents::blob(STANDARD.encode(bytes), uri)
             .with_mime_type("application/octet-stream"),
-        Some(Content::Text(_)) | None => ResourceContents::text(outcome.text(), uri),
+        Some(Content::Text(_) | Content::Link { .. }) | None => {
+            ResourceContents::text(outcome.text(), uri)
+        }
     }
 }
 
@@ -255,6 +440,39 @@ fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {
 /// SDK sees to.
 pub(super) fn absent(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({"uri": uri})))
+}
+
+/// What a server completes; nothing if it cannot, or may not be asked.
+fn of_server(completed: Result<Outcome, CallError>) -> CompletionInfo {
+    let output = completed.and_then(|outcome| outcome.structured());
+    let output = output.unwrap_or_default();
+    let values = output.get("values").cloned().unwrap_or_default();
+    let mut completion = CompletionInfo::default();
+    completion.values = serde_json::from_value(values).unwrap_or_default();
+    let total = output.get("total").and_then(Value::as_u64);
+    completion.total = total.and_then(|total| u32::try_from(total).ok());
+    completion.has_more = output.get("has_more").and_then(Value::as_bool);
+    completion
+}
+
+/// What of a catalog a list shows.
+fn shown<T: serde::de::DeserializeOwned>(items: &[CatalogItem]) -> impl Iterator<Item = T> {
+    let items = items.iter();
+    items.filter_map(|it| serde_json::from_value(it.shown.clone()).ok())
+}
+
+/// Why a resource or prompt of a server was not read. It is in a list, so a refusal tells nothing new.
+pub(super) fn refused_by_server(error: &CallError) -> ErrorData {
+    let scopes: Vec<String> = error
+        .requested_scopes()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let mut refused = convert::request_error(error);
+    if let (false, Some(Value::Object(data))) = (scopes.is_empty(), &mut refused.data) {
+        data.insert("requested_scopes".into(), scopes.into());
+    }
+    refused
 }
 
 fn refused(uri: &str, error: &CallError) -> ErrorData {

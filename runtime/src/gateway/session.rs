@@ -1,9 +1,11 @@
 //! A connection that begins in, what is its alone while it lasts out.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 
+use super::client_roots::ClientRoots;
 use super::door::Served;
 use super::log::Level;
 use super::watch::Watches;
@@ -13,12 +15,15 @@ use crate::rate::Bucket;
 #[derive(Debug)]
 pub(super) struct Session {
     /// What it is served with, once it had its handshake.
-    pub(super) served: OnceLock<Arc<Served>>,
+    pub(super) served: ArcSwapOption<Served>,
+    pub(super) roots: ClientRoots,
     pub(super) bucket: Arc<Bucket>,
     pub(super) watches: Watches,
     pub(super) level: Level,
     /// Held while the person behind the client is asked, since they are asked one thing at a time.
     pub(super) asking: Mutex<()>,
+    /// Names the client to servers' requests.
+    pub(super) client: Arc<()>,
     /// Whether the client can still say something.
     speaks: watch::Sender<bool>,
     /// Each connection that came of this one listens until it has ended.
@@ -30,11 +35,13 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(bucket: Arc<Bucket>) -> Self {
         Self {
-            served: OnceLock::new(),
+            served: ArcSwapOption::empty(),
+            roots: ClientRoots::default(),
             bucket,
             watches: Watches::default(),
             level: Level::default(),
             asking: Mutex::default(),
+            client: Arc::default(),
             speaks: watch::Sender::new(true),
             heirs: watch::Sender::default(),
             heir: None,
@@ -67,7 +74,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let served = self.served.take();
+        let served = self.served.swap(None);
         let Some(served) = served.filter(|served| served.ends_with_its_connection()) else {
             return;
         };

@@ -12,6 +12,7 @@ use super::call::cancelled;
 use super::door::Served;
 use super::meta::Extras;
 use super::requests::withdrawn;
+use super::resources::shows_only_readable;
 use super::{Gateway, convert};
 use crate::call::{Asks, Call, CallMeta, Origin};
 use crate::effect::{Change, Entry, Op};
@@ -159,14 +160,8 @@ impl Gateway {
             return None;
         }
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
-        // A policy narrows calls of the worker's tools; a review is read without one.
-        if name == READ
-            && let Err(refused) = extras.without_policy()
-        {
-            return Some(Err(refused));
-        }
         let answer = match name {
-            READ => self.read_review(served, arguments).await,
+            READ => self.read_review(served, arguments, extras).await,
             PREVIEW => previewed(served, arguments, extras).await,
             _ => self.browsed(worker, name, &arguments, extras)?,
         };
@@ -178,20 +173,33 @@ impl Gateway {
         Some(result.or_else(|error| convert::failure(&error)))
     }
 
-    async fn read_review(&self, served: &Served, arguments: Value) -> Result<Value, CallError> {
+    async fn read_review(
+        &self,
+        served: &Served,
+        arguments: Value,
+        extras: &Extras,
+    ) -> Result<Value, CallError> {
         let Read { uri } = understood(arguments)?;
-        if let Some(state) = self.review_state(served, &uri).await {
-            return Ok(state);
-        }
-        let rows = uri.contains(".rows");
-        let artifact = served.worker().artifact(&uri).ok().filter(|_| rows);
-        let read = artifact.and_then(|artifact| serde_json::from_slice(&artifact.bytes).ok());
-        read.ok_or_else(|| {
+        let worker = served.worker();
+        let gone = || {
             CallError::new(
                 Code::NotFound,
                 "there is no such review; it may no longer be kept",
             )
-        })
+        };
+        if let Some(policy) = &extras.policy {
+            let authority = worker.authority_under(Some(policy), extras.origin).await?;
+            if !shows_only_readable(worker, &authority, &uri) {
+                return Err(gone());
+            }
+        }
+        if let Some(state) = self.review_state(served, &uri).await {
+            return Ok(state);
+        }
+        let rows = uri.contains(".rows");
+        let artifact = worker.artifact(&uri).ok().filter(|_| rows);
+        let read = artifact.and_then(|artifact| serde_json::from_slice(&artifact.bytes).ok());
+        read.ok_or_else(gone)
     }
 
     /// Whether the files of a call are as its review shows them: as they were before it for a preview, else as it left
@@ -279,11 +287,9 @@ async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result
         progress: None,
         asks: Asks::Refuse,
         confirm: false,
+        requests: None,
     });
     let preview = worker.submit_preview(call).await?;
-    if !preview.artifacts.is_empty() {
-        served.made_artifacts();
-    }
     let mut artifacts = preview.artifacts.iter();
     let uri = artifacts
         .find(|made| made.name == "review")

@@ -1,32 +1,39 @@
-//! A path that the client may read in, word of each change at it out; and word of new artifacts and other tools likewise.
+//! Tells clients of changes of the files that they watch and of the tools that they are offered.
 //!
 //! A file is watched through the handle of its directory, opened beneath the worker's root, so that no name is resolved
 //! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    ErrorData, ResourceContents, ResourceUpdatedNotificationParam, SubscriptionFilter,
+    ClientNotification, ClientRequest, ErrorData, ProtocolVersion, ResourceContents,
+    ResourceUpdatedNotificationParam, ServerConfig, ServerResult, SubscriptionFilter,
 };
-use rmcp::service::{Peer, RoleServer, SubscriptionContext};
+use rmcp::service::{
+    NotificationContext, Peer, RequestContext, RoleServer, Service, ServiceError,
+    SubscriptionContext, SubscriptionSendError, SubscriptionSink,
+};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-use super::inotify::{Changes, Instance};
+use super::call::is_stateless;
 use super::meta::Extras;
 use super::requests::withdrawn;
-use super::resources::{DIRECTORY, absent};
+use super::resources::{DIRECTORY, absent, authority};
 use super::{Gateway, uri};
-use crate::call::Call;
+use crate::call::{Call, CallMeta};
 use crate::effect::ContentHash;
+use crate::inotify::{Changes, Instance};
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
+use crate::upstream::resource_of;
 use crate::worker::{ToolsChanges, Worker};
 
 /// How many files all connections of a gateway may watch together.
@@ -55,7 +62,6 @@ impl Default for Watching {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     files: Mutex<HashMap<String, Running>>,
-    artifacts: Mutex<Option<Running>>,
     tools: Mutex<Option<Running>>,
 }
 
@@ -78,9 +84,10 @@ impl Gateway {
     pub(super) async fn subscribed(
         &self,
         uri: &str,
+        extras: &Extras,
         peer: Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let mut watched = self.watched(uri).await?;
+        let mut watched = self.watched(uri, extras).await?;
         let address = uri.to_owned();
         let task = tokio::spawn(async move {
             while watched.changed().await.is_some() {
@@ -99,36 +106,28 @@ impl Gateway {
         lock(&self.session.watches.files).remove(uri);
     }
 
-    /// Tells a client with a handshake of new artifacts until it goes.
-    pub(super) async fn tell_of_artifacts(&self, peer: Peer<RoleServer>) {
-        let Ok(served) = self.served().await else {
-            return;
-        };
-        let mut artifacts = served.artifacts();
-        // What is served must not live for this task's sake.
-        drop(served);
-        let task = tokio::spawn(async move {
-            while artifacts.changed().await.is_ok() {
-                tokio::time::sleep(GATHER).await;
-                artifacts.mark_unchanged();
-                if peer.notify_resource_list_changed().await.is_err() {
-                    return;
-                }
-            }
-        });
-        *lock(&self.session.watches.artifacts) = Some(Running(task.abort_handle()));
-    }
-
     /// Tells a client with a handshake of each change of what it is offered until it goes.
-    pub(super) async fn tell_of_tools(&self, peer: Peer<RoleServer>) {
+    pub(super) async fn tell_of_lists(&self, peer: Peer<RoleServer>) {
         let Ok(served) = self.served().await else {
             return;
         };
         let mut offered = Offered::to(served.worker());
         drop(served);
         let task = tokio::spawn(async move {
-            while offered.changed().await.is_some() {
-                if peer.notify_tool_list_changed().await.is_err() {
+            while let Some(changed) = offered.changed().await {
+                let told = async {
+                    if changed.tools {
+                        peer.notify_tool_list_changed().await?;
+                    }
+                    if changed.resources {
+                        peer.notify_resource_list_changed().await?;
+                    }
+                    if changed.prompts {
+                        peer.notify_prompt_list_changed().await?;
+                    }
+                    Ok::<_, ServiceError>(())
+                };
+                if told.await.is_err() {
                     return;
                 }
             }
@@ -139,26 +138,66 @@ impl Gateway {
     /// What of a stateless client's wishes can be met at all.
     pub(super) fn listenable(&self, wished: &SubscriptionFilter) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::new();
+        // New artifacts send no notification: the result of the call that made them names them.
         filter.resources_list_changed = wished.resources_list_changed;
         filter.tools_list_changed = wished.tools_list_changed;
-        filter.resource_subscriptions = wished
-            .resource_subscriptions
-            .as_ref()
+        filter.prompts_list_changed = wished.prompts_list_changed;
+        // Only files are watched.
+        let watched = wished.resource_subscriptions.as_ref();
+        filter.resource_subscriptions = watched
+            .filter(|_| self.desk.files.is_some())
             .map(|uris| uris.iter().take(MOST).cloned().collect());
         filter
     }
 
-    /// Tells a stateless client what it listens for until it gives up.
+    /// Begins to watch what a stateless client wants to listen for.
     ///
     /// What it may not read is never told of, like what never changes.
-    pub(super) async fn told(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+    async fn begin_subscription(
+        &self,
+        wished: &SubscriptionFilter,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Subscription, ErrorData> {
         let served = self.served().await?;
+        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        authority(served.worker(), &extras).await?;
+        let offered = Offered::to(served.worker());
+        let mut files = Vec::new();
+        for uri in self
+            .listenable(wished)
+            .resource_subscriptions
+            .into_iter()
+            .flatten()
+        {
+            if let Ok(watched) = self.watched(&uri, &extras).await {
+                files.push((uri, watched));
+            }
+        }
+        Ok(Subscription { files, offered })
+    }
+
+    /// Tells a stateless client what it listens for until it gives up.
+    pub(super) async fn told(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let wished = context.accepted();
+        let begun = context
+            .request_context()
+            .extensions
+            .get::<BegunSubscription>();
+        let begun = begun.and_then(|begun| lock(&begun.0).take());
+        let Subscription { files, mut offered } = match begun {
+            Some(begun) => begun,
+            None => {
+                let context = context.request_context();
+                self.begin_subscription(wished, context).await?
+            }
+        };
+        let accepted = context.accepted().resource_subscriptions.clone();
+        let accepted = accepted.unwrap_or_default();
         let mut running = Vec::new();
-        let uris = context.accepted().resource_subscriptions.clone();
-        for uri in uris.into_iter().flatten() {
-            let Ok(mut watched) = self.watched(&uri).await else {
+        for (uri, mut watched) in files {
+            if !accepted.contains(&uri) {
                 continue;
-            };
+            }
             let sink = context.sink().clone();
             let task = tokio::spawn(async move {
                 while watched.changed().await.is_some() {
@@ -169,27 +208,21 @@ impl Gateway {
             });
             running.push(Running(task.abort_handle()));
         }
-        let mut artifacts = served.artifacts();
-        let mut offered = Offered::to(served.worker());
-        drop(served);
         let listed = context.accepted().resources_list_changed == Some(true);
-        let mut tools = context.accepted().tools_list_changed == Some(true);
+        let wanted = Lists {
+            tools: context.accepted().tools_list_changed == Some(true),
+            resources: listed,
+            prompts: context.accepted().prompts_list_changed == Some(true),
+        };
+        let mut listens = wanted.tools || wanted.resources || wanted.prompts;
         loop {
             tokio::select! {
                 () = withdrawn(context.request_context()) => return Ok(()),
-                changed = offered.changed(), if tools => {
-                    tools = changed.is_some();
-                    if tools && context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
-                }
-                changed = artifacts.changed(), if listed => {
-                    if changed.is_err() {
-                        return Ok(());
-                    }
-                    tokio::time::sleep(GATHER).await;
-                    artifacts.mark_unchanged();
-                    if context.sink().notify_resource_list_changed().await.is_err() {
+                changed = offered.changed(), if listens => {
+                    listens = changed.is_some();
+                    let changed = changed.unwrap_or_default();
+                    let told = changed.tell(context.sink(), wanted);
+                    if told.await.is_err() {
                         return Ok(());
                     }
                 }
@@ -198,11 +231,15 @@ impl Gateway {
     }
 
     /// Begins to watch what the client may read; anything else is absent.
-    async fn watched(&self, uri: &str) -> Result<Watched, ErrorData> {
+    async fn watched(&self, uri: &str, extras: &Extras) -> Result<Watched, ErrorData> {
+        if resource_of(uri).is_some() {
+            let reason = "resources of third-party servers cannot be subscribed to";
+            return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
+        }
         let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
         let path = uri::path(uri).ok_or_else(|| absent(uri))?;
         // Reading it once is the check, and the record of it in the audit.
-        let (contents, _) = self.file(uri, Extras::default()).await?;
+        let (contents, _) = self.file(uri, extras).await?;
         if is_directory(&contents) {
             let reason = "a directory is not watched; name the files in it";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
@@ -214,8 +251,13 @@ impl Gateway {
             ErrorData::invalid_params(reason, None)
         })?;
         let worker = self.served().await?.worker().clone();
-        let read = Call::new(tools.read, json!({"path": path.as_str()}));
-        let needs = worker.explain(&read).map_err(|_| absent(uri))?;
+        let read = Call::new(tools.read, json!({"path": path.as_str()})).meta(CallMeta {
+            origin: extras.origin,
+            policy: extras.policy.clone(),
+            ..CallMeta::default()
+        });
+        let needs = worker.explain_later(&read).await;
+        let needs = needs.map_err(|_| absent(uri))?;
         // What a grant alone lets it read may be closed again, and nobody would tell.
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
             return Err(absent(uri));
@@ -236,6 +278,62 @@ impl Gateway {
             worker,
             _place: place,
         })
+    }
+}
+
+/// What a stateless client listens for.
+struct Subscription {
+    files: Vec<(String, Watched)>,
+    offered: Offered,
+}
+
+/// A subscription that was begun before its request is acknowledged; it travels with the request.
+#[derive(Clone)]
+struct BegunSubscription(Arc<Mutex<Option<Subscription>>>);
+
+/// A service that acknowledges a subscription once its watches stand.
+///
+/// rmcp sends the acknowledgement before it calls [`rmcp::ServerHandler::listen`], and a client may change a file as soon as
+/// it reads that. Over HTTP rmcp takes nothing but a handler, so there the watches begin after the acknowledgement.
+#[derive(Clone, Debug)]
+pub(super) struct Subscribing<S> {
+    pub(super) gateway: Gateway,
+    pub(super) service: S,
+}
+
+impl<S: Service<RoleServer>> Service<RoleServer> for Subscribing<S> {
+    async fn handle_request(
+        &self,
+        request: ClientRequest,
+        mut context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        if let ClientRequest::SubscriptionsListenRequest(listen) = &request
+            && is_stateless(&context)
+        {
+            let wished = &listen.params.notifications;
+            let begun = self.gateway.begin_subscription(wished, &context).await?;
+            let begun = BegunSubscription(Arc::new(Mutex::new(Some(begun))));
+            context.extensions.insert(begun);
+        }
+        self.service.handle_request(request, context).await
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.service
+            .handle_notification(notification, context)
+            .await
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        self.service.get_info()
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        self.service.supported_protocol_versions()
     }
 }
 
@@ -265,11 +363,39 @@ impl Watched {
     }
 }
 
+/// Which lists changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lists {
+    tools: bool,
+    resources: bool,
+    prompts: bool,
+}
+
+impl Lists {
+    /// Tells a stateless client of those that it wants to hear of.
+    async fn tell(
+        self,
+        sink: &SubscriptionSink,
+        wanted: Self,
+    ) -> Result<(), SubscriptionSendError> {
+        if wanted.tools && self.tools {
+            sink.notify_tool_list_changed().await?;
+        }
+        if wanted.resources && self.resources {
+            sink.notify_resource_list_changed().await?;
+        }
+        if wanted.prompts && self.prompts {
+            sink.notify_prompt_list_changed().await?;
+        }
+        Ok(())
+    }
+}
+
 /// What a worker is offered, as its client knows it.
 struct Offered {
     worker: Worker,
-    /// A hash of them: a client may listen many times, and all schemas of a worker are long.
-    known: ContentHash,
+    /// Hashes of tools, resources and prompts: a client may listen many times, and all schemas of a worker are long.
+    known: [ContentHash; 3],
     changes: ToolsChanges,
     /// A change was heard of and is not looked at.
     heard: bool,
@@ -279,19 +405,29 @@ impl Offered {
     fn to(worker: &Worker) -> Self {
         Self {
             changes: worker.tools_changes(),
-            known: Self::hash(worker),
+            known: Self::hashes(worker),
             worker: worker.clone(),
             heard: false,
         }
     }
 
-    fn hash(worker: &Worker) -> ContentHash {
-        ContentHash::of(format!("{:?}", worker.tools()).as_bytes())
+    fn hashes(worker: &Worker) -> [ContentHash; 3] {
+        let catalogs = worker.own_catalogs();
+        let resources = catalogs
+            .iter()
+            .map(|it| (&it.server, &it.resources, &it.templates));
+        let prompts = catalogs.iter().map(|it| &it.prompts);
+        let hash = |shown: String| ContentHash::of(shown.as_bytes());
+        [
+            hash(format!("{:?}", worker.tools())),
+            hash(format!("{:?}", resources.collect::<Vec<_>>())),
+            hash(format!("{:?}", prompts.collect::<Vec<_>>())),
+        ]
     }
 
     /// Returns once it is another, or none if it will never be. What a policy leaves out is not told of by this
     /// either. Whoever stops waiting misses nothing.
-    async fn changed(&mut self) -> Option<()> {
+    async fn changed(&mut self) -> Option<Lists> {
         loop {
             if !self.heard {
                 tokio::select! {
@@ -303,10 +439,16 @@ impl Offered {
             tokio::time::sleep(GATHER).await;
             self.changes.mark_seen();
             self.heard = false;
-            let now = Self::hash(&self.worker);
-            if now != self.known {
-                self.known = now;
-                return Some(());
+            let now = Self::hashes(&self.worker);
+            let [tools, resources, prompts] =
+                std::array::from_fn(|list| now.get(list) != self.known.get(list));
+            self.known = now;
+            if tools || resources || prompts {
+                return Some(Lists {
+                    tools,
+                    resources,
+                    prompts,
+                });
             }
         }
     }

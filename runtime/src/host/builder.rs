@@ -33,10 +33,15 @@ use super::{House, Runtime};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A mount is no path.
-    #[error("`{0}` cannot be a mount")]
+    /// The name of a root is a path.
+    #[error(
+        "the root name `{0}` is a path; give a name without `/`, under which workers see the directory"
+    )]
+    RootName(String),
+    /// A name of a root cannot stand in a path.
+    #[error("`{0}` cannot be a root name")]
     Mount(String, #[source] PathError),
-    /// A grantable pattern is none.
+    /// A pattern to allow or to make grantable cannot be read.
     #[error(transparent)]
     Grantable(#[from] ScopeError),
     /// A directory cannot be a root.
@@ -93,6 +98,7 @@ pub struct RuntimeBuilder {
     kept_elsewhere: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
+    allowed: Vec<ScopePattern>,
     tools: ToolSet,
     /// What other servers offer.
     remote: Arc<RemoteTools>,
@@ -108,6 +114,7 @@ pub struct RuntimeBuilder {
     call_limit: Duration,
     max_depth: usize,
     io_threads: usize,
+    preview_key: Option<PreviewKey>,
     fault: Option<BuildError>,
     #[cfg(feature = "mcp")]
     upstreams: Option<Upstreams>,
@@ -132,6 +139,7 @@ impl RuntimeBuilder {
             kept_elsewhere: Vec::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
+            allowed: Vec::new(),
             tools: ToolSet::new(),
             remote: Arc::default(),
             changes: None,
@@ -146,6 +154,7 @@ impl RuntimeBuilder {
             call_limit: Duration::from_secs(30),
             max_depth: 8,
             io_threads: 8,
+            preview_key: None,
             fault: None,
             #[cfg(feature = "mcp")]
             upstreams: None,
@@ -213,9 +222,14 @@ impl RuntimeBuilder {
     }
 
     fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
-        let mount = VirtualPath::top()
-            .join(name)
-            .map_err(|source| BuildError::Mount(crate::escape(name).into(), source));
+        let mount = VirtualPath::top().join(name).map_err(|source| {
+            let shown = crate::escape(name).into();
+            if name.contains('/') {
+                BuildError::RootName(shown)
+            } else {
+                BuildError::Mount(shown, source)
+            }
+        });
         let default = self.places.is_empty();
         let place = |mount| Place {
             config: RootConfig {
@@ -261,6 +275,23 @@ impl RuntimeBuilder {
     pub fn grantable(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
             Ok(pattern) => self.grantable.push(pattern),
+            Err(error) => self.fault = self.fault.or(Some(error.into())),
+        }
+        self
+    }
+
+    /// Allows scopes of resources other than files, such as `read:mcp:notes` or those of tools of the host. Without it they
+    /// are denied, or asked for where they are grantable. Files are opened by roots.
+    ///
+    /// ```
+    /// use bailiwick::Runtime;
+    /// let builder = Runtime::builder().allow("read:network");
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub fn allow(mut self, pattern: &str) -> Self {
+        match pattern.parse::<ScopePattern>() {
+            Ok(pattern) => self.allowed.push(pattern),
             Err(error) => self.fault = self.fault.or(Some(error.into())),
         }
         self
@@ -329,6 +360,16 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Makes preview tokens with this key, which must be random and secret.
+    ///
+    /// Runtimes with the same key accept one another's tokens if worker, tool, arguments and the state of the files are the
+    /// same, so that a later process can carry out a preview. By default each runtime has a random key of its own.
+    #[must_use]
+    pub fn preview_key(mut self, key: [u8; 32]) -> Self {
+        self.preview_key = Some(key.into());
+        self
+    }
+
     /// Sets how many threads do file work (8 by default; twice as many while some hang).
     #[must_use]
     pub fn io_threads(mut self, threads: usize) -> Self {
@@ -349,9 +390,9 @@ impl RuntimeBuilder {
         threads::in_tokio()?;
         self.tools.check()?;
         let kept_out = self.kept_out().map_err(BuildError::KeptOut)?;
-        let (mut config, roots) = opened(self.config, self.places, &kept_out)
+        let (config, roots, unavailable) = opened(self.config, self.places, &kept_out)
             .map_err(|error| pointed(error, &self.configured))?;
-        config.grantable.extend(self.grantable);
+        let config = config.and(self.grantable, self.allowed);
         let mut authority = Authority::keeping(&config, Root::kept_from_grants(&kept_out))?;
         for policy in &self.policies {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
@@ -371,7 +412,7 @@ impl RuntimeBuilder {
         let core = Arc::new(Core {
             tools: Tools::new(self.tools, self.remote),
             changes: self.changes,
-            names: config.namespace(),
+            names: config.namespace().without(unavailable),
             authority,
             roots,
             kept_out,
@@ -385,7 +426,7 @@ impl RuntimeBuilder {
             io: Pool::new("io", threads::io(self.io_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
-            previews: PreviewKey::random().map_err(BuildError::Random)?,
+            previews: PreviewKey::or_random(self.preview_key).map_err(BuildError::Random)?,
             turns: Turns::default(),
             calls: 0.into(),
             workers: 0.into(),

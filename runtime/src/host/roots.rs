@@ -1,13 +1,14 @@
 //! Directories as they were configured in, opened roots or the one that is refused out.
 
+use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::BuildError;
-use crate::config::{Config, RootConfig};
+use crate::config::{Config, Restriction, RootConfig, UnavailableRoot};
 use crate::path::VirtualPath;
-use crate::policy::PolicyError;
-use crate::root::{Root, RootTable};
+use crate::policy::{Policy, PolicyError};
+use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
     /// The `data` of a JSON-RPC error, if a member of the configuration is to blame; `layer` says where that came from
@@ -48,28 +49,40 @@ pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildErr
     }
 }
 
-/// Opens every root; ambient authority is used here and nowhere else.
+/// Opens every root; ambient authority is used here and nowhere else. Optional roots that cannot be opened are left out
+/// and returned, unless no other is left.
 pub(super) fn opened(
     mut config: Config,
     places: Vec<Result<Place, BuildError>>,
     kept_out: &[PathBuf],
-) -> Result<(Config, RootTable), BuildError> {
+) -> Result<(Config, RootTable, Vec<UnavailableRoot>), BuildError> {
     let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
+    let mut unavailable: Vec<UnavailableRoot> = Vec::new();
+    let mut left_out: Vec<RootConfig> = Vec::new();
+    let (mut first_error, mut default_left_out) = (None, false);
     for place in places {
-        let Place {
-            config: root,
-            host,
-            cross_mounts,
-        } = place?;
-        let opened = Root::open(root.mount.clone(), &host, cross_mounts)?;
-        for other in &roots {
-            opened.beside(other)?;
-        }
-        for file in kept_out {
-            opened.without(file)?;
-        }
+        let place = place?;
+        let opened = match open(&place, &roots, kept_out) {
+            Err(error) if may_be_left_out(&place.config, &error) => {
+                let reason = reason(&error);
+                let path = place.config.mount.clone();
+                tracing::warn!(%path, reason = %crate::escape(&reason), "a root is left out");
+                unavailable.push(UnavailableRoot { path, reason });
+                default_left_out |= place.config.default;
+                first_error = first_error.or(Some(error));
+                left_out.push(place.config);
+                continue;
+            }
+            opened => opened?,
+        };
         roots.push(Arc::new(opened));
-        config = config.root(root);
+        config = config.root(RootConfig {
+            default: place.config.default || std::mem::take(&mut default_left_out),
+            ..place.config
+        });
+    }
+    if let Some(error) = first_error.filter(|_| roots.is_empty()) {
+        return Err(error.into());
     }
     let restricted = config
         .restrictions
@@ -85,5 +98,43 @@ pub(super) fn opened(
             opened.beside(&restricted)?;
         }
     }
-    Ok((config, RootTable::new(roots)))
+    if !left_out.is_empty() {
+        // What a root takes away from one around it stays taken away, also if its directory is made later.
+        config.restrictions.push(Restriction {
+            roots: left_out,
+            policy: Policy::new(),
+        });
+    }
+    Ok((config, RootTable::new(roots), unavailable))
+}
+
+/// Whether the others are served without a root that was refused with `error`. One that stands under another name, too,
+/// might restrict that one.
+fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
+    let plain = RootConfig {
+        default: root.default,
+        optional: root.optional,
+        ..RootConfig::new(root.mount.clone())
+    };
+    root.optional && (matches!(error, RootError::Open { .. }) || *root == plain)
+}
+
+fn open(place: &Place, others: &[Arc<Root>], kept_out: &[PathBuf]) -> Result<Root, RootError> {
+    let mount = place.config.mount.clone();
+    let opened = Root::open(mount, &place.host, place.cross_mounts)?;
+    for other in others {
+        opened.beside(other)?;
+    }
+    for file in kept_out {
+        opened.without(file)?;
+    }
+    Ok(opened)
+}
+
+/// An error with its cause.
+fn reason(error: &RootError) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }

@@ -12,10 +12,13 @@ use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Origin;
 use crate::capability::{Charge, Gate, Meter, Spent};
+use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
+use crate::path::VirtualPath;
 use crate::pipeline::{Holder, canonical};
-use crate::policy::{Authority, Policy, PolicyError};
+use crate::policy::{Authority, Policy, PolicyError, Verdict};
+use crate::scope::{Scope, Verb};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
 
 /// Why a worker was not started.
@@ -37,6 +40,11 @@ pub enum SpawnError {
     /// The delegation is deeper than the runtime allows.
     #[error("delegation goes at most {0} deep")]
     TooDeep(usize),
+    /// The working directory is not a path, or is not open to the worker.
+    #[error(
+        "the working directory `{0}` is not open to the worker; name one of the folders that its policy leaves it"
+    )]
+    Cwd(String),
     /// The name has control characters, `/`, or no characters at all, or begins with `~`.
     #[error("a worker's name is 1 to 64 visible characters without `/`, the first no `~`")]
     Name,
@@ -60,7 +68,7 @@ impl SpawnError {
             Self::Orphan | Self::Closed => Code::Cancelled,
             Self::Audit(error) => error.code(),
             Self::Budget(_) | Self::TooDeep(_) => Code::Budget,
-            Self::Name => Code::InvalidArguments,
+            Self::Name | Self::Cwd(_) => Code::InvalidArguments,
             Self::Busy => Code::Busy,
             Self::Start(_) => Code::Internal,
         }
@@ -86,10 +94,17 @@ impl From<SpawnError> for CallError {
             | SpawnError::Budget(_)
             | SpawnError::TooDeep(_)
             | SpawnError::Name
+            | SpawnError::Cwd(_)
             | SpawnError::Busy
             | SpawnError::Start(_) => Self::new(error.code(), error.to_string()),
         }
     }
+}
+
+/// Reads the working directory that a worker shall have; a relative one begins in that of its parent.
+fn working_directory(names: &Namespace, text: &str) -> Result<VirtualPath, SpawnError> {
+    let path = names.path(text);
+    path.map_err(|_| SpawnError::Cwd(crate::escape(text).into()))
 }
 
 /// A worker that is being started. Dropping it takes back what was done so far: the start failed, or its caller stopped
@@ -188,6 +203,7 @@ impl Core {
         let WorkerSpec {
             name,
             session,
+            cwd,
             policy,
             budget,
             origin,
@@ -199,7 +215,8 @@ impl Core {
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
         let policy = policy.unwrap_or_else(Policy::ask_for_everything);
         let policy = Arc::new(self.through_links(policy, issuer).await?);
-        let authority = self.narrowed(issuer, &policy, origin).await?;
+        self.tools.check_names(policy.named_tools())?;
+        let (authority, names) = self.narrowed(parent, &policy, origin, cwd).await?;
         let written = serde_json::to_value(&*policy)
             .map(|policy| canonical(&policy).to_string().into())
             .ok();
@@ -226,7 +243,7 @@ impl Core {
             gate: Arc::new(Gate::default()),
         };
         let shared = Arc::new(Shared::new(
-            id, &name, session, parent, authority, holder, meter, self,
+            id, &name, session, parent, authority, names, holder, meter, self,
         ));
         starting.place(&shared)?;
         self.begin(&shared, parent.map(|parent| parent.id), written)
@@ -240,25 +257,52 @@ impl Core {
         Ok(shared)
     }
 
-    /// The authority of `issuer`, narrowed by a policy that asks for no more.
+    /// The authority beneath `parent`, narrowed by a policy that asks for no more, and how its worker reads paths.
     async fn narrowed(
         &self,
-        issuer: &Authority,
+        parent: Option<&Arc<Shared>>,
         policy: &Arc<Policy>,
         origin: Origin,
-    ) -> Result<Authority, SpawnError> {
-        let layer = match origin {
-            Origin::Human | Origin::Host => issuer.admit(policy, origin),
+        cwd: Option<String>,
+    ) -> Result<(Authority, Namespace), SpawnError> {
+        let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
+        let above = parent.map_or(&self.names, |parent| &parent.names);
+        let cwd = cwd.map(|cwd| working_directory(above, &cwd)).transpose()?;
+        let (issuer, policy, names) = (issuer.clone(), Arc::clone(policy), above.clone());
+        let narrow = move || {
+            let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
+            if let Some(cwd) = &cwd {
+                let need = Scope::file(Verb::Read, cwd.clone());
+                if authority.judge(&need, &[]) == Verdict::Deny {
+                    return Err(SpawnError::Cwd(crate::escape(cwd.as_str()).into()));
+                }
+            }
+            let names = names.narrowed(cwd, &authority);
+            Ok((authority, names))
+        };
+        let (authority, names) = match origin {
+            Origin::Human | Origin::Host => narrow()?,
             // A stranger's policy takes no time of the host's own threads.
             Origin::Model | Origin::View => {
-                let (issuer, policy) = (issuer.clone(), Arc::clone(policy));
-                let admit = move || issuer.admit(&policy, origin);
-                let lost = Arc::default();
-                let admitted = self.cpu.run(&lost, admit).await;
-                admitted.ok_or(SpawnError::Busy)?
+                let narrowed = self.cpu.run(&Arc::default(), narrow).await;
+                narrowed.ok_or(SpawnError::Busy)??
             }
         };
-        Ok(issuer.narrow(&layer?))
+        Ok((authority, self.above_file(above, names).await))
+    }
+
+    /// Relative paths of a worker to which a single file is open begin in the folder that holds the file.
+    async fn above_file(&self, parent: &Namespace, names: Namespace) -> Namespace {
+        let Some(cwd) = names.moved_from(parent).cloned() else {
+            return names;
+        };
+        let roots = self.roots.clone();
+        let look = move || roots.is_file(&cwd);
+        if self.io.run(&Arc::default(), look).await == Some(true) {
+            names.above()
+        } else {
+            names
+        }
     }
 
     async fn begin(

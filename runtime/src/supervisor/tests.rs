@@ -1,26 +1,32 @@
-//! Workers that are killed in, workers that answer again out.
+//! Tests of workers that die, and of spawns that are dropped.
 
 use std::pin::pin;
 use std::task::Poll;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{Budget, Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
+use crate::id::CallId;
+use crate::{
+    Budget, CallOutcome, Code, History, HistoryEvent, MemoryAudit, Policy, Runtime, ToolSet,
+    WorkerSpec,
+};
+use hold::Hold;
 
-/// A runtime whose tool `hold` holds its thread until the root's name is asked for elsewhere.
-async fn runtime(audit: &MemoryAudit) -> (Runtime, tempfile::TempDir) {
+/// A runtime with the tool `hold`.
+async fn runtime(audit: &MemoryAudit) -> (Runtime, Hold, tempfile::TempDir) {
     let root = tempfile::tempdir().unwrap();
+    let hold = Hold::default();
     let builder = Runtime::builder()
         .root("r", root.path())
-        .tools(ToolSet::new().reader(hold::Hold));
+        .tools(ToolSet::new().reader(hold.clone()));
     let (runtime, _) = builder.audit(audit.clone()).build().await.unwrap();
-    (runtime, root)
+    (runtime, hold, root)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_authority() {
     let audit = MemoryAudit::new(1000);
-    let (runtime, _root) = runtime(&audit).await;
+    let (runtime, hold, _root) = runtime(&audit).await;
     let policy = Policy::new().allow("read:file:/r/a");
     let worker = runtime
         .spawn(WorkerSpec::new("main").policy(policy))
@@ -32,25 +38,25 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
         .unwrap();
     let call = tokio::spawn({
         let worker = worker.clone();
-        async move { worker.call("hold", json!({ "path": "a/wait" })).await }
+        async move { worker.call("hold", json!({ "path": "/r/a/wait" })).await }
     });
-    hold::has_begun().await;
+    hold.holds(1).await;
     worker.kill_actor();
     assert_eq!(
         call.await.unwrap().unwrap_err().code(),
         Code::WorkerRestarted
     );
-    hold::release();
+    hold.release();
     // Until the supervisor has heard of the death, calls meet the dead actor.
     let answer = loop {
-        match worker.call("hold", json!({ "path": "a/x" })).await {
+        match worker.call("hold", json!({ "path": "/r/a/x" })).await {
             Err(error) if error.code() == Code::WorkerRestarted => tokio::task::yield_now().await,
             answer => break answer,
         }
     };
     assert_eq!(answer.unwrap().text(), "/r/a/x");
     let denied = worker
-        .call("hold", json!({ "path": "b" }))
+        .call("hold", json!({ "path": "/r/b" }))
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
@@ -58,7 +64,12 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
     while worker.status().lost_threads > 0 {
         tokio::task::yield_now().await;
     }
-    assert!(child.call("hold", json!({ "path": "a/x" })).await.is_ok());
+    assert!(
+        child
+            .call("hold", json!({ "path": "/r/a/x" }))
+            .await
+            .is_ok()
+    );
     runtime.flush_audit().await.unwrap();
     let restarted = audit
         .records()
@@ -68,10 +79,73 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
     assert_eq!(restarted, 1);
 }
 
+/// The steps that end a call, as `step CODE`.
+fn ends(audit: &MemoryAudit, call: u64) -> Vec<String> {
+    let lines = audit.records().into_iter();
+    let lines = lines.map(|record| serde_json::from_str::<Value>(record.line()).unwrap());
+    let events = lines.map(|line| line["event"].clone());
+    let ends = events.filter(|event| {
+        let step = event["step"].as_str().unwrap();
+        event["call"] == call && matches!(step, "denied" | "failed" | "finished")
+    });
+    let ends = ends.map(|end| {
+        let code = end["code"].as_str().unwrap_or("OK");
+        format!("{} {code}", end["step"].as_str().unwrap())
+    });
+    ends.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_open_call_of_a_killed_worker_has_one_end_in_the_audit() {
+    // Calls that the dead worker refuses are recorded, too, as many as there are until it is restarted.
+    let audit = MemoryAudit::new(1_000_000);
+    let (runtime, hold, _root) = runtime(&audit).await;
+    let worker = runtime
+        .spawn(WorkerSpec::new("main").policy(Policy::new()))
+        .await
+        .unwrap();
+    let call = |path: &str| worker.call("hold", json!({ "path": path }));
+    call("done").await.unwrap();
+    let (mut waits, mut leaves) = (Box::pin(call("a/wait")), Box::pin(call("b/wait")));
+    for call in [&mut waits, &mut leaves] {
+        assert!(poll_once_without_budget(call.as_mut()).await.is_pending());
+    }
+    hold.holds(2).await;
+    worker.kill_actor();
+    // The caller of one of them leaves when the worker is dead, so nobody hears how the call ended.
+    while call("x").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    drop(leaves);
+    let error = waits.await.unwrap_err();
+    assert_eq!(error.code(), Code::WorkerRestarted);
+    hold.release();
+    runtime.shutdown().await;
+    assert_eq!(ends(&audit, 0), ["finished OK"]);
+    for call in [1, 2] {
+        assert_eq!(
+            ends(&audit, call),
+            ["failed WORKER_RESTARTED", "finished WORKER_RESTARTED"]
+        );
+    }
+    let mut history = History::new();
+    for record in audit.records() {
+        history.add(&record).unwrap();
+    }
+    let failed = history.entries().filter(|entry| match &entry.event {
+        HistoryEvent::Call(call) => {
+            assert_eq!(call.outcome, CallOutcome::Failed, "{entry:?}");
+            matches!(call.call, Some(CallId(1 | 2)))
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(failed.count(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_keeps_dying_loses_its_authority() {
     let audit = MemoryAudit::new(1000);
-    let (runtime, _root) = runtime(&audit).await;
+    let (runtime, _, _root) = runtime(&audit).await;
     let worker = runtime
         .spawn(WorkerSpec::new("main").policy(Policy::new()))
         .await
@@ -103,7 +177,7 @@ async fn poll_once_without_budget<F: Future>(future: std::pin::Pin<&mut F>) -> P
 #[tokio::test]
 async fn a_spawn_that_is_dropped_leaves_no_worker_and_costs_no_child() {
     let audit = MemoryAudit::new(1000);
-    let (runtime, _root) = runtime(&audit).await;
+    let (runtime, _, _root) = runtime(&audit).await;
     let parent = WorkerSpec::new("main").budget(Budget {
         children: Some(1),
         ..Budget::default()
@@ -127,7 +201,7 @@ async fn a_spawn_that_is_dropped_leaves_no_worker_and_costs_no_child() {
 
 /// A tool that holds a thread when its path ends with `wait`.
 mod hold {
-    use std::sync::{Condvar, Mutex};
+    use std::sync::{Arc, Condvar, Mutex};
 
     use serde_json::Value;
 
@@ -136,26 +210,36 @@ mod hold {
         VirtualPath,
     };
 
-    static STATE: Mutex<(bool, bool)> = Mutex::new((false, false));
-    static CHANGED: Condvar = Condvar::new();
+    /// How many calls came to wait, and whether they may go on.
+    #[derive(Clone, Default)]
+    pub(super) struct Hold(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
-    pub(super) async fn has_begun() {
-        let begun = || {
-            drop(
-                CHANGED
-                    .wait_while(STATE.lock().unwrap(), |(begun, _)| !*begun)
-                    .unwrap(),
-            )
-        };
-        tokio::task::spawn_blocking(begun).await.unwrap();
+    impl Hold {
+        /// Returns once it holds that many calls.
+        pub(super) async fn holds(&self, calls: usize) {
+            let hold = self.clone();
+            let held = move || {
+                let (state, changed) = &*hold.0;
+                let waiting = |(held, _): &mut (usize, bool)| *held < calls;
+                drop(changed.wait_while(state.lock().unwrap(), waiting).unwrap());
+            };
+            tokio::task::spawn_blocking(held).await.unwrap();
+        }
+
+        pub(super) fn release(&self) {
+            self.0.0.lock().unwrap().1 = true;
+            self.0.1.notify_all();
+        }
+
+        fn wait(&self) {
+            let (state, changed) = &*self.0;
+            let mut state = state.lock().unwrap();
+            state.0 += 1;
+            changed.notify_all();
+            let held = |(_, released): &mut (usize, bool)| !*released;
+            drop(changed.wait_while(state, held).unwrap());
+        }
     }
-
-    pub(super) fn release() {
-        STATE.lock().unwrap().1 = true;
-        CHANGED.notify_all();
-    }
-
-    pub(super) struct Hold;
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     pub(super) struct Args {
@@ -185,14 +269,7 @@ mod hold {
 
         fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
             if job.as_str().ends_with("wait") {
-                let mut state = STATE.lock().unwrap();
-                state.0 = true;
-                CHANGED.notify_all();
-                drop(
-                    CHANGED
-                        .wait_while(state, |(_, released)| !*released)
-                        .unwrap(),
-                );
+                self.wait();
             }
             Ok(Reply::text(job.as_str(), Value::Null))
         }

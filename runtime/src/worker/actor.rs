@@ -12,7 +12,7 @@ use crate::capability::{Halt, Halted};
 use crate::effect::{LeftOut, Preview};
 use crate::error::CallError;
 use crate::id::CallId;
-use crate::pipeline::Granted;
+use crate::pipeline::{Granted, Judged};
 use crate::tool::AnyPlan;
 
 /// What reaches a worker.
@@ -22,6 +22,8 @@ pub(crate) enum WorkerMsg {
     Call(Box<Incoming>),
     /// The policy that came with a call was compiled and the call judged, or refused.
     Prepared(CallId, Box<Result<Prepared, CallError>>),
+    /// A call was judged again under the policy that came with it.
+    Judged(CallId, Box<Judged>),
     /// Whether live grants cover what a call must ask for.
     Redeemed(CallId, Result<Option<Granted>, CallError>),
     /// The plan that is shown with the question.
@@ -34,6 +36,8 @@ pub(crate) enum WorkerMsg {
     Ended(CallId, Box<Ended>),
     /// A server answered a call, or did not.
     Carried(CallId, Box<Ended>),
+    /// The server of a call waits for a person, or does so no more.
+    Suspended(CallId, bool),
     /// The time of a call is over.
     Expired(CallId),
     /// Nobody waits for a call any more.
@@ -74,12 +78,14 @@ impl Actor for WorkerActor {
         match msg {
             WorkerMsg::Call(incoming) => docket.receive(*incoming),
             WorkerMsg::Prepared(call, step) => docket.prepared(call, *step),
+            WorkerMsg::Judged(call, judged) => docket.judged_again(call, *judged),
             WorkerMsg::Redeemed(call, granted) => docket.redeemed(call, granted),
             WorkerMsg::Looked(call, plan) => docket.looked(call, *plan),
             WorkerMsg::Answered(call, answer) => docket.answered(call, answer),
             WorkerMsg::Turn(call) => docket.turn(call),
             WorkerMsg::Ended(call, ended) => docket.ended(call, *ended),
             WorkerMsg::Carried(call, ended) => docket.carried(call, *ended),
+            WorkerMsg::Suspended(call, suspended) => docket.suspend(call, suspended),
             WorkerMsg::Expired(call) => docket.give_up(call, Halted::Expired),
             WorkerMsg::Cancel(call) => docket.give_up(call, Halted::Cancelled),
             WorkerMsg::Close => docket.close(),

@@ -19,13 +19,13 @@ impl Worker {
         self.shared.authority.judge(&need, &[])
     }
 
-    /// The path that a text in a call of this worker stands for; a relative one begins in the default root.
+    /// The path that a text in a call of this worker stands for; a relative one begins in its working directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path.
     #[cfg(all(feature = "mcp", feature = "ui"))]
     pub(crate) fn path(&self, text: &str) -> Result<VirtualPath, CallError> {
-        self.shared.core.names.path(text)
+        self.shared.names.path(text)
     }
 
     /// The workers that live beneath this one, in the order in which they were started.

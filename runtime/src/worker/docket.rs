@@ -16,7 +16,7 @@ use super::actor::WorkerMsg;
 use super::asking::Asking;
 use super::blocking::Ticket;
 use super::deadline::Armed;
-use super::inbox::{Admitted, Done, Incoming, Port};
+use super::inbox::{Admitted, Done, Incoming, Port, lost};
 use super::intake::Request;
 use super::jobs::{self, Approved};
 use super::remote::Sending;
@@ -39,6 +39,8 @@ pub(crate) use prepare::Prepared;
 enum Stage {
     /// It waits for a thread to have its own policy compiled, or has one.
     Preparing(Option<Request>),
+    /// It waits for a thread to be judged again under its own policy, or has one.
+    Judging(Option<Step<Parsed>>, Judging),
     /// Live grants are looked through.
     Redeeming(Step<Waiting>),
     /// It waits for a thread to make the plan that is shown with the question, or has one.
@@ -51,6 +53,15 @@ enum Stage {
     Running,
     /// A server has it.
     Sent { _until: Sending },
+}
+
+/// Why a call is judged.
+#[derive(Debug)]
+enum Judging {
+    /// It begins, or grants were used, or a tool found something.
+    Going,
+    /// A person answered, by what was planned for them.
+    Answered(Option<Approved>),
 }
 
 /// Who waits for a call, and what it holds.
@@ -90,10 +101,10 @@ pub(crate) struct Docket {
     ready: VecDeque<CallId>,
     /// Calls with a place in the pool, those whose callers gave up included.
     running: HashSet<CallId, FixedState>,
-    /// Calls whose own policies are to be compiled.
+    /// Calls whose own policies are to be compiled, or judged by.
     policies: VecDeque<CallId>,
-    /// The call whose policy is being compiled. A worker has one place for that, so that the policies of one do not
-    /// keep those of others waiting.
+    /// The call whose policy is being compiled or judged by. A worker has one place for that, so that the policies of one
+    /// do not keep those of others waiting.
     compiling: Option<CallId>,
     /// When the last call came.
     last: Option<Instant>,
@@ -191,25 +202,53 @@ impl Docket {
 
     /// Moves a call on as far as it goes without waiting.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
-        let judged = self.shared.judge(step);
-        self.judged(id, judged, caller);
+        self.judge_for(id, step, Judging::Going, caller);
     }
 
-    fn judged(&mut self, id: CallId, mut judged: Judged, caller: Caller) {
-        loop {
-            caller.span.record("verdict", judged.verdict().as_str());
-            match judged {
-                Judged::Refused(error) => return self.answer(id, caller, Err(error)),
-                Judged::Ask(waiting) => return self.look_for_grants(id, waiting, caller),
-                Judged::Run(cleared) => match jobs::read_now(&cleared) {
-                    None => return self.line_up(id, cleared, None, caller),
-                    Some(Ok(done)) => return self.answer(id, caller, Ok(done)),
-                    Some(Err(halt)) => match cleared.halted(halt) {
-                        Ok(again) => judged = self.shared.judge(again),
-                        Err(error) => return self.answer(id, caller, Err(error)),
-                    },
-                },
+    /// Judges a call: here, or on the CPU pool under a policy of its own, which whoever called chose the size of.
+    fn judge_for(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Caller) {
+        if !step.has_own_policy() {
+            let judged = self.shared.judge(step);
+            return self.judged_for(id, judged, why, caller);
+        }
+        caller.arm(id, &self.shared);
+        self.calls
+            .insert(id, (Stage::Judging(Some(step), why), caller));
+        self.policies.push_back(id);
+        self.compile_next();
+    }
+
+    fn judged_for(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
+        match why {
+            Judging::Going => self.judged(id, judged, caller),
+            Judging::Answered(approved) => self.approved(id, judged, approved, caller),
+        }
+    }
+
+    fn judged(&mut self, id: CallId, judged: Judged, caller: Caller) {
+        caller.span.record("verdict", judged.verdict().as_str());
+        match judged {
+            Judged::Refused(error) => self.answer(id, caller, Err(error)),
+            Judged::Ask(waiting) => self.look_for_grants(id, waiting, caller),
+            Judged::Run(cleared) => match jobs::read_now(&cleared) {
+                None => self.line_up(id, cleared, None, caller),
+                Some(Ok(done)) => self.answer(id, caller, Ok(done)),
+                Some(Err(halt)) => self.judge_or_answer(id, cleared.halted(halt), caller),
+            },
+        }
+    }
+
+    /// Goes on with a call that a person allowed.
+    fn approved(&mut self, id: CallId, judged: Judged, approved: Option<Approved>, caller: Caller) {
+        match judged {
+            Judged::Run(cleared) => {
+                let (worker, tool) = (self.shared.id, &caller.facts.tool);
+                tracing::debug!(%worker, call = %id, %tool, "retried");
+                self.line_up(id, cleared, approved, caller);
             }
+            // The answer was narrower than the need: asking again at once would be a trick.
+            Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.unasked())),
+            Judged::Refused(error) => self.answer(id, caller, Err(error)),
         }
     }
 
@@ -306,16 +345,9 @@ impl Docket {
                 if let Err(error) = self.shared.redeemed(&caller.facts, &granted.redeemed) {
                     return self.answer(id, caller, Err(error));
                 }
-                match self.shared.judge(waiting.granted(granted)) {
-                    Judged::Run(cleared) => {
-                        tracing::debug!(%worker, call = %id, %tool, "retried");
-                        let approved = plan.map(|plan| Approved { plan, left_out });
-                        self.line_up(id, cleared, approved, caller);
-                    }
-                    // The answer was narrower than the need: asking again at once would be a trick.
-                    Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.unasked())),
-                    Judged::Refused(error) => self.answer(id, caller, Err(error)),
-                }
+                let approved = plan.map(|plan| Approved { plan, left_out });
+                let why = Judging::Answered(approved);
+                self.judge_for(id, waiting.granted(granted), why, caller);
             }
             (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
             (other, _) => self.put_back(id, other),
@@ -324,14 +356,15 @@ impl Docket {
 }
 
 impl Drop for Docket {
-    /// A worker that dies takes along what has not begun: its callers hear of the death, so nothing may follow it.
+    /// Answers the open calls of a worker that dies, and records their ends. Nothing of them begins any more.
     fn drop(&mut self) {
-        for (stage, caller) in self.calls.values() {
+        for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
             caller.facts.stop.raise(Halted::Cancelled);
             if let Some(ticket) = &caller.ticket {
                 // Whether it began does not matter: what did not never will, and what did ends by itself.
-                let _ = self.pool_of(stage).abandon(ticket);
+                let _ = self.pool_of(&stage).abandon(ticket);
             }
+            caller.told(&self.shared, Err(lost(&self.shared)));
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::intake::Request;
+use super::preview_arguments;
 use crate::call::{Asks, Call};
 use crate::capability::{Halted, StopFlag, revoked};
 use crate::effect::{Outcome, Preview};
@@ -79,7 +80,7 @@ impl Admitted {
             bytes,
         };
         if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
-            return Err(busy(bounds.retry_after_ms));
+            return Err(over_bounds(bounds));
         }
         Ok(admitted)
     }
@@ -90,7 +91,7 @@ impl Admitted {
         let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.bytes = self.bytes.saturating_add(bytes);
         if held.saturating_add(bytes) > bounds.bytes {
-            return Err(busy(bounds.retry_after_ms));
+            return Err(over_bounds(bounds));
         }
         Ok(())
     }
@@ -185,15 +186,35 @@ impl Drop for Waiter {
 pub(super) async fn submit(
     shared: &Arc<Shared>,
     mut call: Call,
-    terms: Terms,
+    mut terms: Terms,
 ) -> Result<Done, CallError> {
     if let Some(meant) = shared.meant(&call) {
         (call.tool, call.arguments) = meant;
     }
+    let previewed = preview_arguments::take(shared, &mut call);
+    let shows = matches!(previewed, Ok(true));
+    if shows {
+        terms.mode = Mode::Preview;
+    }
+    let done = post(shared, call, terms, previewed.map(drop)).await;
+    if shows {
+        return done.map(preview_arguments::for_model);
+    }
+    done
+}
+
+/// Posts a call that was `understood` so far.
+async fn post(
+    shared: &Arc<Shared>,
+    call: Call,
+    terms: Terms,
+    understood: Result<(), CallError>,
+) -> Result<Done, CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
-        measured(&call).and_then(|bytes| Admitted::new(shared, bytes))
+        let measured = understood.and_then(|()| measured(&call));
+        measured.and_then(|bytes| Admitted::new(shared, bytes))
     };
     let Call {
         tool,
@@ -211,6 +232,8 @@ pub(super) async fn submit(
         confirm: meta.confirm,
         arguments,
         stop: Arc::new(StopFlag::counting(meta.progress)),
+        #[cfg(feature = "mcp")]
+        requests: meta.requests,
     });
     let admitted = admitted.inspect_err(|error| shared.refused(&facts, error))?;
     let request = Request {
@@ -244,7 +267,7 @@ pub(super) async fn submit(
 }
 
 /// Why a worker gave no answer.
-fn lost(shared: &Shared) -> CallError {
+pub(super) fn lost(shared: &Shared) -> CallError {
     if shared.gate().is_closed() {
         return revoked();
     }
@@ -253,9 +276,20 @@ fn lost(shared: &Shared) -> CallError {
     CallError::new(Code::WorkerRestarted, message)
 }
 
+/// The refusal of a call beyond the bounds of its worker.
+fn over_bounds(bounds: Admission) -> CallError {
+    let message = format!(
+        "this worker has too much under way: at most {} calls with {} bytes of arguments (`RuntimeBuilder::admission`); \
+         try again later",
+        bounds.calls, bounds.bytes
+    );
+    CallError::new(Code::Busy, message).with("retry_after_ms", bounds.retry_after_ms)
+}
+
+/// The refusal of work for which no thread is free.
 pub(super) fn busy(retry_after_ms: u64) -> CallError {
-    CallError::new(Code::Busy, "too much is under way; try again later")
-        .with("retry_after_ms", retry_after_ms)
+    let message = "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`); try again later";
+    CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
 }
 
 /// About how many bytes a call holds.

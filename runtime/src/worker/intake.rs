@@ -1,16 +1,19 @@
 //! A call as it was posted in, its needs and job under the authority that counts for it out.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::Shared;
 use super::jobs::guarded;
+use super::preview_arguments;
 use crate::call::{Call, Origin};
 use crate::capability::Spent;
+use crate::config::Namespace;
 use crate::error::{CallError, Code};
-use crate::pipeline::{Facts, Mode, Parsed, Step};
+use crate::pipeline::{Facts, Mode, Parsed, Step, explain_needs};
 use crate::policy::{Authority, Explanation, Policy, Verdict};
 use crate::scope::{ScopePattern, Verb};
 use crate::tool::{Arguments, Entry};
@@ -36,9 +39,13 @@ impl Request {
             policy,
             offered,
         } = self;
-        let authority = match policy {
-            None => shared.authority.clone(),
-            Some(fragment) => narrowed(shared, &fragment, facts.origin)?,
+        let (authority, names) = match policy {
+            None => (shared.authority.clone(), Cow::Borrowed(&shared.names)),
+            Some(fragment) => {
+                let authority = narrowed(shared, &fragment, facts.origin)?;
+                let names = narrowed_names(shared, &fragment, facts.origin, &authority)?;
+                (authority, Cow::Owned(names))
+            }
         };
         let tool = facts.tool.as_str();
         let entry = shared
@@ -53,6 +60,9 @@ impl Request {
                 Code::InvalidArguments,
                 "this tool only reads; call it",
             ));
+        }
+        if lacks_preview(&entry, &authority) {
+            return Err(unpreviewable(tool));
         }
         let authority = confirmed(authority, facts.confirm)?;
         let most = authority.limits().budget.calls;
@@ -71,7 +81,7 @@ impl Request {
             Some(typed) => Arguments::Typed(typed),
             None => Arguments::Json(&facts.arguments),
         };
-        let prepared = || Ok(entry.prepare(arguments, &shared.core.names)?);
+        let prepared = || Ok(entry.prepare(arguments, &names)?);
         let (needs, job) = guarded(prepared).map_err(CallError::from)?;
         if facts.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
             let message = "this call names no change that a person could allow";
@@ -99,7 +109,9 @@ pub(super) fn explained(
     call: &Call,
     authority: Authority,
 ) -> Result<Vec<Explanation>, CallError> {
-    let meant = shared.meant(call);
+    let mut call = call.clone();
+    preview_arguments::take(shared, &mut call)?;
+    let meant = shared.meant(&call);
     let (tool, arguments) = meant
         .as_ref()
         .map_or((&call.tool, &call.arguments), |(tool, arguments)| {
@@ -113,12 +125,17 @@ pub(super) fn explained(
         })
         .ok_or_else(|| CallError::unknown_tool(tool))?;
     let authority = confirmed(authority, call.meta.confirm)?;
-    let prepared = || Ok(entry.prepare(Arguments::Json(arguments), &shared.core.names)?);
-    let (needs, _) = guarded(prepared)?;
-    Ok(needs
-        .iter()
-        .map(|need| authority.explain(need, &[]))
-        .collect())
+    let names = match &call.meta.policy {
+        None => Cow::Borrowed(&shared.names),
+        Some(fragment) => {
+            let names = narrowed_names(shared, fragment, call.meta.origin, &authority)?;
+            Cow::Owned(names)
+        }
+    };
+    let prepared = || Ok(entry.prepare(Arguments::Json(arguments), &names)?);
+    let (needs, job) = guarded(prepared)?;
+    let explained = || Ok(explain_needs(&job, needs, &authority, &shared.holder));
+    guarded(explained).map_err(CallError::from)
 }
 
 /// Narrows `authority` to the policy of a request, or to several.
@@ -140,6 +157,29 @@ pub(super) fn narrowed(
     Ok(left)
 }
 
+/// How the paths of a call are read that comes with `fragment` and is left `authority`. What a stateless client configures,
+/// which comes first of several, moves where relative paths begin, as it does for a session. A policy for one call does not:
+/// whoever wrote the path need not know of it.
+fn narrowed_names(
+    shared: &Shared,
+    fragment: &Value,
+    origin: Origin,
+    authority: &Authority,
+) -> Result<Namespace, CallError> {
+    let names = &shared.names;
+    let begins = match fragment.as_array().and_then(|fragments| fragments.first()) {
+        None => names.clone(),
+        Some(configuration) => {
+            let configured = names.narrowed(None, &narrowed(shared, configuration, origin)?);
+            match configured.moved_from(names) {
+                Some(cwd) if shared.core.roots.is_file(cwd) => configured.above(),
+                _ => configured,
+            }
+        }
+    };
+    Ok(names.narrowed(begins.default_root().cloned(), authority))
+}
+
 /// The authority under which a call counts that a person must allow: each change must be asked for.
 fn confirmed(authority: Authority, confirm: bool) -> Result<Authority, CallError> {
     if !confirm {
@@ -149,9 +189,39 @@ fn confirmed(authority: Authority, confirm: bool) -> Result<Authority, CallError
     Ok(authority.overlay(&asking))
 }
 
-/// Whether a policy leaves a tool: its name, and of another server's tool also what every call of it needs.
+/// Whether a policy leaves a tool: its name, something that its calls need, and previews where they are required.
 pub(super) fn is_left(entry: &Entry, authority: &Authority) -> bool {
-    let remote = entry.remote.as_ref();
-    let left = remote.is_none_or(|it| authority.judge(&it.need, &[]) != Verdict::Deny);
-    left && authority.allows_tool(entry.name.as_str())
+    let left = match &entry.remote {
+        Some(remote) => authority.judge(&remote.need, &[]) != Verdict::Deny,
+        None => may_succeed(entry, authority),
+    };
+    left && authority.allows_tool(entry.name.as_str()) && !lacks_preview(entry, authority)
+}
+
+/// Whether changes must be previewed and the tool, which changes something, has no previews.
+fn lacks_preview(entry: &Entry, authority: &Authority) -> bool {
+    authority.requires_preview() && entry.mutates && !entry.previews()
+}
+
+fn unpreviewable(tool: &str) -> CallError {
+    let message = format!(
+        "`{tool}` cannot be called: the policy requires a preview of each change, and this tool has no previews; use \
+         another tool"
+    );
+    CallError::new(Code::PermissionDenied, message)
+}
+
+/// Whether not all of what a tool says that its calls need is denied. A tool that changes something needs more than to
+/// read.
+fn may_succeed(entry: &Entry, authority: &Authority) -> bool {
+    // What cannot be read as a scope says nothing.
+    let kinds = entry.spec.scopes.iter().map(|kind| kind.parse().ok());
+    let kinds: Vec<Option<ScopePattern>> = kinds.collect();
+    let changing = |kind: &&Option<ScopePattern>| {
+        kind.as_ref()
+            .is_none_or(|kind| kind.verb() != Some(Verb::Read))
+    };
+    let changes = entry.mutates && kinds.iter().any(|kind| changing(&kind));
+    let mut needed = kinds.iter().filter(|kind| !changes || changing(kind));
+    kinds.is_empty() || needed.any(|kind| kind.as_ref().is_none_or(|kind| authority.may_need(kind)))
 }

@@ -12,7 +12,7 @@ use crate::artifact::{self, Kind, Parts};
 use crate::artifact::{Around, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::budget::Budget;
-use crate::capability::{Halt, ReadPermit, Spent};
+use crate::capability::{Halt, ReadPermit, Spent, revoked};
 use crate::effect::{ArtifactRef, Cost, LeftOut, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
@@ -183,6 +183,10 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
         },
     )?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
+    // A revocation waits for the tool, which may write temporary files before its effect begins.
+    let gates = permit.gates();
+    let passes: Option<Vec<_>> = gates.iter().map(|gate| gate.pass()).collect();
+    let _passes = passes.ok_or_else(revoked)?;
     if let Err(error) = guarded(|| Ok(job.apply(steps, permit)?)) {
         let error = CallError::from(error);
         if facts.stop.has_begun() {

@@ -1,17 +1,24 @@
-//! A worker and a policy in, the tools that are left out: for its model, and for the views that people look at.
+//! The tools that a worker's policy leaves: for its model, and for the views that people look at.
 
 use serde_json::Value;
 #[cfg(feature = "mcp")]
 use tokio::sync::watch;
 
-use super::{Worker, intake};
+use super::{Worker, intake, preview_arguments};
 use crate::call::Origin;
 use crate::error::CallError;
 use crate::policy::Authority;
-use crate::tool::ToolInfo;
+use crate::tool::{Entry, ToolInfo};
+#[cfg(feature = "mcp")]
+use crate::{
+    policy::Verdict,
+    tool::{Catalog, CatalogItem},
+};
 
 impl Worker {
-    /// The tools that this worker's policy leaves, ready to hand to a model.
+    /// The tools that this worker's policy leaves, ready to hand to a model. A tool is left out if all that its calls
+    /// could do is denied. Where changes must be previewed, tools that change something take the arguments `preview` and
+    /// `preview_token`.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
         self.left(&self.shared.authority, false)
@@ -38,8 +45,16 @@ impl Worker {
         let entries = entries.iter();
         let left = entries
             .filter(|entry| entry.spec.app_only == app_only && intake::is_left(entry, authority));
-        left.map(|entry| entry.info()).collect()
+        left.map(|entry| info(entry, authority)).collect()
     }
+}
+
+fn info(entry: &Entry, authority: &Authority) -> ToolInfo {
+    let mut info = entry.info();
+    if authority.requires_preview() {
+        preview_arguments::describe(&mut info);
+    }
+    info
 }
 
 /// Tells that the tools of servers, or of the apps beside a worker, are others.
@@ -84,6 +99,27 @@ impl Worker {
         changes
     }
 
+    /// What servers have beside tools, as far as the policy of this worker leaves it.
+    pub(crate) fn own_catalogs(&self) -> Vec<Catalog> {
+        self.catalogs(&self.shared.authority)
+    }
+
+    /// What servers have beside tools, as far as `authority` leaves it.
+    pub(crate) fn catalogs(&self, authority: &Authority) -> Vec<Catalog> {
+        let left = |it: &CatalogItem| authority.judge(&it.need, &[]) != Verdict::Deny;
+        let catalogs = self.shared.core.tools.catalogs();
+        let narrowed = catalogs.iter().map(|catalog| {
+            let mut catalog = Catalog::clone(catalog);
+            let resources = authority.allows_tool(&catalog.resource_reader());
+            let prompts = authority.allows_tool(&catalog.prompt_reader());
+            catalog.resources.retain(|it| resources && left(it));
+            catalog.templates.retain(|it| resources && left(it));
+            catalog.prompts.retain(|_, (_, it)| prompts && left(it));
+            catalog
+        });
+        narrowed.collect()
+    }
+
     /// The tools that `authority` leaves for the model, or for views alone.
     pub(crate) fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
         self.left(authority, app_only)
@@ -93,7 +129,7 @@ impl Worker {
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.tool(name)?;
         let offered = intake::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
-        offered.then(|| entry.info())
+        offered.then(|| info(&entry, &self.shared.authority))
     }
 
     /// Whether there is a tool of that name, for whomever.
@@ -112,5 +148,11 @@ impl Worker {
     pub(crate) fn mutates(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.mutates)
+    }
+
+    /// Whether another server carries it out.
+    pub(crate) fn is_remote(&self, tool: &str) -> bool {
+        let entry = self.shared.tool(tool);
+        entry.is_some_and(|entry| entry.remote.is_some())
     }
 }

@@ -83,6 +83,18 @@ pub(crate) struct Underway {
 }
 
 impl Underway {
+    /// A call that nobody is asked about.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn unasked(
+        call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
+    ) -> Self {
+        let (_, questions) = mpsc::unbounded_channel();
+        Self {
+            call: Box::pin(call),
+            questions,
+        }
+    }
+
     /// Waits until the call ends or asks. Nothing is lost if the future is dropped; after the end there is no next.
     pub(crate) async fn next(&mut self) -> Result<Reached, CallError> {
         tokio::select! {

@@ -17,7 +17,9 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::pipeline::{Cleared, Facts, Mode, Step, Work, arguments_hash, remote_token};
-use crate::tool::{Carried, Carrying, RemoteJob};
+#[cfg(feature = "mcp")]
+use crate::policy::{Authority, Verdict};
+use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
 
 /// A call under way at a server; dropping it cancels the call.
 #[derive(Debug)]
@@ -26,6 +28,45 @@ pub(super) struct Sending(AbortHandle);
 impl Drop for Sending {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// What a server's requests within a call need to know of it.
+#[derive(Debug)]
+struct Context {
+    shared: Arc<Shared>,
+    facts: Arc<Facts>,
+    #[cfg(feature = "mcp")]
+    authority: Authority,
+}
+
+impl CallContext for Context {
+    #[cfg(feature = "mcp")]
+    fn requests(&self) -> Option<&crate::CallRequests> {
+        self.facts.requests.as_ref()
+    }
+
+    #[cfg(feature = "mcp")]
+    fn folders(&self) -> Vec<VirtualPath> {
+        let folders = self.authority.open_folders().into_iter();
+        let mut outermost: Vec<VirtualPath> = Vec::new();
+        // They come in path order, so a folder comes after those that it is in.
+        for folder in folders.filter(|folder| folder.read == Verdict::Allow) {
+            if !outermost.iter().any(|outer| folder.path.starts_with(outer)) {
+                outermost.push(folder.path);
+            }
+        }
+        outermost
+    }
+
+    fn suspend(&self, suspended: bool) {
+        self.shared
+            .post(WorkerMsg::Suspended(self.facts.id, suspended));
+    }
+
+    fn record(&self, step: AuditStep) {
+        // The call is recorded already, and the log counts what it missed.
+        let _ = self.shared.audit(&self.facts, step);
     }
 }
 
@@ -143,7 +184,13 @@ impl Shared {
         let passes: Vec<_> = passes.collect::<Result<_, _>>()?;
         permit.checkpoint()?;
         // What is not sent is not said to be: all that may refuse it here has done so when it is written down.
-        let carrying = Arc::clone(&job).carry(&permit, tied)?;
+        let context = Arc::new(Context {
+            shared: Arc::clone(self),
+            facts: Arc::clone(facts),
+            #[cfg(feature = "mcp")]
+            authority: step.authority().clone(),
+        });
+        let carrying = Arc::clone(&job).carry(&permit, tied, context)?;
         self.note_sending(facts, &*job, permit.is_preview()).await?;
         permit.sent();
         drop(passes);

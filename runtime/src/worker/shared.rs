@@ -14,6 +14,7 @@ use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::{Call, Origin};
 use crate::capability::{Gate, Meter, revoked};
+use crate::config::Namespace;
 use crate::effect::Change;
 use crate::error::CallError;
 use crate::id::{ToolName, WorkerId};
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     /// Its ancestors, from the nearest to the outermost.
     pub(crate) lineage: Arc<[WorkerId]>,
     pub(crate) authority: Authority,
+    /// How the paths of its calls are read.
+    pub(crate) names: Namespace,
     pub(crate) meter: Arc<Meter>,
     pub(crate) core: Arc<Core>,
     pub(crate) holder: Arc<Holder>,
@@ -71,6 +74,7 @@ impl Shared {
         session: Option<String>,
         parent: Option<&Arc<Self>>,
         authority: Authority,
+        names: Namespace,
         holder: Holder,
         meter: Meter,
         core: &Arc<Core>,
@@ -98,6 +102,7 @@ impl Shared {
             session,
             lineage,
             authority,
+            names,
             meter: Arc::new(meter),
             core: Arc::clone(core),
             holder: Arc::new(holder),

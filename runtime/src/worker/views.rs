@@ -119,7 +119,7 @@ impl Worker {
                 return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
             }
             Verdict::Deny => {
-                let message = format!("the policy denies `{need}`");
+                let message = format!("the policy denies `{}`", need.without_marks());
                 return Err(CallError::new(Code::PermissionDenied, message));
             }
         }
@@ -157,6 +157,7 @@ impl Worker {
             confirm: false,
             arguments,
             stop: Arc::new(StopFlag::counting(None)),
+            requests: None,
         }
     }
 }

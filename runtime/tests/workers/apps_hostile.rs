@@ -422,7 +422,7 @@ async fn answers_that_are_no_results_go_no_further() {
     assert_eq!(code("promised", json!({"n": 1})).await, None);
     let meta = worker.call("app_files__meta", json!({})).await.unwrap();
     assert_eq!(meta.text(), "a\\u{202e}b");
-    assert_eq!(meta.structured().unwrap(), json!({}));
+    assert_eq!(meta.structured().unwrap(), Value::Null);
     let fault = worker
         .call("app_files__fault", json!({}))
         .await

@@ -110,9 +110,7 @@ async fn arguments_of_the_tools_own_type_are_shown_and_told_apart() {
 
 #[tokio::test]
 async fn a_refusal_changes_nothing_and_carries_the_note() {
-    let (approver, _) = always(Answer::Deny {
-        note: Some("not there".into()),
-    });
+    let (approver, _) = always(Answer::deny(Some("not there".into())));
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
     let error = worker.call("post", at("src/x")).await.unwrap_err();

@@ -1,7 +1,7 @@
 //! Children, budgets, call policies and previews in, never more than the parent held out.
 
 use bailiwick::{Budget, Call, CallMeta, Code, Policy, SpawnError, Verdict, WorkerSpec};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{at, stage};
 
@@ -19,9 +19,9 @@ async fn a_child_that_asks_for_more_is_refused_and_one_that_asks_for_less_is_not
         .spawn(WorkerSpec::new("less").policy(Policy::new().allow("write:file:/r/src/a")))
         .await
         .unwrap();
-    assert!(less.call("post", at("src/a/x")).await.is_ok());
+    assert!(less.call("post", at("/r/src/a/x")).await.is_ok());
     assert_eq!(
-        less.call("post", at("src/b")).await.unwrap_err().code(),
+        less.call("post", at("/r/src/b")).await.unwrap_err().code(),
         Code::PermissionDenied
     );
     assert_eq!(less.agent(), "main/less");
@@ -48,7 +48,7 @@ async fn a_coordinator_hands_on_what_it_may_not_do_itself() {
     let child = coordinator
         .spawn(WorkerSpec::new("child").policy(Policy::new().allow("write:file:/r/src")))
         .await;
-    assert!(child.unwrap().call("post", at("src/x")).await.is_ok());
+    assert!(child.unwrap().call("post", at("/r/src/x")).await.is_ok());
     assert_eq!(stage.board.posted(), ["/r/src/x"]);
 }
 
@@ -345,14 +345,18 @@ async fn arguments_are_read_by_name_and_never_by_position() {
 async fn a_call_that_nests_deeper_than_json_is_read_is_refused() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
-    let nested = |levels| (0..levels).fold(json!("x"), |inner, _| json!([inner]));
-    for (levels, message) in [(126, "invalid type"), (2_000, "128 levels")] {
-        let deep = worker.call("post", json!({ "path": nested(levels) })).await;
+    // `json!` would serialize what it is given, and recurse through all of its levels.
+    let nested = |key: &str, levels| {
+        let inner = (0..levels).fold(json!("x"), |inner, _| Value::Array(vec![inner]));
+        Value::Object([(key.to_owned(), inner)].into_iter().collect())
+    };
+    for (levels, message) in [(126, "expected a string"), (2_000, "128 levels")] {
+        let deep = worker.call("post", nested("path", levels)).await;
         let error = deep.unwrap_err();
         assert_eq!(error.code(), Code::InvalidArguments);
         assert!(error.message().contains(message), "{error}");
         let meta = CallMeta {
-            policy: Some(json!({ "deny": nested(levels) })),
+            policy: Some(nested("deny", levels)),
             ..CallMeta::default()
         };
         let limited = worker.submit(Call::new("post", at("x")).meta(meta)).await;

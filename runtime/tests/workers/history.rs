@@ -293,11 +293,7 @@ fn asking() -> Policy {
 async fn answers_of_a_host_have_entries_however_often_it_refuses() {
     let approver = Scripted::new().rule(|question| {
         let no = question.request.needs[0].to_string().contains("no");
-        Some(if no {
-            Answer::Deny { note: None }
-        } else {
-            Answer::ONCE
-        })
+        Some(if no { Answer::DENY } else { Answer::ONCE })
     });
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
@@ -315,6 +311,48 @@ async fn answers_of_a_host_have_entries_however_often_it_refuses() {
             "question denied host 0",
         ]
     );
+}
+
+#[tokio::test]
+async fn grant_of_a_host_is_told_as_the_hosts_and_one_of_a_person_as_theirs() {
+    let for_session = || Answer::Allow {
+        patterns: vec!["write:file:/r/src".parse().unwrap()],
+        lifetime: Lifetime::Session,
+        descendants: false,
+        left_out: Vec::new(),
+    };
+    let call = |path| meta(CallMeta::default(), path);
+    let scripted = Scripted::new().rule(move |_| Some(for_session()));
+    let of_host = stage(|builder| builder.approver(scripted)).await;
+    let worker = of_host.worker(asking()).await;
+    worker.submit(call("src/a")).await.unwrap();
+    worker.submit(call("src/b")).await.unwrap();
+
+    let of_person = stage(|builder| builder.approver(Deferred)).await;
+    let worker = of_person.worker(asking()).await;
+    let asked = pending(&worker, "src/a", Asks::Wait).await;
+    let id = asked.question().id;
+    of_person.grants.answer(id, for_session()).await.unwrap();
+    asked.go_on().await.unwrap();
+    worker.submit(call("src/b")).await.unwrap();
+
+    for (stage, by) in [(of_host, "host"), (of_person, "person")] {
+        assert_eq!(
+            stage.texts("granted", "/event/by").await,
+            [Some(by.to_owned())]
+        );
+        let report = history(&stage).await.report(&HistoryFilter::default());
+        let [grant] = report.grants.as_slice() else {
+            panic!("{report:?}");
+        };
+        assert_eq!((grant.by.as_str(), grant.uses), (by, 2));
+        let told = told(&stage).await;
+        let expected = [
+            format!("question granted {by} 1"),
+            format!("call applied {by} -"),
+        ];
+        assert_eq!(told, expected);
+    }
 }
 
 async fn pending(worker: &Worker, path: &str, asks: Asks) -> PendingCall {
@@ -342,7 +380,7 @@ async fn answers_of_people_and_questions_without_one_have_entries() {
         yes.go_on().await.unwrap();
     }
     let no = pending(&worker, "src/c", Asks::Wait).await;
-    let denied = Answer::Deny { note: None };
+    let denied = Answer::DENY;
     stage.grants.answer(no.question().id, denied).await.unwrap();
     no.go_on().await.unwrap_err();
     drop(pending(&worker, "src/d", Asks::Wait).await);

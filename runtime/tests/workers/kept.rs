@@ -5,6 +5,7 @@
 )]
 
 use std::ffi::OsString;
+use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -12,15 +13,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bailiwick::{
-    Answer, AuthorityError, CallError, Code, Deferred, GrantFilter, GrantHolder, GrantId,
-    GrantStore, GrantStoreError, GrantWriteError, Lifetime, Narrowing, NewGrant, Outcome, Policy,
-    Scripted, StoredGrant, Template, Verb, VirtualPath, WorkerSpec,
+    Answer, AuditSink, AuthorityError, CallError, Code, Deferred, GrantFilter, GrantHolder,
+    GrantId, GrantStore, GrantStoreError, GrantWriteError, Head, Lifetime, MemoryAudit, Narrowing,
+    NewGrant, Outcome, Policy, Record, Scripted, Step, StoredGrant, Template, Verb, VirtualPath,
+    WorkerSpec,
 };
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
+use super::tools::Door;
 use super::{Stage, at, stage};
+
+/// How long a revocation that waits for nothing may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn asking() -> Policy {
     Policy::new().allow("read:file").ask("write:file:/r/src")
@@ -145,6 +152,71 @@ async fn a_yes_for_an_agent_is_on_the_disk_when_it_is_taken() {
     );
     assert!(stored[0].descendants);
     calling.await.unwrap().unwrap();
+}
+
+/// An audit that hangs whenever it is to be synced, until its door is open.
+struct Hanging(MemoryAudit, Door);
+
+impl AuditSink for Hanging {
+    fn head(&self) -> Head {
+        self.0.head()
+    }
+
+    fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+        self.0.keep(records)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.wait();
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stored_grant_is_revoked_while_the_audit_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grants");
+    let (first, _) = began(&file).await;
+    let given = first.grants.grant(for_agent("write")).await.unwrap();
+    let kept = first
+        .grants
+        .grant(for_agent("write:file:/r/other"))
+        .await
+        .unwrap();
+    first.runtime.shutdown().await;
+
+    let door = Door::default();
+    let audit = MemoryAudit::new(1000);
+    let store = GrantStore::open(&file).unwrap();
+    let sink = Hanging(audit.clone(), door.clone());
+    let mut stage = stage(|builder| builder.audit(sink).grant_store(store)).await;
+    stage.audit = audit;
+    // What it may not read is not planned before anybody is asked, so nothing of a refused call waits for the audit.
+    let worker = stage.worker(asking().ask("read:file")).await;
+    worker.call("post", at("src/x")).await.unwrap();
+
+    let grants = Arc::new(stage.grants);
+    let granting = tokio::spawn({
+        let grants = Arc::clone(&grants);
+        async move { grants.grant(for_agent("write:file:/r/src/y")).await }
+    });
+    door.stand(1).await;
+    let revoked = tokio::time::timeout(PATIENCE, grants.revoke(given)).await;
+    assert_eq!(revoked.unwrap().unwrap().grants, 1);
+    let denied = worker.call("post", at("src/x")).await.unwrap_err();
+    assert_eq!(denied.code(), Code::ScopeRequired);
+    let ids = |grants: Vec<StoredGrant>| grants.iter().map(|one| one.id).collect::<Vec<_>>();
+    assert_eq!(ids(GrantStore::read(&file).unwrap()), [kept]);
+
+    assert!(!granting.is_finished());
+    door.open();
+    let later = granting.await.unwrap().unwrap();
+    assert_eq!(ids(GrantStore::read(&file).unwrap()), [kept, later]);
+    worker.call("post", at("src/y")).await.unwrap();
+    stage.runtime.flush_audit().await.unwrap();
+    let lines = stage.audit.records().into_iter();
+    let revoked = lines.filter(|record| matches!(&record.event().step, Step::GrantRevoked { grant, .. } if *grant == given));
+    assert_eq!(revoked.count(), 1);
 }
 
 #[tokio::test]

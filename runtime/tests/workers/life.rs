@@ -85,6 +85,33 @@ async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not
     assert_eq!(stage.board.posted(), ["/r/a/begun"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revocation_waits_for_a_change_that_is_prepared_and_prevents_it() {
+    let before = Door::default();
+    let board = Board {
+        before: Some(before.clone()),
+        ..Board::default()
+    };
+    let stage = stage_with(board, |builder| builder).await;
+    let worker = stage.open().await;
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("post", at("prepared")).await }
+    });
+    before.stand(1).await;
+    let revoking = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.revoke().await }
+    });
+    // The caller does not wait for the tool, which may still hold files that it prepared.
+    assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Cancelled);
+    let_others_run().await;
+    assert!(!revoking.is_finished());
+    before.open();
+    assert_eq!(revoking.await.unwrap().unfinished, 0);
+    assert!(stage.board.posted().is_empty());
+}
+
 /// A worker beneath another; an effect of it has begun and waits behind a door.
 async fn with_an_effect_under_way() -> (Stage, Door, Worker, Worker) {
     let within = Door::default();

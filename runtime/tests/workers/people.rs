@@ -198,7 +198,7 @@ async fn one_then_two_of(
     let mut calls = JoinSet::new();
     for _ in 0..count {
         let worker = worker.clone();
-        calls.spawn(async move { worker.call("post", at("src/x")).await });
+        calls.spawn(async move { worker.call("post", at("/r/src/x")).await });
     }
     let question = stage.question_of(count).await;
     stage.grants.answer(question, Answer::ONCE).await.unwrap();

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick::{
     AuditSink, Budget, CallError, Change, Code, Cost, Entry, FileDiff, Halt, Head, JsonLines,
-    MemoryAudit, Namespace, Op, Plan, Policy, Prepared, ReadPermit, Record, Scope, ToolSet, Verb,
-    VirtualPath, Worker, WorkerSpec, WritePermit, WriteTool,
+    MemoryAudit, Namespace, Op, Outcome, Plan, Policy, Prepared, ReadPermit, Record, Scope,
+    ToolSet, Verb, Verified, VirtualPath, Worker, WorkerSpec, WritePermit, WriteTool, verify_file,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::tools::{Said, Target, said};
 use super::{Board, Door, Stage, at, stage, stage_with};
@@ -59,6 +60,17 @@ async fn failing() -> (Stage, Arc<AtomicBool>, Door, Door) {
     (stage, fails, before, within)
 }
 
+/// A worker of `stage`, and a call of it whose effect has begun and waits for `within`.
+async fn begun(stage: &Stage, within: &Door) -> (Worker, JoinHandle<Result<Outcome, CallError>>) {
+    let worker = stage.open().await;
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("post", at("x")).await }
+    });
+    within.stand(1).await;
+    (worker, call)
+}
+
 async fn events(stage: &Stage) -> Vec<Value> {
     stage.runtime.flush_audit().await.unwrap();
     let lines = stage.audit.records().into_iter();
@@ -78,13 +90,8 @@ fn of<'e>(events: &'e [Value], step: &str) -> Vec<&'e Value> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn effect_with_failing_log_is_applied_and_caller_is_told() {
     let (stage, fails, before, within) = failing().await;
-    let worker = stage.open().await;
     before.open();
-    let call = tokio::spawn({
-        let worker = worker.clone();
-        async move { worker.call("post", at("x")).await }
-    });
-    within.stand(1).await;
+    let (worker, call) = begun(&stage, &within).await;
     fails.store(true, Ordering::SeqCst);
     within.open();
     let outcome = call.await.unwrap().unwrap();
@@ -108,13 +115,8 @@ async fn effect_with_failing_log_is_applied_and_caller_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn effect_that_fails_with_failing_log_is_recorded_as_failed() {
     let (stage, fails, before, within) = failing().await;
-    let worker = stage.open().await;
     before.open();
-    let call = tokio::spawn({
-        let worker = worker.clone();
-        async move { worker.call("post", at("x")).await }
-    });
-    within.stand(1).await;
+    let (worker, call) = begun(&stage, &within).await;
     fails.store(true, Ordering::SeqCst);
     // The board is not the one that was planned for, so the effect fails after it began.
     stage.board.posted.lock().unwrap().push("other".to_owned());
@@ -346,16 +348,14 @@ async fn runtime_whose_log_cannot_grow() {
         within: Some(within.clone()),
         ..Board::default()
     };
-    let sink = JsonLines::create(&log).unwrap();
+    let rotates = std::env::var_os("BAILIWICK_FULL_LOG_ROTATES").is_some();
+    let segment = if rotates { 1 } else { JsonLines::SEGMENT_BYTES };
+    let sink = JsonLines::create(&log).unwrap().segment_bytes(segment);
     let stage = stage_with(board, |builder| builder.audit(sink)).await;
-    let worker = stage.open().await;
-    let call = tokio::spawn({
-        let worker = worker.clone();
-        async move { worker.call("post", at("x")).await }
-    });
-    within.stand(1).await;
-    // A part of the next record fits.
-    limit_files(Some(std::fs::metadata(&log).unwrap().len() + 20));
+    let (worker, call) = begun(&stage, &within).await;
+    // A part of the next record fits: in this file, or in the next if each has one batch of records.
+    let length = std::fs::metadata(&log).unwrap().len();
+    limit_files(Some(if rotates { 20 } else { length + 20 }));
     within.open();
     let outcome = call.await.unwrap().unwrap();
     assert!(!outcome.recorded);
@@ -369,11 +369,12 @@ async fn runtime_whose_log_cannot_grow() {
     stage.runtime.shutdown().await;
 }
 
-#[test]
-fn effect_with_full_disk_is_applied_and_recorded_later() {
+/// What the runtime above recorded.
+fn recorded_with_full_disk(rotates: bool) -> (String, Verified) {
     let folder = tempfile::tempdir().unwrap();
     // A write beyond the limit is an error where its signal is ignored.
-    let child = Command::new("sh")
+    let mut child = Command::new("sh");
+    child
         .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
         .args([
@@ -381,14 +382,29 @@ fn effect_with_full_disk_is_applied_and_recorded_later() {
             "--exact",
             "records::runtime_whose_log_cannot_grow",
         ])
-        .env("BAILIWICK_FULL_LOG_IN", folder.path())
-        .output()
-        .unwrap();
+        .env("BAILIWICK_FULL_LOG_IN", folder.path());
+    if rotates {
+        child.env("BAILIWICK_FULL_LOG_ROTATES", "1");
+    }
+    let child = child.output().unwrap();
     let told = String::from_utf8_lossy(&child.stdout).into_owned();
     assert!(child.status.success(), "{told}");
     assert!(told.contains("1 passed"), "{told}");
-    let log = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
-    bailiwick::verify(log.as_bytes()).unwrap();
-    assert_eq!(log.matches(r#""step":"applied""#).count(), 2, "{log}");
-    assert!(!log.contains(r#""step":"denied""#), "{log}");
+    let audit = folder.path().join("audit.jsonl");
+    let verified = verify_file(Head::default(), &audit, |_| ()).unwrap();
+    let segments = (1..verified.files).map(|number| format!("audit.jsonl.{number:08}"));
+    let files = segments.chain(["audit.jsonl".to_owned()]);
+    let texts = files.map(|name| std::fs::read_to_string(folder.path().join(name)).unwrap());
+    (texts.collect(), verified)
+}
+
+#[test]
+fn effect_with_full_disk_is_applied_and_recorded_later() {
+    for rotates in [false, true] {
+        let (log, verified) = recorded_with_full_disk(rotates);
+        assert_eq!(verified.files > 1, rotates);
+        assert_eq!(log.lines().count() as u64, verified.records);
+        assert_eq!(log.matches(r#""step":"applied""#).count(), 2, "{log}");
+        assert!(!log.contains(r#""step":"denied""#), "{log}");
+    }
 }

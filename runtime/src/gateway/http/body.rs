@@ -1,69 +1,122 @@
 //! Bodies of requests: read whole, within bounds of length and time, and checked as lines are.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use futures_util::StreamExt;
-use rmcp::model::JsonRpcError;
+use rmcp::model::{ErrorData, JsonRpcError, NumberOrString};
 
+use super::batch;
+use super::sessions::Sessions;
 use crate::gateway::lines::LONG;
 use crate::gateway::message::{self, Rejected};
 
 /// How much a client may send, and how long that may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+#[derive(Clone, Debug)]
+pub(super) struct Bodies {
     pub(super) bytes: usize,
     pub(super) time: Duration,
+    /// Say which clients may send batches.
+    pub(super) sessions: Arc<Sessions>,
 }
 
 /// Hands a request on with its whole body; a client that trickles it, sends too much or no message is refused.
-pub(super) async fn read(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
+pub(super) async fn read(State(bodies): State<Bodies>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
-    let reading = tokio::time::timeout(bounds.time, whole(body, bounds.bytes));
-    let refusal = match reading.await {
-        Ok(Ok(bytes)) => {
-            // Only a POST has a message.
-            let checked = match head.method {
-                Method::POST => checked(bytes).await,
-                _ => Ok((bytes, false)),
-            };
-            return match checked {
-                Ok((bytes, changed)) => {
-                    if changed {
-                        head.headers.remove(header::CONTENT_LENGTH);
-                    }
-                    next.run(Request::from_parts(head, Body::from(bytes))).await
-                }
-                Err(rejected) => refused(rejected),
-            };
+    // Only a POST has a message.
+    let is_message = head.method == Method::POST;
+    if is_message && !is_json(&head.headers) {
+        let reason = "Content-Type must be application/json".to_owned();
+        return unread(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
+    }
+    let reading = tokio::time::timeout(bodies.time, whole(body, bodies.bytes));
+    let mut bytes = match reading.await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err((status, reason))) => return unread(status, reason),
+        Err(_) => {
+            let reason = "the body did not come in time".to_owned();
+            return unread(StatusCode::REQUEST_TIMEOUT, reason);
         }
-        Ok(Err(refusal)) => refusal,
-        Err(_) => (
-            StatusCode::REQUEST_TIMEOUT,
-            "the body did not come in time".to_owned(),
-        ),
     };
-    // The rest of the body is not read, so nothing else can follow on this connection.
-    (refusal.0, [(header::CONNECTION, "close")], refusal.1).into_response()
+    if is_message && message::is_batch(&bytes) {
+        return batch::answer(&bodies.sessions, head, bytes, next).await;
+    }
+    if is_message {
+        match checked(&bytes).await {
+            Ok(None) => {}
+            Ok(Some(repaired)) => {
+                head.headers.remove(header::CONTENT_LENGTH);
+                bytes = repaired.into();
+            }
+            Err(Rejected { id, error }) => {
+                return json_error(StatusCode::BAD_REQUEST, id, *error);
+            }
+        }
+    }
+    handled(head, bytes, next).await
 }
 
-/// A body that may be a message, and whether it is another than was sent.
-async fn checked(bytes: Bytes) -> Result<(Bytes, bool), Rejected> {
-    let repaired = if bytes.len() < LONG {
-        message::repaired(&bytes)?
-    } else {
-        let long = bytes.clone();
-        let checking = tokio::task::spawn_blocking(move || message::repaired(&long));
-        // It neither panics nor is aborted but with the whole process.
-        checking.await.unwrap_or(Ok(None))?
-    };
-    let changed = repaired.is_some();
-    Ok((repaired.map_or(bytes, Bytes::from), changed))
+/// Hands a message on.
+pub(super) async fn handled(head: Parts, bytes: Bytes, next: Next) -> Response {
+    let is_long = bytes.len() >= LONG;
+    let handling = next.run(Request::from_parts(head, Body::from(bytes)));
+    if !is_long {
+        return handling.await;
+    }
+    // The SDK parses the body when it is polled first, which takes some 100 ms for 4 MiB.
+    let mut handling = Box::pin(handling);
+    let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+    let polling = tokio::task::spawn_blocking(move || {
+        let polled = handling.as_mut().poll(&mut Context::from_waker(&waker));
+        (handling, polled)
+    });
+    match polling.await {
+        Ok((_, Poll::Ready(response))) => response,
+        Ok((handling, Poll::Pending)) => handling.await,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Refuses a request whose body was not read to its end, so that nothing else can follow on its connection.
+fn unread(status: StatusCode, reason: String) -> Response {
+    let mut response = json_error(status, None, ErrorData::invalid_request(reason, None));
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
+}
+
+/// Checks a body that may be a message. What stands in its place if it has to be read otherwise than it was written.
+async fn checked(bytes: &Bytes) -> Result<Option<Vec<u8>>, Rejected> {
+    let text = bytes.clone();
+    let checked = blocking(bytes.len(), move || message::checked(&text, &mut 0)).await;
+    checked.unwrap_or(Ok(None))
+}
+
+/// Does what may take long with so many bytes on a thread that may block; none if the runtime ends meanwhile.
+pub(super) async fn blocking<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if bytes < LONG {
+        return Some(work());
+    }
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// The whole body, if it has no more than `most` bytes.
@@ -83,13 +136,13 @@ pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode,
     Ok(all.freeze())
 }
 
-/// The answer to a body that is not a message.
-fn refused(Rejected { id, error }: Rejected) -> Response {
-    match serde_json::to_vec(&JsonRpcError::new(id, *error)) {
-        Ok(text) => {
-            let kind = [(header::CONTENT_TYPE, "application/json")];
-            (StatusCode::BAD_REQUEST, kind, text).into_response()
-        }
-        Err(_) => StatusCode::BAD_REQUEST.into_response(),
-    }
+/// An error of JSON-RPC as the answer to a request.
+pub(super) fn json_error(
+    status: StatusCode,
+    id: Option<NumberOrString>,
+    error: ErrorData,
+) -> Response {
+    let text = serde_json::to_vec(&JsonRpcError::new(id, error)).unwrap_or_default();
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (status, kind, text).into_response()
 }

@@ -49,11 +49,17 @@ impl IntoResponse for Refusal {
 }
 
 impl Callers {
-    /// Compares whole values: whatever would first have to be parsed is refused.
+    /// Checks the names in a request and its token.
     ///
     /// # Errors
     /// The first of the [`Refusal`]s that holds.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.check_names(uri, headers)?;
+        self.check_token(headers)
+    }
+
+    /// Checks `Host` and `Origin`. Whole values are compared: whatever would first have to be parsed is refused.
+    pub(super) fn check_names(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = single(headers, &header::HOST).map_err(|Doubled| Refusal::NoHost)?;
         let host = host.ok_or(Refusal::NoHost)?;
         let target = uri
@@ -71,6 +77,10 @@ impl Callers {
         if origin.is_some_and(|origin| !is_one_of(origin.as_bytes(), &self.origins)) {
             return Err(Refusal::Origin);
         }
+        Ok(())
+    }
+
+    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         match &self.token {
             Some(token) if !carries(headers, token) => Err(Refusal::Token),
             _ => Ok(()),

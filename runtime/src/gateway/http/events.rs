@@ -93,7 +93,7 @@ mod tests {
     fn events_are_decorated_wherever_they_are_cut() {
         let event = concat!(
             "id: 1\n",
-            r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"preview":true}}]}}"#,
+            r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"previews":true}}]}}"#,
             "\n\n: ping\n\n"
         );
         let mut whole = Events::default();

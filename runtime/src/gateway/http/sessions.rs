@@ -6,14 +6,12 @@ use std::sync::{Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use rmcp::RoleServer;
-use rmcp::model::{
-    ClientJsonRpcMessage, JsonRpcError, JsonRpcMessage, NumberOrString, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -23,7 +21,9 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
+use super::body::json_error;
 use crate::gateway::requests::{OpenRequests, Refusal, Shared};
 
 tokio::task_local! {
@@ -75,17 +75,26 @@ impl Sessions {
         open.get(id).and_then(OpenRequests::of)
     }
 
-    /// Registers a request of a session; its id, if it is one.
-    fn begin(
+    /// Whether a session accepts batches; none if there is no such session.
+    pub(super) fn batches(&self, id: &SessionId) -> Option<bool> {
+        self.open(id).map(|open| open.batches())
+    }
+
+    /// Registers a request of a session.
+    async fn begin(
         &self,
         session: &SessionId,
         message: &mut ClientJsonRpcMessage,
-    ) -> Result<Option<(OpenRequests, NumberOrString)>, SessionsError> {
+    ) -> Result<Option<Begun>, SessionsError> {
         let (JsonRpcMessage::Request(request), Some(open)) = (message, self.open(session)) else {
             return Ok(None);
         };
-        match open.begin(request) {
-            Ok(()) => Ok(Some((open, request.id.clone()))),
+        match open.begin_after_answer(request).await {
+            Ok(stop) => Ok(Some(Begun {
+                id: request.id.clone(),
+                open,
+                stop,
+            })),
             Err(refusal) => {
                 refuse(refused(refusal, &request.id));
                 Err(SessionsError::Request(refusal))
@@ -94,16 +103,21 @@ impl Sessions {
     }
 }
 
+/// A request that was registered.
+struct Begun {
+    open: OpenRequests,
+    id: NumberOrString,
+    /// Cancelled with the request.
+    stop: CancellationToken,
+}
+
 /// What a client is answered whose request is refused.
 fn refused(refusal: Refusal, id: &NumberOrString) -> Response {
     let (status, id) = match refusal {
         Refusal::InUse => (StatusCode::CONFLICT, None),
         Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
     };
-    let text = serde_json::to_vec(&JsonRpcError::new(id, refusal.error()));
-    let mut response = (status, text.unwrap_or_default()).into_response();
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    let mut response = json_error(status, id, refusal.error());
     if refusal == Refusal::TooMany {
         let after = HeaderValue::from_static(AFTER_REQUESTS);
         response.headers_mut().insert(header::RETRY_AFTER, after);
@@ -129,25 +143,19 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        let sending = self
-            .open
-            .end(&message)
-            .then(|| self.transport.send(message));
+        // The session finds the stream of an answer by its id, so no other request may take that before. The stream of a
+        // cancelled request has ended, and its answer with it.
+        let answer = self.open.answer(&message);
+        let sending = self.transport.send(message);
         async move {
-            match sending {
-                Some(sending) => sending.await,
-                None => Ok(()),
-            }
+            let sent = sending.await;
+            drop(answer);
+            sent
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        loop {
-            let message = self.transport.receive().await?;
-            if self.open.note(&message) {
-                return Some(message);
-            }
-        }
+        self.transport.receive().await
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {
@@ -155,10 +163,14 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
     }
 }
 
-/// Answers a client whose request was refused.
+/// Answers a client whose request was refused, and one that ended its session as SDKs expect it.
 pub(super) async fn seated(request: Request, next: Next) -> Response {
+    let ends = request.method() == Method::DELETE;
     let answering = async {
-        let response = next.run(request).await;
+        let mut response = next.run(request).await;
+        if ends && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
         REFUSED.with(RefCell::take).unwrap_or(response)
     };
     REFUSED.scope(RefCell::default(), answering).await
@@ -197,6 +209,10 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
+        if !self.local.has_session(id).await? {
+            refuse((StatusCode::NOT_FOUND, "there is no such session").into_response());
+            return Ok(());
+        }
         Ok(self.local.close_session(id).await?)
     }
 
@@ -205,12 +221,13 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        let begun = self.begin(id, &mut message)?;
+        let begun = self.begin(id, &mut message).await?;
         let stream = self.local.create_stream(id, message).await;
-        if let (Err(_), Some((open, id))) = (&stream, begun) {
-            open.forget(&id);
+        if let (Err(_), Some(begun)) = (&stream, &begun) {
+            begun.open.forget(&begun.id);
         }
-        Ok(stream?)
+        let stop = begun.map(|begun| begun.stop).unwrap_or_default();
+        Ok(stream?.take_until(stop.cancelled_owned()))
     }
 
     async fn accept_message(
@@ -218,11 +235,13 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
-        // What follows over another connection may come to the session before this does.
-        if let Some(open) = self.open(id) {
-            open.note(&message);
+        // What follows over another connection may come to the session before this does. A cancellation ends here: the
+        // session would end the stream of the next request with that id.
+        let passes = self.open(id).is_none_or(|open| open.note(&message));
+        if passes {
+            self.local.accept_message(id, message).await?;
         }
-        Ok(self.local.accept_message(id, message).await?)
+        Ok(())
     }
 
     async fn create_standalone_stream(

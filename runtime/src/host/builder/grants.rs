@@ -48,13 +48,14 @@ fn event(grant: &StoredGrant) -> AuditEvent {
         agent: grant.agent.clone(),
         call: None,
         tool: None,
-        origin: Origin::Human,
+        origin: Origin::Host,
         step: Step::GrantRestored(Box::new(GrantedStep {
             grant: grant.id,
             pattern: grant.pattern.clone(),
             holder: GrantHolder::Agent(grant.agent.clone()),
             lifetime: Lifetime::Agent,
             descendants: grant.descendants,
+            by: None,
         })),
     }
 }

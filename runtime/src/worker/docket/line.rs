@@ -129,7 +129,7 @@ impl Docket {
     /// The pool that a call at this stage is in.
     pub(super) fn pool_of(&self, stage: &Stage) -> &Pool {
         match stage {
-            Stage::Preparing(_) => &self.shared.core.cpu,
+            Stage::Preparing(_) | Stage::Judging(..) => &self.shared.core.cpu,
             Stage::Redeeming(_)
             | Stage::Looking(_)
             | Stage::Asking(..)
@@ -184,6 +184,16 @@ impl Docket {
                 self.judge_or_answer(id, step.halted(halt), caller);
             }
             (other, _) => self.put_back(id, other),
+        }
+    }
+
+    /// Waiting for a person is not work: the deadline of a call that is at its server is suspended, or set anew.
+    pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
+        if let Some((Stage::Sent { .. }, caller)) = self.calls.get_mut(&id) {
+            caller.armed = None;
+            if !suspended {
+                caller.arm(id, &self.shared);
+            }
         }
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Caller, Docket, Stage, soon_enough};
+use super::{Caller, Docket, Judging, Stage, soon_enough};
 use crate::error::CallError;
 use crate::id::CallId;
-use crate::pipeline::Judged;
+use crate::pipeline::{Judged, Parsed, Step};
 use crate::policy::Limits;
 use crate::worker::Shared;
 use crate::worker::actor::WorkerMsg;
@@ -62,6 +62,17 @@ impl Docket {
         self.start_ready();
     }
 
+    /// A call was judged again under its own policy.
+    pub(in crate::worker) fn judged_again(&mut self, id: CallId, judged: Judged) {
+        self.compiling.take_if(|compiling| *compiling == id);
+        match self.returned(id) {
+            Some((Stage::Judging(None, why), caller)) => self.judged_for(id, judged, why, caller),
+            other => self.put_back(id, other),
+        }
+        self.compile_next();
+        self.start_ready();
+    }
+
     /// Hands the next policy to the pool, unless one of this worker is there.
     pub(super) fn compile_next(&mut self) {
         while self.compiling.is_none()
@@ -70,6 +81,9 @@ impl Docket {
             match self.calls.remove(&id) {
                 Some((Stage::Preparing(Some(request)), caller)) => {
                     self.start_preparing(id, request, caller);
+                }
+                Some((Stage::Judging(Some(step), why), caller)) => {
+                    self.start_judging(id, step, why, caller);
                 }
                 other => self.put_back(id, other),
             }
@@ -86,6 +100,17 @@ impl Docket {
         self.compiling = handed.is_ok().then_some(id);
         self.handed_over(id, Stage::Preparing(None), caller, handed);
     }
+
+    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Caller) {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let judged = jobs::whole(|| shared.judge(step), Judged::Refused);
+            shared.post(WorkerMsg::Judged(id, Box::new(judged)));
+        };
+        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
+        self.compiling = handed.is_ok().then_some(id);
+        self.handed_over(id, Stage::Judging(None, why), caller, handed);
+    }
 }
 
 #[cfg(test)]
@@ -93,13 +118,16 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::call::{Call, CallMeta};
     use crate::error::{CallError, Code};
     use crate::host::Runtime;
+    use crate::permission::{Answer, Deferred};
     use crate::policy::Policy;
+    use crate::scope::{Scope, Verb};
     use crate::worker::{Worker, WorkerSpec};
+    use crate::{Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec};
 
     async fn runtime() -> Runtime {
         Runtime::builder().build().await.unwrap().0
@@ -153,6 +181,68 @@ mod tests {
         drop(threads);
         let found_out = call(&worker, with_policy(None)).await;
         assert_eq!(found_out.code(), Code::UnknownTool, "{found_out}");
+    }
+
+    /// A tool that needs to read a path, and does not.
+    struct Look;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Target {
+        path: String,
+    }
+
+    impl ReadTool for Look {
+        type Args = Target;
+        type Output = Value;
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("look", "Look", "Looks.")
+        }
+
+        fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<()>, CallError> {
+            let needs = vec![Scope::file(Verb::Read, names.path(&args.path)?)];
+            Ok(Prepared { needs, job: () })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+            Ok(Reply::text("looked", Value::Null))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_with_a_policy_is_judged_on_the_pool_after_an_answer_too() {
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder()
+            .root("r", root.path())
+            .tools(ToolSet::new().reader(Look))
+            .approver(Deferred);
+        let (runtime, grants) = builder.build().await.unwrap();
+        let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
+        let asking = |meta: CallMeta| {
+            let (worker, call) = (worker.clone(), Call::new("look", json!({ "path": "a" })));
+            let submitted = async move { worker.submit(call.meta(meta)).await };
+            tokio::spawn(submitted)
+        };
+        let open = async || loop {
+            if let [question] = grants.questions().await.unwrap().as_slice() {
+                return question.id;
+            }
+            tokio::task::yield_now().await;
+        };
+        let call_of_policy = asking(with_policy(None));
+        let question = open().await;
+        let threads = occupied(&worker);
+        grants.answer(question, Answer::ONCE).await.unwrap();
+        // A call without a policy is judged by the actor, after the answer that came before it.
+        let other = asking(CallMeta::default());
+        let question = open().await;
+        assert_eq!(worker.shared.core.cpu.queued(), 1);
+        grants.answer(question, Answer::ONCE).await.unwrap();
+        assert_eq!(other.await.unwrap().unwrap().text(), "looked");
+        assert!(!call_of_policy.is_finished());
+        drop(threads);
+        assert_eq!(call_of_policy.await.unwrap().unwrap().text(), "looked");
     }
 
     #[tokio::test]

@@ -1,5 +1,4 @@
-//! Directories and names in them in, word of each change at a name out: one inotify instance for all of them, for the
-//! system gives a user few.
+//! Watches names in directories for changes, all through one inotify instance where possible: the system gives a user few.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -13,7 +12,7 @@ use tokio::sync::watch;
 
 /// The instance, as long as anything is watched.
 #[derive(Debug, Default)]
-pub(super) struct Instance(Mutex<Weak<Hub>>);
+pub(crate) struct Instance(Mutex<Weak<Hub>>);
 
 /// What is watched through one instance.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ struct Name {
 
 /// Word of changes at one name.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     hub: Arc<Hub>,
     directory: i32,
     id: u64,
@@ -50,7 +49,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Instance {
     /// Watches `name` in `directory`, whether anything stands there or not.
-    pub(super) fn watch(&self, directory: &OwnedFd, name: String) -> Result<Changes, Errno> {
+    pub(crate) fn watch(&self, directory: &OwnedFd, name: String) -> Result<Changes, Errno> {
         let hub = {
             let mut held = lock(&self.0);
             match held.upgrade() {
@@ -142,7 +141,7 @@ impl Hub {
 
 impl Changes {
     /// Returns once there was a change; none when it can no longer be watched.
-    pub(super) async fn next(&mut self) -> Option<()> {
+    pub(crate) async fn next(&mut self) -> Option<()> {
         loop {
             tokio::select! {
                 changed = self.told.changed() => return changed.ok(),
@@ -157,7 +156,7 @@ impl Changes {
     }
 
     /// Counts whatever happened so far to the change that was told last.
-    pub(super) fn gather(&mut self) -> Option<()> {
+    pub(crate) fn gather(&mut self) -> Option<()> {
         self.hub.drain().ok()?;
         self.told.mark_unchanged();
         Some(())

@@ -1,0 +1,192 @@
+//! Asks a client which directories are served, where nobody else says so.
+#![expect(
+    deprecated,
+    reason = "MCP deprecates roots, and clients of every revision may still declare them"
+)]
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ErrorData, InputRequest, InputRequests,
+    InputRequiredResult, ListRootsRequest, ListRootsResult,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Mutex, watch};
+
+use super::call::is_stateless;
+use super::{Gateway, Trust, uri};
+
+/// How long a client may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many roots of a client are served.
+const MAX_ROOTS: usize = 64;
+/// What a person can do besides naming a directory where the server starts.
+pub(super) const ADVICE: &str = "Or connect a client that names its workspace folders (MCP roots)";
+/// The key of the request in an input-required result.
+const KEY: &str = "roots";
+
+/// What is known of a client's roots.
+#[derive(Clone, Debug, Default)]
+enum State {
+    /// They are not asked for.
+    #[default]
+    Unused,
+    /// The client has not answered yet.
+    Pending,
+    /// They are served, or there are none.
+    Known,
+    /// They cannot be served.
+    Refused(ErrorData),
+}
+
+/// The roots of one client.
+#[derive(Debug, Default)]
+pub(super) struct ClientRoots {
+    state: watch::Sender<State>,
+    /// What the client configured beside its roots.
+    configuration: OnceLock<Map<String, Value>>,
+    /// Held while the client is asked.
+    asking: Mutex<()>,
+}
+
+impl ClientRoots {
+    /// From now on requests wait until the client has named its roots.
+    pub(super) fn expect(&self, configuration: Map<String, Value>) {
+        // A connection has one handshake.
+        let _ = self.configuration.set(configuration);
+        self.state.send_replace(State::Pending);
+    }
+
+    pub(super) fn are_expected(&self) -> bool {
+        !matches!(*self.state.borrow(), State::Unused)
+    }
+
+    /// Waits until they are known, if they are to be.
+    pub(super) async fn known(&self) -> Result<(), ErrorData> {
+        let mut state = self.state.subscribe();
+        let known = state.wait_for(|state| !matches!(state, State::Pending));
+        // Without an answer in time there is no root, which calls say.
+        match tokio::time::timeout(PATIENCE, known).await {
+            Ok(Ok(state)) => match &*state {
+                State::Refused(error) => Err(error.clone()),
+                State::Unused | State::Pending | State::Known => Ok(()),
+            },
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Gateway {
+    /// Whether a client with these capabilities is to say which directories are served.
+    pub(super) fn asks_for_roots(&self, capabilities: &ClientCapabilities) -> bool {
+        self.desk.client_roots && capabilities.roots.is_some()
+    }
+
+    /// Asks a client with a handshake for its roots, and serves them.
+    pub(super) async fn ask_for_roots(&self, peer: &Peer<RoleServer>) {
+        let roots = &self.session.roots;
+        let _turn = roots.asking.lock().await;
+        let answer = tokio::time::timeout(PATIENCE, peer.list_roots()).await;
+        let state = match answer {
+            Ok(Ok(listed)) => self.serve_roots(&listed).await,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the client did not name its roots");
+                State::Known
+            }
+            Err(_) => {
+                tracing::warn!("the client did not name its roots in time");
+                State::Known
+            }
+        };
+        roots.state.send_replace(state);
+    }
+
+    /// What a stateless client must bring with its call before anything is served: its roots. Nothing once it has.
+    pub(super) async fn roots_required(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<InputRequiredResult>, ErrorData> {
+        let roots = &self.session.roots;
+        let capabilities = context.client_capabilities();
+        let asked = capabilities.is_some_and(|capabilities| self.asks_for_roots(&capabilities));
+        if !asked || !is_stateless(context) || roots.are_expected() {
+            return Ok(None);
+        }
+        let answer = request.input_responses.as_ref();
+        let Some(answer) = answer.and_then(|answers| answers.get(KEY)) else {
+            let request = InputRequest::ListRoots(ListRootsRequest::default());
+            let requests = InputRequests::from([(KEY.to_owned(), request)]);
+            return Ok(Some(InputRequiredResult::new(Some(requests), None)));
+        };
+        let listed: ListRootsResult = serde_json::from_value(answer.clone()).map_err(|_| {
+            let reason = "the answer to `roots/list` is not a list of roots";
+            ErrorData::invalid_params(reason, Some(json!({"field": "/inputResponses/roots"})))
+        })?;
+        let _turn = roots.asking.lock().await;
+        if !roots.are_expected() {
+            let state = self.serve_roots(&listed).await;
+            roots.state.send_replace(state);
+        }
+        Ok(None)
+    }
+
+    /// Serves the directories that the client names, in place of those that it named before.
+    async fn serve_roots(&self, listed: &ListRootsResult) -> State {
+        let mut paths: Vec<_> = Vec::new();
+        for root in listed.roots.iter().take(MAX_ROOTS) {
+            match uri::path(&root.uri) {
+                Some(path) if !paths.contains(&path) => paths.push(path),
+                Some(_) => {}
+                None => {
+                    let uri = crate::escape(&root.uri);
+                    tracing::warn!(%uri, "a root of the client is not a directory of this machine");
+                }
+            }
+        }
+        if paths.is_empty() {
+            self.replace_served(None);
+            return State::Known;
+        }
+        let roots = paths.iter().enumerate();
+        let roots: Value = roots
+            .map(|(index, path)| json!({"path": path, "default": index == 0, "optional": true}))
+            .collect();
+        let mut configuration = self.session.roots.configuration.get().cloned();
+        let configuration = configuration.get_or_insert_default();
+        configuration.insert("roots".to_owned(), roots);
+        match self.desk.open(configuration.clone()).await {
+            Ok(served) => {
+                self.replace_served(Some(Arc::new(served)));
+                State::Known
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no root of the client can be served");
+                self.replace_served(None);
+                State::Refused(error)
+            }
+        }
+    }
+}
+
+/// Refuses keys by which a configuration gives more, from a client that may name roots alone.
+pub(super) fn only_restricts(
+    configuration: &Map<String, Value>,
+    trust: Trust,
+) -> Result<(), ErrorData> {
+    let widening = ["grantable", "allow"]
+        .into_iter()
+        .find(|key| configuration.contains_key(*key));
+    match widening {
+        Some(key) if trust != Trust::Host => {
+            let reason = format!("/{key} is refused: only a trusted host may configure it");
+            let data = json!({
+                "kind": "policy_scope", "code": "POLICY_INVALID", "field": format!("/{key}"), "layer": "initialize",
+            });
+            Err(ErrorData::invalid_params(reason, Some(data)))
+        }
+        _ => Ok(()),
+    }
+}

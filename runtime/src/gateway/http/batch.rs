@@ -1,0 +1,119 @@
+//! JSON-RPC batches over HTTP, which revision 2025-03-26 alone has.
+//!
+//! Each message is handled like the body of a request of its own, and the answers go out as one array. Notifications about
+//! single requests, such as their progress, have no place in it and are dropped.
+
+use axum::body::Bytes;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use rmcp::model::{ErrorData, JsonRpcError, NumberOrString};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::task::JoinSet;
+
+use super::body::{blocking, handled, json_error};
+use super::sessions::Sessions;
+use crate::gateway::message::{self, Rejected};
+use crate::gateway::requests::array;
+
+/// One message of a batch.
+struct Element {
+    id: Option<NumberOrString>,
+    text: Result<Bytes, Rejected>,
+}
+
+/// Answers a batch if its session accepts them.
+pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: Next) -> Response {
+    let session = head.headers.get("mcp-session-id");
+    let session = session.and_then(|name| name.to_str().ok());
+    let accepted = match session {
+        Some(name) => sessions.batches(&name.into()),
+        None => Some(false),
+    };
+    let elements = match accepted {
+        Some(true) => blocking(body.len(), move || elements(&body)).await,
+        Some(false) => Some(Err(Rejected::batch())),
+        None => {
+            let error = ErrorData::invalid_request("there is no such session", None);
+            return json_error(StatusCode::NOT_FOUND, None, error);
+        }
+    };
+    let elements = match elements {
+        Some(Ok(elements)) => elements,
+        Some(Err(Rejected { id, error })) => {
+            return json_error(StatusCode::BAD_REQUEST, id, *error);
+        }
+        None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    };
+    let mut running = JoinSet::new();
+    let mut answers = Vec::new();
+    for Element { id, text } in elements {
+        match text {
+            Ok(text) => {
+                let (mut head, next) = (head.clone(), next.clone());
+                head.headers.remove(header::CONTENT_LENGTH);
+                running.spawn(async move { answer_of(id, handled(head, text, next).await).await });
+            }
+            Err(Rejected { id, error }) => answers.extend(refused(id, *error)),
+        }
+    }
+    while let Some(answered) = running.join_next().await {
+        answers.extend(answered.ok().flatten());
+    }
+    if answers.is_empty() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (kind, array(&answers)).into_response()
+}
+
+fn elements(body: &Bytes) -> Result<Vec<Element>, Rejected> {
+    let mut values = 0;
+    let texts = message::elements(body)?.into_iter();
+    let elements = texts.map(|text| {
+        let checked = message::checked(text, &mut values);
+        Element {
+            id: message::id(text),
+            text: checked
+                .map(|repaired| repaired.map_or_else(|| body.slice_ref(text), Bytes::from)),
+        }
+    });
+    Ok(elements.collect())
+}
+
+fn refused(id: Option<NumberOrString>, error: ErrorData) -> Option<Vec<u8>> {
+    serde_json::to_vec(&JsonRpcError::new(id, error)).ok()
+}
+
+/// The answer in a response; none to a notification, or if the request was cancelled.
+async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec<u8>> {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let (is_json, is_stream) = (
+        kind.starts_with("application/json"),
+        kind.starts_with("text/event-stream"),
+    );
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+    let body = body.unwrap_or_default();
+    if is_json {
+        return Some(body.into());
+    }
+    if is_stream {
+        let lines = body.split(|byte| *byte == b'\n');
+        let mut texts = lines.filter_map(|line| line.strip_prefix(b"data:"));
+        return texts.find(|text| is_answer(text)).map(<[u8]>::to_vec);
+    }
+    // The SDK refuses some requests in plain text.
+    let reason = String::from_utf8_lossy(&body).into_owned();
+    refused(Some(id?), ErrorData::invalid_request(reason, None))
+}
+
+fn is_answer(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Head {
+        method: Option<IgnoredAny>,
+    }
+    serde_json::from_slice(text).is_ok_and(|head: Head| head.method.is_none())
+}

@@ -1,0 +1,210 @@
+//! Previews that a model asks for by arguments, where its worker must preview every change.
+//!
+//! A host previews by `_meta.preview` or [`Worker::preview`](super::Worker::preview). Most clients let a model send arguments
+//! alone, so where previews are required the tools that change something take `preview` and `preview_token`, too.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::ser::{Error as _, Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::inbox::Done;
+use crate::call::Call;
+use crate::effect::{Content, Output, Preview, PreviewToken, Reply, Utf8};
+use crate::error::{CallError, Code};
+use crate::tool::{Entry, ToolInfo};
+
+const PREVIEW: &str = "preview";
+const TOKEN: &str = "preview_token";
+const DIFF: &str = "diff";
+
+/// The most lines and bytes of a diff that a model receives, as of a file that it reads.
+const MOST_LINES: usize = 2_000;
+const MOST_BYTES: usize = 100_000;
+
+/// Adds the arguments to what a tool takes.
+pub(super) fn describe(info: &mut ToolInfo) {
+    let properties = info.input_schema.get_mut("properties");
+    if let Some(Value::Object(properties)) = properties.filter(|_| info.previews) {
+        let preview = json!({
+            "type": "boolean",
+            "description": "Show the change without making it. Required before the change is made.",
+        });
+        let token = json!({
+            "type": "string",
+            "description": "The `preview_token` of this call's preview, to make the change.",
+        });
+        properties.entry(PREVIEW).or_insert(preview);
+        properties.entry(TOKEN).or_insert(token);
+    }
+}
+
+/// Takes the arguments out of a call whose worker requires previews. Returns whether it asks for a preview.
+pub(super) fn take(shared: &Shared, call: &mut Call) -> Result<bool, CallError> {
+    if !is_required(shared, call) {
+        return Ok(false);
+    }
+    let entry = shared.tool(call.tool.as_str());
+    let (Some(entry), Value::Object(arguments)) = (entry, &mut call.arguments) else {
+        return Ok(false);
+    };
+    if !entry.previews() || has_own(&entry) {
+        return Ok(false);
+    }
+    let invalid = |name: &str, expected: &str| {
+        let message = format!("invalid argument `/{name}`: expected {expected}");
+        CallError::new(Code::InvalidArguments, message).with("field", format!("/{name}"))
+    };
+    let preview = match arguments.shift_remove(PREVIEW) {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(preview)) => preview,
+        Some(Value::String(text)) if text == "true" || text == "false" => text == "true",
+        Some(_) => return Err(invalid(PREVIEW, "`true` or `false`")),
+    };
+    let token = match arguments.shift_remove(TOKEN) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) if text.is_empty() => None,
+        Some(token) => {
+            let token = token.as_str().and_then(|text| text.parse().ok());
+            Some(token.ok_or_else(|| invalid(TOKEN, "the `preview_token` of a preview"))?)
+        }
+    };
+    call.meta.preview_token = call.meta.preview_token.or(token);
+    Ok(preview)
+}
+
+/// Whether the worker, or the call's own policy, requires that changes are previewed.
+fn is_required(shared: &Shared, call: &Call) -> bool {
+    let fragments = match &call.meta.policy {
+        Some(Value::Array(fragments)) => fragments.as_slice(),
+        Some(fragment) => std::slice::from_ref(fragment),
+        None => &[],
+    };
+    shared.authority.requires_preview()
+        || fragments
+            .iter()
+            .any(|fragment| fragment.get("require_preview") == Some(&Value::Bool(true)))
+}
+
+/// Whether the tool itself has an argument of one of these names.
+fn has_own(entry: &Entry) -> bool {
+    let properties = entry.input_schema.get("properties");
+    properties.is_some_and(|own| own.get(PREVIEW).is_some() || own.get(TOKEN).is_some())
+}
+
+/// The preview with its diff and token where a model reads them.
+pub(super) fn for_model(done: Done) -> Done {
+    match done {
+        Done::Preview(mut preview) => {
+            preview.reply = described(&preview);
+            Done::Preview(preview)
+        }
+        outcome @ Done::Outcome(_) => outcome,
+    }
+}
+
+/// What the call would answer, with the diff and the token. All of it is in the first text, since some clients hand their
+/// model the first block alone.
+fn described(preview: &Preview) -> Reply {
+    let diff = cut(preview.diff());
+    let token = preview.token;
+    let notice = format!(
+        "{diff}[preview: nothing was changed; to make the change, send the same call with preview_token {token}]"
+    );
+    let mut content = preview.reply.content.clone();
+    let first = content.iter_mut().find_map(|content| match content {
+        Content::Text(text) => Some(text),
+        _ => None,
+    });
+    match first {
+        Some(text) => *text = Utf8::from(format!("{}\n{notice}", text.as_str())),
+        None => content.push(Content::Text(Utf8::from(notice))),
+    }
+    let output = Arc::clone(&preview.reply.output);
+    Reply {
+        content,
+        output: Arc::new(PreviewOutput {
+            output,
+            diff,
+            token,
+        }),
+    }
+}
+
+/// The beginning of a diff that is longer than a model should receive, and a line that says so.
+fn cut(mut diff: String) -> String {
+    let lines = diff.split_inclusive('\n').take(MOST_LINES);
+    let ends = lines.scan(0, |end, line| {
+        *end += line.len();
+        Some(*end)
+    });
+    let kept = ends.take_while(|end| *end <= MOST_BYTES).last();
+    // A line that is longer than all that may be shown is cut, too.
+    let boundary = || {
+        (0..=MOST_BYTES)
+            .rev()
+            .find(|end| diff.is_char_boundary(*end))
+    };
+    let kept = kept.or_else(boundary).unwrap_or_default();
+    let (shown, all) = (diff.get(..kept).unwrap_or_default(), diff.lines().count());
+    let shown = shown.lines().count();
+    if kept < diff.len() {
+        diff.truncate(kept);
+        if !diff.ends_with('\n') {
+            diff.push('\n');
+        }
+        let _ = writeln!(
+            diff,
+            "[the diff is cut: {shown} of {all} lines; preview smaller changes to see all of it]"
+        );
+    }
+    diff
+}
+
+/// What a tool would answer, with the diff and the token of the preview.
+#[derive(Debug)]
+struct PreviewOutput {
+    output: Arc<dyn Output>,
+    diff: String,
+    token: PreviewToken,
+}
+
+impl Serialize for PreviewOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut output = self.output.to_json().map_err(S::Error::custom)?;
+        if let Value::Object(output) = &mut output {
+            output.insert(PREVIEW.into(), true.into());
+            output.insert(TOKEN.into(), self.token.to_string().into());
+            output.insert(DIFF.into(), self.diff.as_str().into());
+        }
+        output.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diff_for_a_model_is_cut_at_whole_lines() {
+        let whole = "+a\n".repeat(MOST_LINES);
+        assert_eq!(cut(whole.clone()), whole);
+        let long = cut("+a\n".repeat(MOST_LINES + 1));
+        assert!(long.contains("2000 of 2001 lines"), "{long}");
+        assert_eq!(long.lines().count(), MOST_LINES + 1);
+        let wide = cut(format!("+{}\n", "x".repeat(99)).repeat(1_000));
+        assert!(wide.contains("990 of 1000 lines"));
+        assert!(wide.len() < MOST_BYTES + 200);
+    }
+
+    #[test]
+    fn one_line_longer_than_a_model_receives_is_cut() {
+        let cut = cut(format!("+{}\n", "\u{e9}".repeat(MOST_BYTES)));
+        assert!(cut.len() < MOST_BYTES + 200);
+        assert!(cut.ends_with(
+            "[the diff is cut: 1 of 1 lines; preview smaller changes to see all of it]\n"
+        ));
+    }
+}
