@@ -19,6 +19,7 @@ use crate::replace::{Durability, Reached, Sweeper};
 use crate::resolve::{self, Meta};
 use crate::sys::{AtFlags, unlinkat};
 
+pub(crate) use carry::other_device;
 pub(crate) use state::{State, see};
 pub(crate) use tree::Temporaries;
 
@@ -88,11 +89,25 @@ impl From<Vec<Step>> for Work {
 /// Carries steps out; each tool has one.
 #[derive(Debug, Default)]
 pub(crate) struct Changer {
+    durability: Durability,
     sweeper: Sweeper,
     veil: OnceLock<[u8; 32]>,
 }
 
 impl Changer {
+    /// One whose changes are to survive that much.
+    pub(crate) fn new(durability: Durability) -> Self {
+        Self {
+            durability,
+            ..Self::default()
+        }
+    }
+
+    /// What changes are to survive.
+    pub(crate) fn durability(&self) -> Durability {
+        self.durability
+    }
+
     /// Makes every change, or says which were made. `begin` is asked before each: what it returns is held while it is made.
     ///
     /// # Errors

@@ -26,8 +26,6 @@ pub(crate) trait Lens {
     fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath;
     /// The root that holds `path`, and the path beneath it.
     fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)>;
-    /// Every root, in the order of the configuration.
-    fn places(&self) -> Vec<Place<'_>>;
     /// The virtual path of an absolute link target, if a root holds it.
     fn of_host(&self, target: &Path) -> Option<VirtualPath>;
     /// The absolute host path of a relative link target that begins at the top of the root at `mount` and leads above it.
@@ -63,10 +61,6 @@ impl Lens for ReadPermit {
     fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)> {
         let (root, rest) = self.root_of(path).ok()?;
         Some((place(root), rest))
-    }
-
-    fn places(&self) -> Vec<Place<'_>> {
-        self.roots().map(place).collect()
     }
 
     fn of_host(&self, target: &Path) -> Option<VirtualPath> {

@@ -6,6 +6,8 @@ compile_error!(
 );
 
 mod change;
+#[cfg(feature = "server")]
+pub mod check;
 mod diff;
 mod edit;
 mod lens;
@@ -26,10 +28,11 @@ pub use edit::Strategy;
 pub use manual::{description, manual};
 pub use replace::{Durability, Reached};
 pub use resolve::Kind;
-pub use tools::tools;
 pub use tools::{
     CaseArg, Copied, CopyArgs, DeleteArgs, Deleted, DirectoriesMade, EditArgs, EditFileArgs,
-    FactsFound, FileEdited, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash, IfExists,
-    ListDirectoryArgs, ListRootsArgs, Listed, Listing, Made, MakeDirectoryArgs, Matches, Mode,
-    MoveArgs, Moved, PathsFound, ReadFileArgs, Roots, StatArgs, Wanted, WriteFileArgs, Written,
+    FactsFound, FileEdited, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash, HashPrefix,
+    IfExists, ListDirectoryArgs, ListRootsArgs, Listed, Listing, Made, MakeDirectoryArgs,
+    MatchLine, Matches, Mode, MoveArgs, Moved, ParseHashPrefixError, PathsFound, ReadFileArgs,
+    Roots, StatArgs, Wanted, WriteFileArgs, Written,
 };
+pub use tools::{tools, tools_with};

@@ -6,6 +6,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bailiwick::escape;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+
+/// What is logged at `level`. The MCP SDK warns of each mistake of a client, so what it logs is shown from debug on.
+pub(crate) fn levels(level: LevelFilter) -> Targets {
+    let sdk = if level >= LevelFilter::DEBUG {
+        level
+    } else {
+        LevelFilter::OFF
+    };
+    Targets::new().with_default(level).with_target("rmcp", sdk)
+}
 
 /// The longest line, in characters.
 const LONGEST: usize = 1024;

@@ -5,6 +5,10 @@ mod grants;
 mod logging;
 mod record;
 mod serve;
+mod servers;
+#[path = "sys/signals.rs"]
+mod signals;
+mod state;
 mod table;
 mod templates;
 
@@ -14,12 +18,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bailiwick::{BuildError, VirtualPath, escape};
+use bailiwick_fs::check::{self, Outcome, ServerError};
 use cli::{Options, Wanted};
 use serve::ServeError;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// What was given to the program cannot be used.
 const BAD_INPUT: u8 = 2;
-/// How long the end waits for the log to be written.
+/// How long the end waits for the log to be written, or for tasks to end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -39,6 +47,8 @@ fn main() -> ExitCode {
             Ok(text) => show(&text),
             Err(error) => refuse(&error, 1),
         },
+        Ok(Wanted::Servers(command)) => look_at_servers(&command),
+        Ok(Wanted::Check(command)) => check(*command),
         Ok(Wanted::Server(options)) => serve(*options),
         Err(error) => refuse(&error, BAD_INPUT),
     }
@@ -48,6 +58,65 @@ fn show(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{}", text.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn look_at_servers(command: &cli::ServersCommand) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error, 1),
+    };
+    match runtime.block_on(servers::look(command)) {
+        Ok(text) => show(&text),
+        Err(error) => refuse(&error, 1),
+    }
+}
+
+/// Checks a server and prints the report; an interrupted check prints none.
+fn check(command: cli::CheckCommand) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error, BAD_INPUT),
+    };
+    let report = runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate())?;
+        let interrupted = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminated.recv() => {}
+            }
+        };
+        let (target, connection) = (command.target, command.connection);
+        let report = check::run(target, connection, command.within, interrupted);
+        Ok::<_, std::io::Error>(report.await)
+    });
+    // A server that was still starting is ended with the tasks; a schema that is still being compiled is not waited for.
+    runtime.shutdown_timeout(LAST_WORDS);
+    let report = match report {
+        Ok(Some(report)) => report,
+        Ok(None) => return tell("the check was interrupted", BAD_INPUT),
+        Err(error) => return refuse(&error, BAD_INPUT),
+    };
+    let shown = match (report.unreachable(), command.json) {
+        (_, true) => show(&format!("{:#}", report.to_json())),
+        (None, false) => show(&report.to_string()),
+        (Some(_), false) => ExitCode::SUCCESS,
+    };
+    if let Some(error) = report.unreachable() {
+        let connect = report.checks().first().map(|check| check.detail.as_str());
+        let hint = match error {
+            ServerError::Http {
+                status: Some(401 | 403),
+                ..
+            } => "; --bearer-env VAR sends a token",
+            _ => "",
+        };
+        let connect = connect.unwrap_or_default();
+        return tell(&format!("cannot connect: {connect}{hint}"), BAD_INPUT);
+    }
+    match report.count(Outcome::Fail) {
+        0 => shown,
+        _ => ExitCode::FAILURE,
     }
 }
 
@@ -61,6 +130,8 @@ fn serve(options: Options) -> ExitCode {
         .with_writer(move || writer.clone())
         .with_max_level(options.log)
         .with_ansi(false)
+        .finish()
+        .with(logging::levels(options.log))
         .init();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -77,9 +148,13 @@ fn serve(options: Options) -> ExitCode {
             &format!("{} is refused: {}", sources.place(&field), chain(&source)),
             BAD_INPUT,
         ),
-        Err(error @ (ServeError::Input(_) | ServeError::Audit(_) | ServeError::Grants(_))) => {
-            refuse(&error, BAD_INPUT)
-        }
+        Err(
+            error @ (ServeError::Input(_)
+            | ServeError::Audit(_)
+            | ServeError::Grants(_)
+            | ServeError::Servers(_)
+            | ServeError::RootHolds { .. }),
+        ) => refuse(&error, BAD_INPUT),
         Err(error) => refuse(&error, 1),
     }
 }

@@ -46,11 +46,10 @@ pub const fn manual() -> Manual {
             ],
         },
         best_practices: &[
-            "Begin with `list_roots` if you do not know the paths; relative paths begin in the default root.",
+            "Begin with `list_roots` if you do not know the paths; it also says where relative paths begin.",
             "Search with `grep` and `find` before you read, and read parts of long files with `offset` and `limit`.",
             "Change files with `edit_file`; write a file as a whole only if it is new or short.",
             "Give the `hash` of your last read as `expected_hash`, so that nobody's change is lost.",
-            "Preview what is hard to take back: send the call with `_meta.preview: true` first.",
             "Read several files in one call with `paths`.",
         ],
         troubleshooting: TROUBLES,

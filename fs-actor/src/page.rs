@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick::{CallError, Code, VirtualPath};
+use bailiwick::{CallError, VirtualPath};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -21,8 +21,9 @@ impl Cursor {
     pub(crate) fn parse(text: &str) -> Result<Self, CallError> {
         let key = URL_SAFE_NO_PAD.decode(text);
         key.map(Self).map_err(|_| {
-            let message = "the cursor is none that this tool gave out; leave it out to begin anew";
-            CallError::new(Code::InvalidArguments, message)
+            let reason =
+                "expected the `next_cursor` of an earlier answer; leave it out to begin anew";
+            CallError::invalid_argument("/cursor", reason)
         })
     }
 }
@@ -108,6 +109,8 @@ impl<T> Page<T> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use bailiwick::Code;
 
     use super::*;
 

@@ -1,18 +1,17 @@
-//! The files of an audit in, a text that tells of them out; or the first line that is not as it was written.
+//! Shows and verifies the files of an audit.
 
 mod told;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bailiwick::{
-    AuditBroken, Authority, BreakReason, Config, ContentHash, Head, History, HistoryFilter,
-    PathError, PolicyError, RootConfig, Suggestion, VirtualPath, escape, json_line, suggest,
-    verify_hashes,
+    AuditBroken, AuditFileError, AuditFileFault, Authority, BreakReason, Config, ContentHash, Head,
+    History, HistoryFilter, PathError, PolicyError, RootConfig, Suggestion, VirtualPath, escape,
+    json_line, suggest, verify_file,
 };
 
 use crate::cli::{At, Look, Show};
@@ -20,14 +19,12 @@ use crate::cli::{At, Look, Show};
 /// Why an audit is not shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
-    #[error("cannot open the audit `{}`", .0.display())]
-    Open(PathBuf, #[source] io::Error),
     #[error("cannot list the files of the audit `{}`", .0.display())]
     List(PathBuf, #[source] io::Error),
     #[error("the audit lacks its file `{}`", .0.display())]
     Missing(PathBuf),
-    #[error("{}", .0.display())]
-    Broken(PathBuf, #[source] AuditBroken),
+    #[error(transparent)]
+    File(#[from] AuditFileError),
     #[error("no record has the hash `{0}`: records were cut off or replaced")]
     Head(ContentHash),
     #[error("cannot write JSON")]
@@ -106,19 +103,13 @@ fn numbers(audit: &Path) -> io::Result<BTreeSet<u32>> {
     Ok(numbers)
 }
 
-fn opened(place: &Path) -> Result<BufReader<File>, RecordError> {
-    let file = File::open(place).map_err(|error| RecordError::Open(place.to_owned(), error))?;
-    Ok(BufReader::new(file))
-}
-
 fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, RecordError> {
     let mut found = expected.is_none();
     let (mut head, mut records, mut count) = (Head::default(), 0, 0);
     for place in files(audit)? {
-        let see = |hash| found |= Some(hash) == expected;
-        let verified = verify_hashes(head, opened(&place)?, see)
-            .map_err(|broken| RecordError::Broken(place, broken))?;
-        (head, records, count) = (verified.head, records + verified.records, count + 1);
+        let verified = verify_file(head, &place, |hash| found |= Some(hash) == expected)?;
+        head = verified.head;
+        (records, count) = (records + verified.records, count + verified.files);
     }
     if let Some(expected) = expected.filter(|_| !found) {
         return Err(RecordError::Head(expected));
@@ -132,13 +123,15 @@ fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, Recor
 fn history(audit: &Path) -> Result<History, RecordError> {
     let mut history = History::new();
     for place in files(audit)? {
-        match history.read(opened(&place)?) {
-            Ok(_) => {}
+        let Err(error) = history.read_file(&place) else {
+            continue;
+        };
+        match error.fault() {
             // A server that runs may be about to write the rest.
-            Err(AuditBroken {
+            AuditFileFault::Broken(AuditBroken {
                 line,
                 reason: BreakReason::Torn,
-            }) => {
+            }) if error.path() == place => {
                 let place = place.display().to_string();
                 // A closed standard error is nobody who could be told.
                 let _ = writeln!(
@@ -147,7 +140,7 @@ fn history(audit: &Path) -> Result<History, RecordError> {
                     escape(&place)
                 );
             }
-            Err(broken) => return Err(RecordError::Broken(place, broken)),
+            _ => return Err(error.into()),
         }
     }
     Ok(history)

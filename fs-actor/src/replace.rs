@@ -18,8 +18,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use bailiwick::{CallError, Code, VirtualPath};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::resolve::{self, Meta};
 use crate::sys::{self, AtFlags, Errno, Mode, OFlags, RenameFlags, Resource, getrlimit};
@@ -33,10 +31,7 @@ pub(crate) use sweep::{Sweeper, discard, is_temporary, temporary_name};
 const CHUNK: usize = 1 << 20;
 
 /// What a write survives.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// A crash of the program. Quickest; a crash of the machine may lose the new content.
     Visible,
@@ -69,19 +64,9 @@ impl Reached {
         self.reached.get().copied().or(self.asked)
     }
 
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.get().is_none()
-    }
-
     pub(crate) fn set(&self, reached: Durability) {
         // Steps are carried out once, so nobody set it before.
         let _ = self.reached.set(reached);
-    }
-}
-
-impl Serialize for Reached {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.get().serialize(serializer)
     }
 }
 

@@ -4,12 +4,16 @@
 //! compiled, the file by size and by the longest line held. The engine is linear, and each line is looked at
 //! once: a match ends the search in its line, so no pattern makes a file quadratic.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
-use bailiwick::{CallError, Code, Halt};
+use bailiwick::{CallError, Halt};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::ast::{self, Ast, RepetitionKind, RepetitionRange, Visitor};
 
 use crate::lens::Lens;
 use crate::resolve::OpenFile;
@@ -22,9 +26,9 @@ const MAX_PROGRAM: usize = 256 * 1024;
 const MAX_STATES: usize = 1024 * 1024;
 /// How deep groups may nest.
 const MAX_NESTING: u32 = 50;
-/// The largest number that counted repetitions may multiply to. With 1,000 a search took seconds for 200 KB, since the
-/// states of the search no longer fit its cache; with 200 it takes milliseconds.
-const MAX_REPEATS: u64 = 200;
+/// The most characters and classes that counted repetitions may expand to. With 1,000 a search took seconds for 200 KB,
+/// since the states of the search no longer fit its cache; with 200 it takes milliseconds.
+const MAX_EXPANDED: u64 = 200;
 /// The longest line that is held; a file with a longer one is passed over from there.
 const MAX_HELD: usize = 1024 * 1024;
 /// The largest file that is searched.
@@ -43,14 +47,26 @@ pub(crate) enum Case {
 
 /// Compiles `pattern`, or refuses it within milliseconds.
 pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexMatcher, CallError> {
-    let refuse = |why: String| Err(CallError::new(Code::InvalidArguments, why));
-    if pattern.is_empty() || pattern.len() > MAX_PATTERN {
-        return refuse(format!("a pattern has 1 to {MAX_PATTERN} bytes"));
+    let refuse = |why: String| Err(CallError::invalid_argument("/pattern", why));
+    let length = pattern.len();
+    if length == 0 || length > MAX_PATTERN {
+        return refuse(format!("expected 1 to {MAX_PATTERN} bytes, got {length}"));
     }
-    if !literal && repeats(pattern) > MAX_REPEATS {
-        return refuse(format!(
-            "the counted repetitions of the pattern come to more than {MAX_REPEATS}; use `*` or `+`"
-        ));
+    if !literal {
+        let parsed = ParserBuilder::new()
+            .nest_limit(MAX_NESTING)
+            .build()
+            .parse(pattern);
+        let expanded = parsed.map(|ast| ast::visit(&ast, Expansion::default()));
+        match expanded {
+            Ok(Ok(expanded)) if expanded > MAX_EXPANDED => {
+                return refuse(format!(
+                    "expected counted repetitions of at most {MAX_EXPANDED} characters and classes, got {expanded}; use `*` or `+`"
+                ));
+            }
+            Ok(Ok(_)) => {}
+            Err(error) => return refuse(not_regular(&error.kind())),
+        }
     }
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -63,21 +79,56 @@ pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexM
         .nest_limit(MAX_NESTING);
     builder
         .build(pattern)
-        .or_else(|error| refuse(format!("the pattern cannot be used: {error}")))
+        .or_else(|error| refuse(not_regular(&error)))
 }
 
-/// The product of all `{m,n}` in `pattern`, whether nested or not: never less than what they expand to.
-fn repeats(pattern: &str) -> u64 {
-    let counts = pattern.split('{').skip(1).filter_map(|rest| {
-        let (inside, _) = rest.split_once('}')?;
-        let numbers = inside
-            .split(',')
-            .filter_map(|text| text.trim().parse::<u64>().ok());
-        numbers.max()
-    });
-    counts
-        .map(|count| count.max(1))
-        .fold(1, u64::saturating_mul)
+fn not_regular(reason: &dyn fmt::Display) -> String {
+    format!("expected a regular expression: {reason}; set `literal` to search for plain text")
+}
+
+/// Counts what stands in counted repetitions, once for each time that it is repeated.
+#[derive(Debug, Default)]
+struct Expansion {
+    /// How often each open repetition, outermost first, repeats what stands in it.
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Visitor for Expansion {
+    type Output = u64;
+    type Err = Infallible;
+
+    fn finish(self) -> Result<u64, Infallible> {
+        Ok(self.total)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
+        let around = self.counts.last().copied().unwrap_or(1);
+        match ast {
+            Ast::Repetition(repetition) => {
+                let most = match &repetition.op.kind {
+                    RepetitionKind::Range(
+                        RepetitionRange::Exactly(most)
+                        | RepetitionRange::AtLeast(most)
+                        | RepetitionRange::Bounded(_, most),
+                    ) => u64::from(*most).max(1),
+                    _ => 1,
+                };
+                self.counts.push(around.saturating_mul(most));
+            }
+            Ast::Group(_) | Ast::Alternation(_) | Ast::Concat(_) => {}
+            _ if around > 1 => self.total = self.total.saturating_add(around),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn visit_post(&mut self, ast: &Ast) -> Result<(), Infallible> {
+        if matches!(ast, Ast::Repetition(_)) {
+            self.counts.pop();
+        }
+        Ok(())
+    }
 }
 
 /// One line of an answer.
@@ -272,6 +323,8 @@ fn shown(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bailiwick::Code;
+
     use super::*;
     use crate::resolve;
     use crate::testing::{World, path};
@@ -380,6 +433,10 @@ mod tests {
             r"((a{100}){100}){100}",
             r"(\pL{50}){50}",
             r"\p{L}{300}\p{L}{300}",
+            "(?x)(a{1,5 0}){1,3 0}b",
+            "(?x:(a{1,5 0}){1,3 0})b",
+            "(?x)(a{1,5# {\n0}){1,3# }\n0}b",
+            "(aaaaaaaaaaaaaaaaaaaa){1,200}b",
             &deep,
             &wide,
             "(",
@@ -399,6 +456,11 @@ mod tests {
             r".{0,100}b",
             r"(foo|bar)\b",
             r"\d{4}-\d{2}-\d{2}",
+            "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+            "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            "(?x)(a{1,2 0}){1,1 0}b # {1,999}\n",
+            r"a\{1000}[{1000}]",
+            "(some words){1,15}b",
         ] {
             assert!(compile(pattern, false, Case::Smart).is_ok(), "{pattern}");
         }

@@ -1,20 +1,21 @@
-//! Options in, a server of the file tools out.
+//! Serves the file tools and third-party servers, as the options say.
 
 mod asking;
+mod preview_key;
 mod secret;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::{
     About, AskLimits, AuditFileError, BuildError, ConfigSource, Console, ConsoleError,
-    ConsoleRecord, Deferred, FileTools, Gateway, GrantStore, GrantStoreError, Http, HttpError,
-    JsonLines, MemoryAudit, OpenError, Opener, Policy, Runtime, RuntimeBuilder,
-    ServeError as StreamError, Served, Token, Trust, WorkerSpec, config_schema,
+    ConsoleRecord, Deferred, FileTools, Gateway, GatewayBuilder, GrantStore, GrantStoreError, Http,
+    HttpError, JsonLines, MemoryAudit, OpenError, Opener, Policy, RootConfig, Runtime,
+    RuntimeBuilder, ServeError as StreamError, Served, Token, WorkerSpec, config_schema,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
@@ -23,9 +24,11 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
-
-/// What people may be asked for where nothing else is configured: anything outside the roots.
-const GRANTABLE: [&str; 2] = ["read:file", "write:file"];
+use crate::servers::{START, Servers, ServersFault, ServersFile};
+use crate::signals;
+use asking::Asked;
+use preview_key::PreviewKey;
+use secret::SecretFile;
 
 /// How much of a record without a file is kept for the page, in records.
 const KEPT: usize = 4096;
@@ -45,6 +48,9 @@ pub(crate) enum ServeError {
     /// The grants cannot be kept.
     #[error(transparent)]
     Grants(#[from] GrantStoreError),
+    /// Third-party servers cannot be started.
+    #[error(transparent)]
+    Servers(#[from] ServersFault),
     /// A connection did not begin.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -57,6 +63,13 @@ pub(crate) enum ServeError {
     /// The address cannot be served.
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
+    /// A root would open what no worker may reach.
+    #[error("`{}` cannot be a root: it holds `{}`; {remedy}", .root.display(), .held.display())]
+    RootHolds {
+        root: PathBuf,
+        held: PathBuf,
+        remedy: &'static str,
+    },
     /// A secret cannot be handed to the person who started the server.
     #[error("cannot write a file for a secret")]
     Secret(#[source] io::Error),
@@ -84,7 +97,16 @@ struct Server {
     files: Arc<Mutex<Files>>,
     /// Where people are asked, if that is a page.
     console: Option<Arc<Console>>,
+    /// Third-party servers whose tools are offered as well.
+    servers: Option<Servers>,
+    /// Files with secrets, which workers must not reach.
+    secrets: Vec<PathBuf>,
+    /// What preview tokens are made with, if other processes accept them.
+    preview_key: Option<PreviewKey>,
 }
+
+/// What people may be asked for of third-party servers where nothing else is configured.
+const GRANTABLE_OF_SERVERS: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
 
 /// Which files the runtimes that were opened have.
 #[derive(Debug, Default)]
@@ -96,7 +118,7 @@ struct Files {
 }
 
 impl Files {
-    /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: a whole audit is read.
+    /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: the audit file is read.
     fn open(
         &mut self,
         options: &Options,
@@ -111,7 +133,7 @@ impl Files {
             })?;
             // Only a file that could be opened is done with: records never move on to another for a fault of the first.
             self.opened += 1;
-            builder = builder.audit(audit);
+            builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
         } else {
             let audit = MemoryAudit::new(KEPT);
             record = ConsoleRecord::Memory(audit.clone());
@@ -162,16 +184,32 @@ impl Files {
 }
 
 impl Server {
-    fn new(options: Arc<Options>, console: Option<Arc<Console>>) -> Self {
+    fn new(
+        options: Arc<Options>,
+        console: Option<Arc<Console>>,
+        servers: Option<Servers>,
+        secrets: Vec<PathBuf>,
+        preview_key: Option<PreviewKey>,
+    ) -> Self {
         Self {
             options,
             files: Arc::default(),
             console,
+            servers,
+            secrets,
+            preview_key,
         }
     }
 
     async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
-        let builder = builder(&self.options, configuration)?;
+        let mut builder = builder(&self.options, configuration, self.servers.as_ref())?;
+        // Somebody may have removed them; then there is nothing to reach.
+        for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
+            builder = builder.keep_out(secret);
+        }
+        if let Some(key) = &self.preview_key {
+            builder = builder.preview_key(key.bytes).keep_out(&key.file);
+        }
         let mut files = Arc::clone(&self.files).lock_owned().await;
         let options = Arc::clone(&self.options);
         let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
@@ -179,14 +217,16 @@ impl Server {
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
-        let grants = match &self.console {
-            Some(console) => {
-                console.attend(asking::source(grants, record));
-                None
-            }
-            None => (self.options.trust == Trust::Host).then_some(grants),
-        };
-        Ok(Served::new(runtime, &worker, grants))
+        let grants = Arc::new(grants);
+        if let Some(console) = &self.console {
+            console.attend(asking::source(Arc::clone(&grants), record));
+        }
+        let served = Served::new(runtime, &worker, None);
+        Ok(if Asked::of(&self.options).grants {
+            served.shared_grants(grants)
+        } else {
+            served
+        })
     }
 }
 
@@ -200,7 +240,11 @@ impl Opener for Server {
 }
 
 /// Puts together a runtime; `initialize` is the configuration that a trusted client sent, if any.
-fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilder, BuildError> {
+fn builder(
+    options: &Options,
+    initialize: Option<Value>,
+    servers: Option<&Servers>,
+) -> Result<RuntimeBuilder, BuildError> {
     let mut sources = options.sources.clone();
     if let Some(said) = initialize {
         sources = sources.with(ConfigSource::Initialize, said)?;
@@ -210,9 +254,21 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
         tracing::warn!("{note}");
     }
     let grants_nothing = effective.origin("grantable").is_none();
-    let mut builder = Runtime::builder()
-        .configured(effective.config)
-        .tools(bailiwick_fs::tools());
+    let has_files = options.servers.is_none() || !effective.config.roots.is_empty();
+    let roots = effective.config.roots.iter();
+    let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
+    let mut builder = Runtime::builder().configured(effective.config);
+    if let Some(servers) = servers {
+        builder = servers.offered(builder, &roots);
+    }
+    if has_files {
+        builder = builder.tools(bailiwick_fs::tools_with(options.durability));
+    }
+    if grants_nothing && options.servers.is_some() {
+        builder = GRANTABLE_OF_SERVERS
+            .iter()
+            .fold(builder, |builder, pattern| builder.grantable(pattern));
+    }
     if options.ask != Ask::Replay {
         // Stateless clients share a worker, and one that leaves its question must not keep the others from asking.
         let limits = AskLimits {
@@ -220,11 +276,6 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
             ..AskLimits::default()
         };
         builder = builder.approver(Deferred).asks(limits, PATIENCE);
-    }
-    if grants_nothing && (options.trust == Trust::Host || options.ask == Ask::Page) {
-        builder = GRANTABLE
-            .iter()
-            .fold(builder, |builder, pattern| builder.grantable(pattern));
     }
     Ok(match &options.config_file {
         Some(file) => builder.keep_out(file),
@@ -235,50 +286,121 @@ fn builder(options: &Options, initialize: Option<Value>) -> Result<RuntimeBuilde
 /// Serves until the other end is gone or a signal ends the server.
 pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     // A write beyond the limit on file sizes fails then, and does not end the program.
-    let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
-    let _handled = signal(too_large).map_err(ServeError::Signals)?;
+    let _handled = signal(signals::file_size_exceeded()).map_err(ServeError::Signals)?;
     if let Some(socket) = &options.attach {
         return attach(socket).await;
     }
-    check(&options).await?;
+    let servers = options.servers.as_ref().map(ServersFile::read);
+    let servers = servers.transpose()?;
+    check(&options, servers.as_ref()).await?;
     let options = Arc::new(options);
-    // The file with the page's address is removed when the server ends.
-    let (console, _address) = match options.ask {
-        Ask::Page => {
-            let (console, address) = asking::page().await?;
-            (Some(Arc::new(console)), address)
-        }
-        Ask::Replay | Ask::Client => (None, None),
+    let asked = Asked::of(&options);
+    let (console, address) = if asked.page {
+        let (console, address) = asking::page().await?;
+        (Some(console), address)
+    } else {
+        (None, None)
     };
-    let server = Server::new(Arc::clone(&options), console);
-    let mut gateway = Gateway::opening(server, options.trust, about())
-        .files(FileTools {
-            read: "read_file",
-            list: "list_directory",
-        })
-        .config_schema(config_schema())
-        .manual(bailiwick_fs::manual())
-        .rate(options.rate);
-    if options.ask == Ask::Client {
-        gateway = gateway.ask_client()?;
-    }
-    let gateway = gateway.build();
-    let served = match options.http {
+    let listening = match options.http {
+        Some(address) => Some(Listening::new(address, &options).await?),
+        None => None,
+    };
+    let token = listening.as_ref().and_then(|it| it.token_file.as_ref());
+    let secrets = address.iter().chain(token).map(SecretFile::path);
+    let secrets = secrets.map(Path::to_owned).collect();
+    let servers = match servers {
+        Some(servers) => Some(servers.start(START).await?),
+        None => None,
+    };
+    let has_files = has_files(&options)?;
+    let about = servers
+        .as_ref()
+        .map_or_else(about, |servers| about_with(servers, has_files));
+    let key = preview_key(&options)?;
+    let server = Server::new(Arc::clone(&options), console, servers.clone(), secrets, key);
+    let gateway = Gateway::opening(server, options.trust, about);
+    let gateway = asking::by_client(gateway, options.ask, asked)?;
+    let gateway = configured(gateway, &options, has_files)?.build();
+    let served = match listening {
         None => {
             let stop = stopped_by_signals()?;
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            let serving = gateway.serve_until(input, output, stop);
+            let serving = gateway.serve_until(input, output, stop.cancelled());
             serving.await.map_err(ServeError::from)
         }
-        Some(address) => http(&gateway, address, options.token.as_deref()).await,
+        Some(listening) => http(&gateway, listening, &options).await,
     };
     gateway.shutdown().await;
+    if let Some(servers) = &servers {
+        servers.shutdown().await;
+    }
     served
 }
 
+/// The gateway with what the options say of it.
+fn configured(
+    gateway: GatewayBuilder,
+    options: &Options,
+    has_files: bool,
+) -> Result<GatewayBuilder, ServeError> {
+    let mut gateway = gateway
+        .config_schema(config_schema())
+        .rate(options.rate)
+        .advice(asking::advice(options));
+    if has_files {
+        gateway = gateway
+            .files(FileTools {
+                read: "read_file",
+                list: "list_directory",
+            })
+            .manual(bailiwick_fs::manual());
+    }
+    let roots = options.sources.effective().map_err(BuildError::from)?;
+    if has_files && options.http.is_none() && roots.config.roots.is_empty() {
+        gateway = gateway.client_roots();
+    }
+    Ok(gateway)
+}
+
+/// What preview tokens are made with where previews are required and each client may start processes of its own.
+fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
+    let config = options.sources.effective()?.config.to_json();
+    let required = config.get("require_preview") == Some(&Value::Bool(true));
+    if !required || options.http.is_some() {
+        return Ok(None);
+    }
+    let key = preview_key::shared();
+    Ok(key
+        .inspect_err(|error| {
+            tracing::warn!(%error, "preview tokens are valid in this process alone, as its key cannot be stored");
+        })
+        .ok())
+}
+
+/// What a model is told, and on standard error a person, where there are third-party servers.
+fn about_with(servers: &Servers, has_files: bool) -> About {
+    for line in servers.troubles() {
+        tell(&line);
+    }
+    let mut about = about();
+    let of_servers = servers.instructions();
+    about.instructions = if has_files {
+        format!("{} {of_servers}", about.instructions)
+    } else {
+        of_servers
+    };
+    about
+}
+
+/// Whether the file tools are offered to clients that configure nothing.
+fn has_files(options: &Options) -> Result<bool, BuildError> {
+    let configured = options.sources.effective()?;
+    Ok(options.servers.is_none() || !configured.config.roots.is_empty())
+}
+
 /// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.
-async fn check(options: &Options) -> Result<(), ServeError> {
-    let mut builder = builder(options, None)?;
+async fn check(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
+    let mut builder = builder(options, None, None)?;
     if let Some(file) = &options.audit {
         // It is opened and let go at once: whoever is served first records in it.
         drop(JsonLines::append(file)?);
@@ -289,7 +411,35 @@ async fn check(options: &Options) -> Result<(), ServeError> {
     }
     let (runtime, _grants) = builder.build().await?;
     runtime.shutdown().await;
+    if let Some(servers) = servers {
+        let remedy = "name another file with --pins";
+        without(options, servers.pins(), remedy)?;
+    }
+    let has_secret =
+        options.ask == Ask::Page || options.http.is_some() && chosen_token(options).is_none();
+    if has_secret && secret::is_written() {
+        let remedy = "a file with a secret would be written there; set XDG_RUNTIME_DIR to a directory outside the roots";
+        without(options, &secret::folder(), remedy)?;
+    }
     Ok(())
+}
+
+/// Refuses roots that are or hold `held`.
+fn without(options: &Options, held: &Path, remedy: &'static str) -> Result<(), ServeError> {
+    let effective = options.sources.effective().map_err(BuildError::from)?;
+    // What is not there yet, or cannot be opened, is refused when it is used.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let held = real(held);
+    let mut roots = effective.config.roots.iter();
+    let holds = |root: &&RootConfig| held.starts_with(real(Path::new(root.mount.as_str())));
+    match roots.find(holds) {
+        None => Ok(()),
+        Some(root) => Err(ServeError::RootHolds {
+            root: root.mount.as_str().into(),
+            held,
+            remedy,
+        }),
+    }
 }
 
 fn about() -> About {
@@ -298,33 +448,66 @@ fn about() -> About {
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         instructions: "Reads, searches and changes files beneath the directories that `list_roots` names; everything \
-                       else is out of reach. Send `_meta.preview: true` to see what a change would do."
+                       else is out of reach."
             .into(),
     }
 }
 
+/// An address that is listened on, and the token that its clients send.
+struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Token,
+    token_file: Option<SecretFile>,
+}
+
+impl Listening {
+    async fn new(address: SocketAddr, options: &Options) -> Result<Self, ServeError> {
+        let bound = TcpListener::bind(address).await;
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
+        let (token, token_file) = match chosen_token(options) {
+            Some(token) => (token, None),
+            None => {
+                let token = Token::random()?;
+                let secret = token.reveal();
+                let file = secret::hand_out("bearer token", secret, "token", secret);
+                let file = file.map_err(ServeError::Secret)?;
+                (token, file)
+            }
+        };
+        Ok(Self {
+            listener,
+            address: at,
+            token,
+            token_file,
+        })
+    }
+}
+
+fn chosen_token(options: &Options) -> Option<Token> {
+    options.token.as_deref().and_then(Token::chosen)
+}
+
 async fn http(
     gateway: &Gateway,
-    address: SocketAddr,
-    token: Option<&str>,
+    listening: Listening,
+    options: &Options,
 ) -> Result<(), ServeError> {
-    let bound = TcpListener::bind(address).await;
-    let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
-    let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
-    let (token, _file) = match token.and_then(Token::chosen) {
-        Some(token) => (token, None),
-        None => {
-            let token = Token::random()?;
-            let secret = token.reveal();
-            let file = secret::hand_out("bearer token", secret, "token", secret);
-            let file = file.map_err(ServeError::Secret)?;
-            (token, file)
-        }
-    };
+    let Listening {
+        listener,
+        address,
+        token,
+        token_file: _file,
+    } = listening;
     // Whoever is told the address may end the server in order.
     let stop = stopped_by_signals()?;
-    tell(&format!("serving http://{at}/mcp"));
-    gateway.serve_http(listener, Http::new(token), stop).await?;
+    tell(&format!("serving http://{address}/mcp"));
+    let stop = stop.cancelled_owned();
+    let allowed = &options.allowed;
+    let http = allowed.hosts.iter().fold(Http::new(token), Http::host);
+    let http = allowed.origins.iter().fold(http, Http::origin);
+    gateway.serve_http(listener, http, stop).await?;
     Ok(())
 }
 

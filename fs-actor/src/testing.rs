@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
 use cap_std::ambient_authority;
@@ -186,14 +187,6 @@ impl Lens for View<'_> {
         mounts.find_map(|mount| Some((self.place(mount), path.beneath(&mount.0)?)))
     }
 
-    fn places(&self) -> Vec<Place<'_>> {
-        self.world
-            .mounts
-            .iter()
-            .map(|mount| self.place(mount))
-            .collect()
-    }
-
     fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
         let mut mounts = self.world.mounts.iter();
         let (_, host, _) = mounts.find(|(own, ..)| own == mount)?;
@@ -318,35 +311,80 @@ pub(crate) fn laws() -> proptest::test_runner::Config {
     proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
 }
 
-/// Exchanges `one` and `other` as fast as it goes while `look` is tried; returns how often it saw each text.
+/// How many looks of a race must see an exchange happen, and how many must read the file itself.
+const MIN_MET: usize = 8;
+/// How long a race may take to come to that. It is far more than a busy machine needs.
+const RACE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Exchanges each of `pairs` as fast as it goes while `look` is tried, at least `tries` times and until exchanges happened
+/// during some of the looks and others read `in`. No look may read anything else; one that fails is fine.
+#[track_caller]
 pub(crate) fn race(
     world: &World,
     pairs: &[(&str, &str)],
     kernel: Kernel,
     tries: usize,
     look: impl Fn() -> Result<String, Code> + Sync,
-) -> (usize, usize) {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+) {
+    let (over, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let raced = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 for (one, other) in pairs {
                     let (one, other) = (world.host(one), world.host(other));
                     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+                    exchanges.fetch_add(1, Ordering::SeqCst);
                 }
             }
         });
-        let tally = scope.spawn(|| {
+        let looks = scope.spawn(|| {
+            let _over = SetOnDrop(&over);
             kernel.filter();
-            let seen = (0..tries).map(|_| look());
-            let tally = seen.fold((0, 0), |(inside, leaked), got| match got.as_deref() {
-                Ok("in") => (inside + 1, leaked),
-                Ok(_) => (inside, leaked + 1),
-                Err(_) => (inside, leaked),
-            });
-            over.store(true, Ordering::Relaxed);
-            tally
+            let (began, mut raced) = (Instant::now(), Raced::default());
+            while raced.looks < tries || !raced.met() && began.elapsed() < RACE_LIMIT {
+                let before = exchanges.load(Ordering::SeqCst);
+                let got = look();
+                // The first of them may have ended before the look began and be counted after that.
+                let during = exchanges.load(Ordering::SeqCst) > before + 1;
+                raced.looks += 1;
+                raced.exchanged += usize::from(during);
+                match got.as_deref() {
+                    Ok("in") => raced.inside += 1,
+                    Ok(_) => raced.leaked += 1,
+                    Err(_) => {}
+                }
+            }
+            raced
         });
-        tally.join().unwrap()
-    })
+        looks.join().unwrap()
+    });
+    assert_eq!(raced.leaked, 0, "{kernel:?}: {raced:?}");
+    assert!(raced.met(), "{kernel:?}: the threads never met: {raced:?}");
+}
+
+/// How the looks of a race went.
+#[derive(Debug, Default)]
+struct Raced {
+    looks: usize,
+    /// Looks during which an exchange happened.
+    exchanged: usize,
+    /// Looks that read the file itself.
+    inside: usize,
+    /// Looks that read another one.
+    leaked: usize,
+}
+
+impl Raced {
+    fn met(&self) -> bool {
+        self.exchanged >= MIN_MET && self.inside >= MIN_MET
+    }
+}
+
+/// Ends the other thread of a race, also when a look panics.
+struct SetOnDrop<'f>(&'f AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

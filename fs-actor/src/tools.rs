@@ -6,10 +6,12 @@ mod edit_file;
 mod find;
 mod glob;
 mod grep;
+mod hash;
 mod list_directory;
 mod list_roots;
 mod make_directory;
 mod move_entry;
+mod optional;
 mod read_file;
 mod stat;
 mod suggest;
@@ -17,11 +19,15 @@ mod write_file;
 
 use bailiwick::ToolSet;
 
+use crate::change::Changer;
+use crate::replace::Durability;
+
 pub use copy::{Copied, CopyArgs};
 pub use delete::{DeleteArgs, Deleted};
 pub use edit_file::{EditArgs, EditFileArgs, FileEdited, Made};
 pub use find::{FindArgs, PathsFound, Wanted};
-pub use grep::{CaseArg, FileMatches, GrepArgs, Matches, Mode};
+pub use grep::{CaseArg, FileMatches, GrepArgs, MatchLine, Matches, Mode};
+pub use hash::{HashPrefix, ParseHashPrefixError};
 pub use list_directory::{ListDirectoryArgs, Listed, Listing};
 pub use list_roots::{ListRootsArgs, Roots};
 pub use make_directory::{DirectoriesMade, MakeDirectoryArgs};
@@ -30,24 +36,48 @@ pub use read_file::{FileRead, FilesRead, Hash, ReadFileArgs};
 pub use stat::{FactsFound, StatArgs};
 pub use write_file::{IfExists, WriteFileArgs, Written};
 
-/// The file tools.
+/// The file tools. Changes survive a crash of the program and, on file systems that order renames, of the machine
+/// ([`Durability::Ordered`]).
 ///
 /// ```
 /// assert!(bailiwick_fs::tools().names().any(|name| name == "read_file"));
 /// ```
 #[must_use]
 pub fn tools() -> ToolSet {
+    tools_with(Durability::default())
+}
+
+/// The file tools, with changes that survive as much as `durability` says. A call's typed output
+/// ([`Written::durability`] and the like) has the level that was reached, which the file system may lower.
+///
+/// ```
+/// use bailiwick_fs::Durability;
+/// let tools = bailiwick_fs::tools_with(Durability::Durable);
+/// assert!(tools.names().any(|name| name == "write_file"));
+/// ```
+#[must_use]
+pub fn tools_with(durability: Durability) -> ToolSet {
+    let changer = || Changer::new(durability);
     ToolSet::new()
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
         .reader(read_file::ReadFile::default())
-        .writer(write_file::WriteFile::default())
-        .writer(edit_file::EditFile::default())
-        .writer(make_directory::MakeDirectory::default())
-        .writer(move_entry::Move::default())
-        .writer(copy::Copy::default())
-        .writer(delete::Delete::default())
+        .writer(write_file::WriteFile(changer()))
+        .writer(edit_file::EditFile(changer()))
+        .writer(make_directory::MakeDirectory(changer()))
+        .writer(move_entry::Move(changer()))
+        .writer(copy::Copy(changer()))
+        .writer(delete::Delete(changer()))
         .reader(find::Find)
         .reader(grep::Grep)
+}
+
+/// Leaves counts of nothing out of the JSON of outputs.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

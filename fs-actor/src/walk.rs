@@ -68,6 +68,17 @@ pub(crate) struct LeftOut {
     pub(crate) directories: u64,
 }
 
+impl LeftOut {
+    /// A line that says so, if something was left out.
+    pub(crate) fn text(self) -> String {
+        match self.directories {
+            0 => String::new(),
+            1 => "[1 directory could not be entered]\n".to_owned(),
+            count => format!("[{count} directories could not be entered]\n"),
+        }
+    }
+}
+
 struct Level {
     path: VirtualPath,
     /// Names that were read and not yet visited, last first.

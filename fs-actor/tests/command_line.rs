@@ -1,28 +1,72 @@
 //! The real program in, what it prints and how it ends out.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test fails by panicking, and makes the directories that are served"
 )]
 
+use std::fmt::Display;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// The program, without the variables that these tests themselves are run with.
-fn program() -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"));
-    program
-        .env_remove("BAILIWICK_CASES")
-        .env_remove("BAILIWICK_BLESS");
-    program
+/// A server over stdio, and its client's ends of the standard streams.
+struct Client {
+    server: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Client {
+    /// Starts a server whose standard error is not read.
+    fn of(program: &mut Command) -> Self {
+        let mut server = program
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self {
+            input: server.stdin.take().unwrap(),
+            output: BufReader::new(server.stdout.take().unwrap()).lines(),
+            server,
+        }
+    }
+
+    /// Sends a line, and returns the next message.
+    #[track_caller]
+    fn ask(&mut self, line: &impl Display) -> Value {
+        writeln!(self.input, "{line}").unwrap();
+        self.next()
+    }
+
+    #[track_caller]
+    fn next(&mut self) -> Value {
+        serde_json::from_str(&self.output.next().unwrap().unwrap()).unwrap()
+    }
+
+    /// Ends the input, and returns how the server ended once it said all.
+    fn end(mut self) -> ExitStatus {
+        drop(self.input);
+        assert!(self.output.next().is_none());
+        self.server.wait().unwrap()
+    }
+}
+
+/// The handshake of a client called `me`.
+fn initialize(capabilities: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": capabilities,
+        "clientInfo": {"name": "me", "version": "1"},
+    }})
 }
 
 struct Place {
@@ -44,31 +88,22 @@ impl Place {
         std::fs::write(self.path().join(name), text).unwrap();
     }
 
-    /// Starts the program here with a client's ends of its standard streams.
-    fn spoken_to(&self, arguments: &[&str]) -> (Child, ChildStdin, Lines<BufReader<ChildStdout>>) {
-        let mut server = program()
-            .args(arguments)
-            .env_clear()
-            .current_dir(self.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let input = server.stdin.take().unwrap();
-        let output = BufReader::new(server.stdout.take().unwrap()).lines();
-        (server, input, output)
+    /// The program here, with these arguments and without variables.
+    fn program(&self, arguments: &[&str]) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"));
+        program.args(arguments).env_clear().current_dir(self.path());
+        program
+    }
+
+    /// Starts the program here as a server over stdio.
+    fn client(&self, arguments: &[&str]) -> Client {
+        Client::of(&mut self.program(arguments))
     }
 
     /// Runs the program here, with these variables alone.
     fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-        program()
-            .args(arguments)
-            .env_clear()
-            .envs(variables.iter().copied())
-            .current_dir(self.path())
-            .output()
-            .unwrap()
+        let mut program = self.program(arguments);
+        program.envs(variables.iter().copied()).output().unwrap()
     }
 
     #[track_caller]
@@ -91,10 +126,8 @@ impl Place {
     /// The address is served, and told on standard error alone.
     #[track_caller]
     fn listens(&self, address: &str) {
-        let mut server = program()
-            .args(["--http", address])
-            .env_clear()
-            .current_dir(self.path())
+        let mut server = self
+            .program(&["--http", address])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -124,8 +157,12 @@ fn the_schema_that_is_printed_is_the_schema() {
     let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
-    let expected = format!("{:#}\n", bailiwick::config_schema());
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // What the program adds for its own configuration file.
+    let properties = printed["properties"].as_object_mut().unwrap();
+    let durability = properties.remove("durability").unwrap();
+    assert_eq!(durability["enum"], json!(["visible", "ordered", "durable"]));
+    assert_eq!(printed, bailiwick::config_schema());
 }
 
 #[test]
@@ -160,7 +197,7 @@ fn a_wrong_flag_is_named_with_the_reason() {
     );
     refused(
         &["--deny", "/etc"],
-        &["--deny (item 1)", "relative to its root"],
+        &["--deny (item 1)", "relative to each root"],
     );
     refused(
         &["--allow-scopes", "fly"],
@@ -282,11 +319,9 @@ fn what_cannot_be_opened_is_named_with_the_reason() {
 
 /// A server on a free port, where it is, and what its clients send as bearer.
 fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String) {
-    let mut server = program()
-        .args(["--http", "127.0.0.1:0"])
+    let mut server = place
+        .program(&["--http", "127.0.0.1:0"])
         .args(arguments)
-        .env_clear()
-        .current_dir(place.path())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -310,7 +345,7 @@ fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
     write!(
         stream,
         "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
-         Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+         Content-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
     )
     .unwrap();
     let mut line = String::new();
@@ -349,16 +384,7 @@ fn one_signal_ends_a_server_in_order_and_a_second_one_at_once() {
 fn a_signal_ends_a_server_over_stdio_and_what_is_open_is_answered() {
     let place = Place::new();
     for signal in [Signal::TERM, Signal::INT] {
-        let mut server = program()
-            .arg("root")
-            .env_clear()
-            .current_dir(place.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = server.stdin.take().unwrap();
-        let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+        let mut client = place.client(&["root"]);
         let listen = json!({
             "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
             "params": {"notifications": {"toolsListChanged": true}, "_meta": {
@@ -366,16 +392,14 @@ fn a_signal_ends_a_server_over_stdio_and_what_is_open_is_answered() {
                 "io.modelcontextprotocol/clientCapabilities": {},
             }},
         });
-        writeln!(input, "{listen}").unwrap();
-        let told = output.next().unwrap().unwrap();
-        assert!(told.contains("acknowledged"), "{told}");
-        send(&server, signal);
-        let answer: serde_json::Value =
-            serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+        let told = client.ask(&listen);
+        assert!(told.to_string().contains("acknowledged"), "{told}");
+        send(&client.server, signal);
+        let answer = client.next();
         assert_eq!(answer["id"], "l", "{answer}");
-        assert!(output.next().is_none());
-        assert_eq!(server.wait().unwrap().code(), Some(0));
-        drop(input);
+        // Its input is open still.
+        assert!(client.output.next().is_none());
+        assert_eq!(client.server.wait().unwrap().code(), Some(0));
     }
 }
 
@@ -384,11 +408,9 @@ fn the_bearer_token_is_in_a_file_of_the_user_that_goes_with_the_server() {
     let place = Place::new();
     let folder = place.path().join("run");
     std::fs::create_dir(&folder).unwrap();
-    let mut server = program()
-        .args(["--http", "127.0.0.1:0", "root"])
-        .env_clear()
+    let mut server = place
+        .program(&["--http", "127.0.0.1:0", "root"])
         .env("XDG_RUNTIME_DIR", &folder)
-        .current_dir(place.path())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -409,6 +431,25 @@ fn the_bearer_token_is_in_a_file_of_the_user_that_goes_with_the_server() {
     send(&server, Signal::TERM);
     assert_eq!(server.wait().unwrap().code(), Some(0));
     assert!(!file.exists());
+}
+
+#[test]
+fn roots_that_hold_the_folder_of_secrets_are_refused() {
+    let place = Place::new();
+    let run = place.path().join("root/run");
+    std::fs::create_dir(&run).unwrap();
+    let variable = [("XDG_RUNTIME_DIR", run.to_str().unwrap())];
+    let expected = ["cannot be a root: it holds", "XDG_RUNTIME_DIR"];
+    for root in ["root", "root/run"] {
+        for secret in [&["--ask", "page"][..], &["--http", "127.0.0.1:0"]] {
+            place.refused(&[secret, &[root]].concat(), &variable, &expected);
+        }
+    }
+    assert_eq!(std::fs::read_dir(&run).unwrap().count(), 0);
+    // Without a file for a secret there is nothing to hold.
+    let mut client = place.program(&["root"]);
+    let ended = client.envs(variable).stdin(Stdio::null()).status().unwrap();
+    assert!(ended.success());
 }
 
 #[test]
@@ -461,6 +502,46 @@ fn a_wrong_configuration_file_is_named_with_the_reason() {
 }
 
 #[test]
+fn duplicate_keys_are_refused_in_every_source() {
+    let place = Place::new();
+    let root = place.path().canonicalize().unwrap().join("root");
+    let root = |more: &str| json!({"path": root}).to_string().replace("}", more);
+    let duplicate = root(r#","deny":["k/**"],"deny":[]}"#);
+    for arguments in [[&*duplicate].as_slice(), &["--roots", &duplicate]] {
+        place.refused(
+            arguments,
+            &[],
+            &["ROOT or --roots cannot be read: duplicate key `deny`"],
+        );
+    }
+    place.accepted(&[&root(r#","deny":["k/**"]}"#)], &[]);
+    let budget = r#"{"calls":1,"calls":100}"#;
+    place.refused(
+        &["--budget", budget],
+        &[],
+        &["--budget cannot be read: duplicate key `calls`"],
+    );
+    place.accepted(&["--budget", r#"{"calls":1}"#], &[]);
+    let roots = |more: &str| format!("[{}]", root(more));
+    let duplicate = roots(r#","access":"read","access":"full"}"#);
+    place.refused(
+        &[],
+        &[("BAILIWICK_ROOTS", &duplicate)],
+        &["BAILIWICK_ROOTS cannot be read: duplicate key `access`"],
+    );
+    let once = roots(r#","access":"read"}"#);
+    place.accepted(&[], &[("BAILIWICK_ROOTS", &once)]);
+    place.file("config.json", r#"{"read_only":true,"read_only":false}"#);
+    place.refused(&["--config", "config.json"], &[], &["config.json"]);
+    let servers = r#"{"mcpServers":{"a":{"command":"false","command":"true"}}}"#;
+    place.file("servers.json", servers);
+    let arguments = ["--servers", "servers.json", "--pins", "pins"];
+    place.refused(&arguments, &[], &["duplicate key `command`"]);
+    place.file("servers.json", r#"{"mcpServers":{}}"#);
+    place.accepted(&arguments, &[]);
+}
+
+#[test]
 fn a_root_that_cannot_be_served_is_named_with_the_reason() {
     let place = Place::new();
     place.file("plain", "");
@@ -503,12 +584,12 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
     std::fs::create_dir(place.path().join("root/deep")).unwrap();
     for within in ["--grants=root/grants", "--grants=root/deep/grants"] {
         refused(
-            &["root", within],
+            &["--trust=host", "root", within],
             "ROOT or --roots (item 1, path)",
             "keep that elsewhere",
         );
     }
-    place.accepted(&["root", "--grants=grants"], &[]);
+    place.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
 }
 
 #[test]
@@ -516,7 +597,7 @@ fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_ser
     let place = Place::new();
     let refused = |file: &str, reason: &str| {
         let grants = format!("--grants={file}");
-        place.refused(&["root", &grants], &[], &[file, reason]);
+        place.refused(&["--trust=host", "root", &grants], &[], &[file, reason]);
     };
     refused("none/grants", "No such file");
     place.file("other.json", "{}");
@@ -526,20 +607,24 @@ fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_ser
     place.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
     refused("damaged", "damaged.corrupt");
     // What was damaged is out of the way.
-    place.accepted(&["root", "--grants=damaged"], &[]);
+    place.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
     let used = bailiwick::GrantStore::open(place.path().join("used")).unwrap();
     refused("used", "in use");
     drop(used);
-    place.accepted(&["root", "--grants=used"], &[]);
+    place.accepted(&["--trust=host", "root", "--grants=used"], &[]);
     // Agents are known by the names that clients give themselves.
-    let untrusted = ["root", "--grants=used", "--trust=agent"];
+    for trust in ["--trust=agent", "--trust=client"] {
+        let untrusted = ["root", "--grants=used", trust];
+        place.refused(&untrusted, &[], &["--grants", "--trust host"]);
+    }
+    let untrusted = ["root", "--grants=used"];
     place.refused(&untrusted, &[], &["--grants", "--trust host"]);
 }
 
 #[test]
 fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
     let place = Place::new();
-    one_reading_is_recorded(&place, "{}");
+    one_reading_is_recorded(&place, &json!({}));
     let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
     let lines: Vec<&str> = log.split_inclusive('\n').collect();
     place.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
@@ -547,11 +632,7 @@ fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
     place.refused(
         &arguments,
         &[],
-        &[
-            "`audit.jsonl` is not continued",
-            "line 2",
-            "record 2 stands",
-        ],
+        &["`audit.jsonl` is damaged", "line 2", "record 2 stands"],
     );
     place.refused(
         &["root", "--audit", "none/audit"],
@@ -565,33 +646,25 @@ fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
 #[test]
 fn a_refused_handshake_is_one_clear_line() {
     let place = Place::new();
-    let initialize = |configuration: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{{"experimental":{{"configuration":{configuration}}}}},"clientInfo":{{"name":"me","version":"1"}}}}}}"#
-        )
-    };
-    let told = |configuration: &str| {
-        let mut server = program()
-            .arg("root")
-            .env_clear()
-            .current_dir(place.path())
+    let told = |configuration: &Value| {
+        let mut server = place
+            .program(&["--trust=host", "root"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut input = server.stdin.take().unwrap();
-        writeln!(input, "{}", initialize(configuration)).unwrap();
-        drop(input);
+        let hello = initialize(&json!({"experimental": {"configuration": configuration}}));
+        writeln!(server.stdin.take().unwrap(), "{hello}").unwrap();
         let output = server.wait_with_output().unwrap();
         (
             output.status.code(),
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    assert_eq!(told("{}"), (Some(0), String::new()));
+    assert_eq!(told(&json!({})), (Some(0), String::new()));
     assert_eq!(
-        told(r#"{"max_calls":"x"}"#),
+        told(&json!({"max_calls": "x"})),
         (
             Some(1),
             "bailiwick-fs: the handshake was refused: configuration (initialize): /max_calls must be a whole number, 0 or more\n"
@@ -603,33 +676,24 @@ fn a_refused_handshake_is_one_clear_line() {
 #[test]
 fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
     for capabilities in [
-        "{}",
-        r#"{"experimental":{"configuration":{"read_only":true}}}"#,
+        json!({}),
+        json!({"experimental": {"configuration": {"read_only": true}}}),
     ] {
-        one_reading_is_recorded(&Place::new(), capabilities);
+        one_reading_is_recorded(&Place::new(), &capabilities);
     }
 }
 
-fn one_reading_is_recorded(place: &Place, capabilities: &str) {
+fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
     place.file("root/a.txt", "hello");
-    let (mut server, mut input, mut output) =
-        place.spoken_to(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
-    let mut ask = |line: &str| {
-        writeln!(input, "{line}").unwrap();
-        let answer: serde_json::Value =
-            serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
-        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
-        answer
-    };
-    ask(&format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"clientInfo":{{"name":"me","version":"1"}}}}}}"#
-    ));
-    let read = ask(
-        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"}}}"#,
+    let mut client = place.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
+    client.ask(&initialize(capabilities));
+    let read = client.ask(
+        &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+            "name": "read_file", "arguments": {"path": "a.txt"},
+        }}),
     );
     assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
-    drop(input);
-    assert!(server.wait().unwrap().success());
+    assert!(client.end().success());
     ended(place);
     let others = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(others, 2, "the root and the one log");
@@ -639,32 +703,66 @@ fn one_reading_is_recorded(place: &Place, capabilities: &str) {
 fn audit_that_may_not_grow_refuses_calls_and_ends_nothing() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
-    let mut server = Command::new("/bin/sh")
+    let mut limited = Command::new("/bin/sh");
+    limited
         .env_clear()
         .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_bailiwick-fs"))
         .args(["--audit", "audit.jsonl", "--log", "off", "root"])
-        .current_dir(place.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = server.stdin.take().unwrap();
-    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+        .current_dir(place.path());
+    let mut client = Client::of(&mut limited);
     let mut codes = (0..1000).map(|_| {
-        writeln!(input, "{STATELESS}").unwrap();
-        let line = output.next().unwrap().unwrap();
-        let answer: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let answer = client.ask(&STATELESS);
         let code = answer.pointer("/result/structuredContent/code");
-        code.and_then(serde_json::Value::as_str).map(str::to_owned)
+        code.and_then(Value::as_str).map(str::to_owned)
     });
     assert_eq!(codes.next(), Some(None));
     let refused = codes.find(Option::is_some).flatten();
     assert_eq!(refused.as_deref(), Some("IO"));
     assert_eq!(codes.next().flatten().as_deref(), Some("IO"));
-    drop(input);
-    assert_eq!(server.wait().unwrap().signal(), None);
+    assert_eq!(client.end().signal(), None);
+}
+
+#[test]
+fn served_audit_is_rotated_at_the_size_that_was_named() {
+    let rotated = |bytes: &[&str]| {
+        let place = Place::new();
+        place.file("root/a.txt", "hello");
+        let audit = ["--audit", "audit.jsonl", "root"];
+        // The second server continues the last segment of the first.
+        for _ in 0..2 {
+            let mut client = place.client(&[&audit[..], bytes].concat());
+            for _ in 0..10 {
+                let answer = client.ask(&STATELESS);
+                assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
+            }
+            assert!(client.end().success());
+        }
+        let verified = place.run(&["verify", "audit.jsonl"], &[]);
+        let verified = String::from_utf8(verified.stdout).unwrap();
+        assert!(verified.contains("as they were written"), "{verified}");
+        let history = place.run(&["history", "audit.jsonl"], &[]);
+        assert_eq!(history.status.code(), Some(0));
+        let entries = std::fs::read_dir(place.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let segments = names
+            .filter(|name| name.starts_with("audit.jsonl.0"))
+            .count();
+        let files = format!(" in {} files,", segments + 1);
+        assert!(verified.contains(&files), "{verified}");
+        segments
+    };
+    assert!(rotated(&["--audit-segment-bytes", "2000"]) > 3);
+    for whole in [&["--audit-segment-bytes=0"][..], &[]] {
+        assert_eq!(rotated(whole), 0);
+    }
+    let place = Place::new();
+    let refused = |arguments: &[&str], part: &str| place.refused(arguments, &[], &[part]);
+    refused(&["root", "--audit-segment-bytes=2000"], "--audit");
+    refused(
+        &["root", "--audit=a", "--audit-segment-bytes=x"],
+        "audit-segment-bytes",
+    );
 }
 
 /// That the audit is intact, has the reading, and ends with the end of the last of its workers.
@@ -675,7 +773,7 @@ fn ended(place: &Place) {
     assert!(log.contains("read_file"), "{log}");
     let steps: Vec<String> = log
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .map(|line| line["event"]["step"].as_str().unwrap().to_owned())
         .collect();
     let count = |step: &str| steps.iter().filter(|one| *one == step).count();
@@ -689,21 +787,10 @@ const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params
 fn the_end_of_what_stateless_clients_share_is_recorded() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
-    let mut server = program()
-        .args(["--audit", "audit.jsonl", "root"])
-        .env_clear()
-        .current_dir(place.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = server.stdin.take().unwrap();
-    writeln!(input, "{STATELESS}").unwrap();
-    drop(input);
-    let output = server.wait_with_output().unwrap();
-    let answer = String::from_utf8(output.stdout).unwrap();
-    assert!(answer.contains("hello"), "{answer}");
-    assert!(output.status.success());
+    let mut client = place.client(&["--audit", "audit.jsonl", "root"]);
+    let answer = client.ask(&STATELESS);
+    assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
+    assert!(client.end().success());
     ended(&place);
 }
 
@@ -730,24 +817,14 @@ fn the_end_of_what_stateless_clients_share_is_recorded_over_http() {
 }
 
 /// What a server with these arguments says to a write outside its root, of a client called `me`.
-fn writing_outside(place: &Place, arguments: &[&str]) -> serde_json::Value {
-    let (mut server, mut input, mut output) = place.spoken_to(arguments);
-    let mut ask = |line: &serde_json::Value| -> serde_json::Value {
-        writeln!(input, "{line}").unwrap();
-        serde_json::from_str(&output.next().unwrap().unwrap()).unwrap()
-    };
-    ask(
-        &serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "me", "version": "1"}}}),
-    );
+fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
+    let mut client = place.client(arguments);
+    client.ask(&initialize(&json!({})));
     let path = place.path().canonicalize().unwrap().join("outside/new");
-    let call =
-        serde_json::json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
-    let answer = ask(
-        &serde_json::json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
-    );
-    drop(input);
-    assert!(server.wait().unwrap().success());
+    let call = json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
+    let answer =
+        client.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
+    assert!(client.end().success());
     answer
 }
 
@@ -769,12 +846,18 @@ async fn what_an_agent_was_granted_for_good_is_served_again() {
     };
     grants.grant(grant).await.unwrap();
     runtime.shutdown().await;
-    let asked = writing_outside(&place, &["root"]);
+    let denied = writing_outside(&place, &["root"]);
+    assert_eq!(
+        denied["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
+        "{denied}"
+    );
+    let host = ["--trust=host", "--grantable=write:file"];
+    let asked = writing_outside(&place, &[host[0], host[1], "root"]);
     assert_eq!(
         asked["result"]["structuredContent"]["code"], "SCOPE_REQUIRED",
         "{asked}"
     );
-    let done = writing_outside(&place, &["--grants=grants", "root"]);
+    let done = writing_outside(&place, &[host[0], host[1], "--grants=grants", "root"]);
     assert_ne!(done["result"]["isError"], true, "{done}");
     let written = std::fs::read_to_string(outside.join("new"));
     assert_eq!(written.unwrap(), "x");
@@ -788,30 +871,34 @@ fn resident(process: &Child) -> u64 {
 }
 
 /// A policy with that many globs that are costly to compile, unlike any of another `seed`.
-fn costly_policy(seed: u32, globs: usize) -> serde_json::Value {
+fn costly_policy(seed: u32, globs: usize) -> Value {
     let glob = |index| format!("{seed:04}{index:04}{}", "*?".repeat(46));
     json!({ "deny": (0..globs).map(glob).collect::<Vec<_>>() })
 }
 
 #[test]
 fn the_largest_policies_of_a_client_hold_no_memory() {
-    const LARGEST: usize = 81;
+    const LARGEST: usize = 79;
     const CALLS: u32 = 60;
     let place = Place::new();
-    let (mut server, mut input, mut output) = place.spoken_to(&["root"]);
+    let Client {
+        mut server,
+        mut input,
+        mut output,
+    } = place.client(&["root"]);
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "stranger", "version": "1" },
     });
-    let mut send = |id: u32, method: &str, params: serde_json::Value| {
+    let mut send = |id: u32, method: &str, params: Value| {
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         writeln!(input, "{message}").unwrap();
     };
-    let mut answers = |count: u32| -> Vec<serde_json::Value> {
+    let mut answers = |count: u32| -> Vec<Value> {
         let lines = output
             .by_ref()
             .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-        let answers = lines.filter(|message: &serde_json::Value| message.get("id").is_some());
+        let answers = lines.filter(|message: &Value| message.get("id").is_some());
         answers.take(count as usize).collect()
     };
     let call =
@@ -846,4 +933,80 @@ fn the_largest_policies_of_a_client_hold_no_memory() {
     }
     drop(input);
     server.wait().unwrap();
+}
+
+/// The ways of clients to start the program that a document shows, as command lines.
+fn client_commands(document: &str) -> Vec<Vec<String>> {
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().unwrap().iter();
+        words
+            .map(|word| word.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut commands = Vec::new();
+    for block in document.split("\n```").skip(1).step_by(2) {
+        let (language, text) = block.split_once('\n').unwrap();
+        let server = match language {
+            "sh" => {
+                let added = text.lines().filter_map(|line| line.split_once(" -- "));
+                let added = added.map(|(_, command)| command.split(' ').map(ToOwned::to_owned));
+                commands.extend(added.map(Iterator::collect::<Vec<_>>));
+                continue;
+            }
+            "json" => {
+                let snippet: Value = serde_json::from_str(text).unwrap();
+                let servers = snippet.as_object().unwrap().values().next().unwrap();
+                servers["files"].clone()
+            }
+            "toml" => {
+                let snippet: toml_edit::DocumentMut = text.parse().unwrap();
+                let server = &snippet["mcp_servers"]["files"];
+                let arguments = server["args"].as_array().unwrap().iter();
+                let arguments: Vec<_> = arguments.map(toml_edit::Value::as_str).collect();
+                json!({"command": server["command"].as_str(), "args": arguments})
+            }
+            other => panic!("unknown language `{other}`"),
+        };
+        commands.push(match &server["command"] {
+            Value::String(program) => [vec![program.clone()], words(&server["args"])].concat(),
+            command => words(command),
+        });
+    }
+    commands
+}
+
+#[test]
+fn client_configurations_of_the_readme_start_the_program() {
+    let readme = include_str!("../../README.md");
+    let section = readme.split("\n## Add it to a client\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let commands = client_commands(section);
+    assert_eq!(commands.len(), 6);
+    for command in commands {
+        let [program, arguments @ ..] = command.as_slice() else {
+            panic!("an empty command");
+        };
+        assert_eq!(program, "bailiwick-fs");
+        let place = Place::new();
+        let root = |word: &String| word.replace("/path/to/project", "root");
+        let arguments: Vec<_> = arguments.iter().map(root).collect();
+        assert!(arguments.contains(&"root".to_owned()), "{command:?}");
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let mut client = place.client(&arguments);
+        let answer = client.ask(&initialize(&json!({})));
+        assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
+        assert!(client.end().success(), "{command:?}");
+    }
+}
+
+#[test]
+fn help_shows_examples() {
+    for flag in ["-h", "--help"] {
+        let output = Place::new().run(&[flag], &[]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains("\nExamples:\n  bailiwick-fs ./my-repo "),
+            "{text}"
+        );
+    }
 }

@@ -36,9 +36,7 @@ async fn appended(path: &Path) -> JsonLines {
 fn answer(question: &Question) -> Option<Answer> {
     let secret = question.request.needs[0].to_string().contains("secret");
     Some(if secret {
-        Answer::Deny {
-            note: Some("keep out\u{1b}[2J".to_owned()),
-        }
+        Answer::deny(Some("keep out\u{1b}[2J".to_owned()))
     } else {
         Answer::ONCE
     })
@@ -62,7 +60,10 @@ impl Place {
 
     /// A runtime that records in `audit.jsonl`, in which one worker writes each of these.
     async fn run(&self, audit: &str, writes: &[(&str, bool)]) {
-        let sink = appended(&self.path(audit)).await;
+        self.run_in(appended(&self.path(audit)).await, writes).await;
+    }
+
+    async fn run_in(&self, sink: JsonLines, writes: &[(&str, bool)]) {
         let (runtime, people) = Runtime::builder()
             .root("repo", self.path("repo"))
             .tools(bailiwick_fs::tools())
@@ -343,6 +344,80 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
         "{warned}"
     );
     assert!(String::from_utf8(output.stdout).unwrap().lines().count() > 12);
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
+async fn rotated_audit_is_shown_and_verified_as_one() {
+    let place = Place::new();
+    for run in [&WRITES[..], &WRITES[..3]] {
+        let sink = appended(&place.path("audit.jsonl")).await;
+        place.run_in(sink.segment_bytes(4_000), run).await;
+    }
+    place.run("audit.jsonl.2", &WRITES[..1]).await;
+    let segment = |number: u32| place.path(&format!("audit.jsonl.{number:08}"));
+    let finished = (1..).take_while(|number| segment(*number).exists()).count();
+    assert!(finished > 2, "{finished}");
+
+    // The same records in one file are shown alike.
+    let mut joined = Vec::new();
+    for number in 1..=finished {
+        joined.extend(std::fs::read(segment(u32::try_from(number).unwrap())).unwrap());
+    }
+    joined.extend(std::fs::read(place.path("audit.jsonl")).unwrap());
+    std::fs::write(place.path("one"), joined).unwrap();
+    std::fs::copy(place.path("audit.jsonl.2"), place.path("one.2")).unwrap();
+    for more in [
+        &[][..],
+        &["--json"],
+        &["--report"],
+        &["--suggest"],
+        &["--decision", "denied", "--json"],
+    ] {
+        let of = |audit: &str| place.told(&[&["history", audit][..], more].concat());
+        assert_eq!(of("audit.jsonl"), of("one"), "{more:?}");
+    }
+    let verified = place.told(&["verify", "audit.jsonl"]);
+    let files = format!(" records in {} files, ", finished + 2);
+    assert!(verified.contains(&files), "{verified}");
+    let one = place.told(&["verify", "one"]);
+    assert_eq!(
+        one.replace(" in 2 files, ", " in "),
+        verified.replace(&files, " records in ")
+    );
+
+    // A hash of any segment is found.
+    let first = std::fs::read_to_string(segment(1)).unwrap();
+    let noted: Value = serde_json::from_str(first.lines().last().unwrap()).unwrap();
+    let noted = noted["hash"].as_str().unwrap();
+    let with_head = ["verify", "audit.jsonl", "--head", noted];
+    assert_eq!(place.told(&with_head), verified);
+
+    let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
+    for number in [1, 2, u32::try_from(finished).unwrap()] {
+        let name = format!("audit.jsonl.{number:08}");
+        let whole = std::fs::read_to_string(segment(number)).unwrap();
+        std::fs::remove_file(segment(number)).unwrap();
+        for command in commands {
+            place.refused(command, 1, &[&name, "is missing"]);
+        }
+        std::fs::write(segment(number), whole.replacen("write", "wrote", 1)).unwrap();
+        for command in commands {
+            place.refused(command, 1, &[&name, "was changed"]);
+        }
+        std::fs::write(segment(number), whole).unwrap();
+    }
+    let swap = |one: u32, other: u32| {
+        std::fs::rename(segment(one), place.path("swap")).unwrap();
+        std::fs::rename(segment(other), segment(one)).unwrap();
+        std::fs::rename(place.path("swap"), segment(other)).unwrap();
+    };
+    swap(1, 2);
+    for command in commands {
+        place.refused(command, 1, &["audit.jsonl.00000001", "line 1", "belongs"]);
+    }
+    swap(1, 2);
+    assert_eq!(place.told(commands[0]), verified);
 }
 
 #[tokio::test]

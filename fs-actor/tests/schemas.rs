@@ -119,14 +119,8 @@ fn calls() -> Vec<(&'static str, Value)> {
             "make_directory",
             json!({"path": "/r/a/b", "create_parents": true}),
         ),
-        (
-            "copy",
-            json!({"from": "/r/d", "to": "/r/copy", "durability": "durable"}),
-        ),
-        (
-            "move",
-            json!({"from": "/r/copy", "to": "/r/moved", "durability": "visible"}),
-        ),
+        ("copy", json!({"from": "/r/d", "to": "/r/copy"})),
+        ("move", json!({"from": "/r/copy", "to": "/r/moved"})),
         ("delete", json!({"path": "/r/moved", "recursive": true})),
     ]
 }
@@ -176,17 +170,79 @@ async fn every_answer_and_preview_is_what_the_output_schema_says() {
         );
         let nothing = json!({});
         assert!(fault(output, output, &nothing).is_some(), "{name}");
-        if mutates && !outcome.changes.is_empty() {
-            let wanted = arguments.get("durability").cloned();
-            assert_eq!(
-                told["durability"],
-                wanted.unwrap_or(json!("ordered")),
-                "{name}"
-            );
-        }
     }
     let all: BTreeSet<_> = schemas.keys().map(String::as_str).collect();
     assert_eq!(called, all);
+}
+
+/// Some clients make a model fill in every argument.
+#[tokio::test]
+async fn empty_text_counts_as_absent_for_every_optional_argument() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("f"), "one\ntwo\n").unwrap();
+    let (_runtime, worker) = worker(temp.path()).await;
+    let base = [
+        ("list_directory", json!({})),
+        ("read_file", json!({"path": "/r/f"})),
+        ("read_file", json!({"paths": ["/r/f"]})),
+        ("find", json!({"pattern": "*"})),
+        ("grep", json!({"pattern": "o"})),
+        ("stat", json!({"path": "/r/f"})),
+        ("write_file", json!({"path": "/r/new", "content": ""})),
+        (
+            "edit_file",
+            json!({"path": "/r/f", "edits": [{"old_text": "one", "new_text": ""}]}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "/r/f", "patch": "@@ -1,2 +1,1 @@\n-one\n two\n"}),
+        ),
+    ];
+    let tools = worker.tools();
+    let mut filled = BTreeSet::new();
+    for (name, plain) in base {
+        let tool = tools.iter().find(|tool| tool.spec.name == name).unwrap();
+        let mut full = plain.clone();
+        for (argument, schema) in tool.input_schema["properties"].as_object().unwrap() {
+            if schema["type"] == "string" && full.get(argument).is_none() {
+                full[argument] = json!("");
+                filled.insert(format!("{name} {argument}"));
+            }
+        }
+        let answer = async |arguments: Value| {
+            if tool.mutates {
+                let preview = worker.preview(name, arguments).await.unwrap();
+                return (preview.reply.structured().unwrap(), preview.diff());
+            }
+            let outcome = worker.call(name, arguments).await.unwrap();
+            (outcome.structured().unwrap(), String::new())
+        };
+        assert_eq!(
+            answer(full.clone()).await,
+            answer(plain).await,
+            "{name} {full}"
+        );
+    }
+    assert_eq!(filled.len(), 15, "{filled:?}");
+}
+
+#[tokio::test]
+async fn every_tool_fits_the_forms_of_model_providers() {
+    let temp = tempfile::tempdir().unwrap();
+    let (_runtime, worker) = worker(temp.path()).await;
+    for tool in worker.tools() {
+        let name = &tool.spec.name;
+        let members = |schema: &Value| -> BTreeSet<String> {
+            let members = schema["properties"].as_object().into_iter().flatten();
+            members.map(|(name, _)| name.clone()).collect()
+        };
+        let own = members(&tool.input_schema);
+        let strict = tool.openai(true);
+        assert_eq!(strict["function"]["strict"], true, "{name}");
+        assert_eq!(members(&strict["function"]["parameters"]), own, "{name}");
+        assert_eq!(members(&tool.anthropic()["input_schema"]), own, "{name}");
+        assert_eq!(members(&tool.gemini()["parameters"]), own, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -196,7 +252,7 @@ async fn every_tool_and_argument_is_described() {
     for tool in worker.tools() {
         let name = tool.spec.name;
         assert!(!tool.spec.title.is_empty(), "{name}");
-        assert!(tool.spec.description.len() > 40, "{name}");
+        assert!(tool.spec.description.ends_with('.'), "{name}");
         assert!(!tool.spec.intent.is_empty(), "{name}");
         assert_eq!(tool.spec.scopes.is_empty(), name == "list_roots", "{name}");
         assert_eq!(
@@ -207,6 +263,7 @@ async fn every_tool_and_argument_is_described() {
         assert!(!tool.spec.destructive || tool.mutates, "{name}");
         assert_eq!(tool.input_schema["additionalProperties"], false, "{name}");
         for schema in [&tool.input_schema, &tool.output_schema] {
+            assert!(!schema.to_string().contains("durability"), "{name}");
             let properties = schema["properties"].as_object().into_iter().flatten();
             for (field, schema) in properties {
                 let described = schema["description"].as_str();

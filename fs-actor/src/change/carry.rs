@@ -282,7 +282,7 @@ fn rename<P>(
 }
 
 /// A move between file systems would be a copy and a removal, which is not one step; whoever wants it asks for both.
-fn other_device(to: &VirtualPath) -> CallError {
+pub(crate) fn other_device(to: &VirtualPath) -> CallError {
     CallError::new(
         Code::InvalidArguments,
         format!(

@@ -1,19 +1,20 @@
 //! A path that a call wants to change in, what a plan must know of it out.
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Op, Operation, Plan,
-    ReadPermit, Reply, Scope, Verdict, VirtualPath, WriteMode, not_yours,
+    CallError, Change, Code, Cost, Entry, FileDiff, Halt, Op, Operation, Plan, ReadPermit, Reply,
+    Scope, Verdict, VirtualPath, WriteMode, not_yours,
 };
 
 use super::state::Seen;
 use super::tree::{self, Item};
-use super::{Changer, State, Step, Temporaries, Work, see};
+use super::{Changer, State, Step, Temporaries, Work, repository, see};
 use bytes::Bytes;
 
 use crate::diff;
 use crate::lens::Lens;
 use crate::replace::is_temporary;
 use crate::resolve::{self, Kind, Meta};
+use crate::tools::HashPrefix;
 
 /// The most entries of a tree that a person is asked about one by one.
 const MAX_ASKED: usize = 1_000;
@@ -64,11 +65,11 @@ pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Ha
 pub(crate) fn expect(
     path: &VirtualPath,
     state: &State,
-    expected: Option<&ContentHash>,
+    expected: Option<&HashPrefix>,
 ) -> Result<(), CallError> {
     let same = match (state, expected) {
         (_, None) => true,
-        (State::File { hash, .. }, Some(expected)) => hash == expected,
+        (State::File { hash, .. }, Some(expected)) => expected.matches(hash),
         (State::Absent | State::Object { .. } | State::Directory { .. }, Some(_)) => false,
     };
     if same {
@@ -77,7 +78,7 @@ pub(crate) fn expect(
     let message = format!("`{path}` is not what expected_hash says; read it again");
     let error = CallError::new(Code::Conflict, message);
     Err(match state {
-        State::File { hash, .. } => error.with("hash", hash.to_string()),
+        State::File { hash, .. } => error.with("hash", HashPrefix::from(*hash).to_string()),
         State::Absent | State::Object { .. } | State::Directory { .. } => error,
     })
 }
@@ -127,7 +128,34 @@ pub(crate) fn within_modes(
     })
 }
 
-/// The directories above `path` that are missing, from the top down, each of which the call may make.
+/// Requires everything at once: joins what each of `checks` must be granted, so that a person is asked one time. What is
+/// not a matter of grants comes first.
+///
+/// # Errors
+/// The first error of a check, else one [`Halt`] with all needs and protected files.
+pub(crate) fn require_all(checks: impl IntoIterator<Item = Result<(), Halt>>) -> Result<(), Halt> {
+    let (mut needs, mut protected) = (Vec::new(), Vec::new());
+    for checked in checks {
+        match checked {
+            Ok(()) => {}
+            Err(Halt::Needs(more)) => needs.extend(more),
+            Err(Halt::Protected(more)) => protected.extend(more),
+            Err(halt @ (Halt::Failed(_) | Halt::Moved { .. } | Halt::All(_))) => return Err(halt),
+        }
+    }
+    match (needs.is_empty(), protected.is_empty()) {
+        (true, true) => Ok(()),
+        (false, true) => Err(Halt::Needs(needs)),
+        (true, false) => Err(Halt::Protected(protected)),
+        (false, false) => Err(Halt::All(vec![
+            Halt::Needs(needs),
+            Halt::Protected(protected),
+        ])),
+    }
+}
+
+/// Steps that make the directories above `path` that are missing, from the top down. [`require_parents`] says whether the
+/// call may make them.
 ///
 /// # Errors
 /// `NOT_FOUND` if there are some and `wanted` says not to make them.
@@ -161,11 +189,47 @@ pub(crate) fn missing_parents(
         );
         return Err(CallError::new(Code::NotFound, message).into());
     }
-    permit.require_parents(path, &missing)?;
     let steps = missing
         .into_iter()
         .map(|path| Step::MakeDirectory { path, mode: None });
     Ok(steps.collect())
+}
+
+/// Requires that the call may carry out `steps`, which make or change what is at `path`; `adding` is as in [`within_modes`].
+///
+/// # Errors
+/// As [`within_modes`] and [`require_all`].
+pub(crate) fn require_put(
+    permit: &ReadPermit,
+    path: &VirtualPath,
+    steps: &[Step],
+    adding: bool,
+) -> Result<(), Halt> {
+    within_modes(permit, steps, adding)?;
+    require_all([
+        require_parents(permit, path, steps),
+        repository::require(permit, steps, &[]),
+    ])
+}
+
+/// Requires that the call may make the directories above `path` that `steps` make.
+///
+/// # Errors
+/// As [`ReadPermit::require_parents`].
+pub(crate) fn require_parents(
+    permit: &ReadPermit,
+    path: &VirtualPath,
+    steps: &[Step],
+) -> Result<(), Halt> {
+    let made = steps.iter().filter_map(|step| match step {
+        Step::MakeDirectory { path: made, .. } if made != path => Some(made),
+        Step::MakeDirectory { .. }
+        | Step::Write { .. }
+        | Step::Move { .. }
+        | Step::Copy { .. }
+        | Step::Remove { .. } => None,
+    });
+    permit.require_parents(path, made)
 }
 
 /// What takes the making of these directories back.

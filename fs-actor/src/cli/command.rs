@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bailiwick::{Description, Field, Rate, Trust, ValueKind, config_schema};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use bailiwick::{Description, Field, JsonLines, Rate, Trust, ValueKind, config_schema};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::{Ask, CliError, grants, record};
+use super::{Ask, CliError, check, durability, grants, http, record, servers};
 
 /// The id of the directories that are named without a flag.
 pub(super) const ROOT: &str = "ROOT";
@@ -26,7 +26,7 @@ pub(super) const SHOWN: &[Shown] = &[
     Shown {
         flag: "print-config-schema",
         about: "Print the JSON Schema of the configuration",
-        text: |_| Ok(format!("{:#}", config_schema())),
+        text: |_| Ok(format!("{:#}", durability::in_schema(config_schema()))),
     },
     Shown {
         flag: "ai-help",
@@ -82,11 +82,25 @@ const ABOUT: &str = "Serves file tools over MCP, confined to the directories nam
 Each field of the configuration is set by its flag, by its variable, in the configuration file or by the client at \
 initialize: initialize prevails over flags, flags over variables, variables over the file, key by key. Lists that only \
 take away (deny, immutable, deny-scopes, protect) hold what any of them names.
+The directories named are the boundary: nothing outside them is read or changed, unless --grantable names it and a person \
+allows it. Without a directory, the client says which (its workspace folders).
+A glob without `/`, such as `*.pem`, is for names at any depth; one with `/` begins at the top of each root.
 A list is given by repeating its flag, or with commas or line breaks between its items, or as JSON. A ROOT is one \
 directory, commas and all.
 
-The first argument may be one of the commands below instead, which look at a record or at grants and serve nothing; a directory \
-of such a name is served as ./NAME.";
+Examples:
+  bailiwick-fs ./my-repo
+  bailiwick-fs --servers mcp.json --allow read:mcp:notes ./my-repo
+
+The first argument may be one of the commands below instead, which serve nothing; a directory of such a name is served as \
+./NAME.";
+
+const EXAMPLES: &str = "\
+Examples:
+  bailiwick-fs ./my-repo                            serve a directory over stdio
+  bailiwick-fs --read-only --deny .env ./my-repo    let nobody write, or read .env files
+  bailiwick-fs --http 127.0.0.1:8080 ./my-repo      serve it over HTTP on this machine
+  claude mcp add files -- bailiwick-fs ./my-repo    add it to Claude Code";
 
 /// The whole command line.
 pub(super) fn command() -> Command {
@@ -101,16 +115,23 @@ pub(super) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Serves file tools over MCP, confined to the directories named")
         .long_about(ABOUT)
+        .after_help(EXAMPLES)
         .arg(
             Arg::new(ROOT)
                 .help("A directory to serve, or JSON of a root; relative paths of tools begin in the first")
                 .action(ArgAction::Append),
         )
         .args(server())
+        .args(http::flags())
+        .args(of_audit())
+        .arg(durability::flag())
+        .args(servers::flags())
         .args(shown)
         .args(of_help())
         .subcommands(record::commands())
         .subcommands(grants::commands())
+        .subcommand(servers::command())
+        .subcommand(check::command())
         // Beside other arguments the name of a command is that of a directory.
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)
@@ -118,18 +139,27 @@ pub(super) fn command() -> Command {
         .args(fields)
 }
 
-/// The flags that are no fields.
-fn server() -> [Arg; 9] {
-    let trust = PossibleValuesParser::new(["host", "agent"]).map(|text| match text.as_str() {
+fn trust() -> impl TypedValueParser<Value = Trust> {
+    let words = PossibleValuesParser::new(["host", "client", "agent"]);
+    words.map(|text| match text.as_str() {
         "host" => Trust::Host,
+        "client" => Trust::Client,
         _ => Trust::Agent,
-    });
-    let ask =
-        PossibleValuesParser::new(["replay", "client", "page"]).map(|text| match text.as_str() {
-            "client" => Ask::Client,
-            "page" => Ask::Page,
-            _ => Ask::Replay,
-        });
+    })
+}
+
+fn ask() -> impl TypedValueParser<Value = Ask> {
+    let words = PossibleValuesParser::new(["auto", "replay", "client", "page"]);
+    words.map(|text| match text.as_str() {
+        "client" => Ask::Client,
+        "page" => Ask::Page,
+        "replay" => Ask::Replay,
+        _ => Ask::Auto,
+    })
+}
+
+/// Flags that set no configuration key.
+fn server() -> [Arg; 8] {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let level = PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>());
     [
@@ -142,17 +172,12 @@ fn server() -> [Arg; 9] {
             .long("http")
             .value_name("ADDR:PORT")
             .value_parser(loopback)
-            .help("Serve Streamable HTTP on an address of this machine, such as 127.0.0.1:8080, instead of stdio"),
+            .help("Serve Streamable HTTP on a loopback address, such as 127.0.0.1:8080, instead of stdio; others are refused, so other machines need a tunnel or proxy and --allow-host"),
         Arg::new("trust")
             .long("trust")
             .value_name("WHO")
-            .value_parser(trust)
-            .help("Who connects: a host may configure and grant, an agent can only restrict [default: host; with --http agent]"),
-        Arg::new("audit")
-            .long("audit")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("Append the audit to a file of JSON lines; no root may hold it"),
+            .value_parser(trust())
+            .help("Who connects: a host (agent framework) may configure and grant; a client (a person's program) can only restrict, and its person may be asked; an agent can only restrict [default: client; with --http agent]"),
         Arg::new("grants")
             .long("grants")
             .value_name("FILE")
@@ -168,8 +193,8 @@ fn server() -> [Arg; 9] {
         Arg::new("ask")
             .long("ask")
             .value_name("HOW")
-            .value_parser(ask)
-            .help("What becomes of a call that a person must allow: the client replays it with scopes, its person is asked, or it waits for an answer on a local page [default: replay]"),
+            .value_parser(ask())
+            .help("How calls that need approval are handled: client (its person is asked by elicitation), page (a local web page), replay (a trusted host sends the call again with scopes), or auto: the first of client, page (if started on a terminal) and replay that is possible [default: auto]"),
         Arg::new("rate")
             .long("rate")
             .value_name("N/UNIT")
@@ -183,10 +208,41 @@ fn server() -> [Arg; 9] {
     ]
 }
 
+/// The flags of the audit.
+fn of_audit() -> [Arg; 2] {
+    [
+        Arg::new("audit")
+            .long("audit")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Append the audit to a file of JSON lines; no root may hold it"),
+        Arg::new("audit-segment-bytes")
+            .long("audit-segment-bytes")
+            .value_name("N")
+            .requires("audit")
+            .value_parser(value_parser!(u64))
+            .help(format!(
+                "Rotate the audit file before it grows beyond N bytes, or never if N is 0; finished segments are named \
+                 FILE.00000001 and so on, and are never deleted [default: {}]",
+                JsonLines::SEGMENT_BYTES
+            )),
+    ]
+}
+
 /// What a program that only joins a socket could not heed.
 fn unheeded() -> impl Iterator<Item = clap::Id> {
     let server = [
-        "config", "http", "trust", "audit", "grants", "ask", "rate", ROOT,
+        "config",
+        "http",
+        "trust",
+        "audit",
+        "audit-segment-bytes",
+        "grants",
+        "ask",
+        "durability",
+        "rate",
+        "servers",
+        ROOT,
     ];
     let fields = Field::settable().map(|field| field.flag().into());
     server.into_iter().map(clap::Id::from).chain(fields)
@@ -214,7 +270,7 @@ fn field(field: &'static Field) -> Arg {
         ValueKind::Names => repeated(arg, "NAME"),
         ValueKind::Globs => repeated(arg, "GLOB"),
         ValueKind::Patterns => repeated(arg, "SCOPE"),
-        ValueKind::Object => arg.value_name("JSON"),
+        ValueKind::Object | ValueKind::Policy => arg.value_name("JSON"),
         ValueKind::Objects => repeated(arg, "PATH|JSON"),
     }
 }
@@ -228,7 +284,9 @@ fn repeated(arg: Arg, name: &str) -> Arg {
 enum AddressError {
     #[error("must be an IP address and a port, such as 127.0.0.1:8080")]
     NoAddress(#[from] std::net::AddrParseError),
-    #[error("must be an address of this machine alone, such as 127.0.0.1:8080")]
+    #[error(
+        "must be an address of this machine alone, such as 127.0.0.1:8080; other machines need a tunnel or proxy (--allow-host)"
+    )]
     NotLoopback,
 }
 

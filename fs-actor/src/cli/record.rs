@@ -63,8 +63,8 @@ pub(super) fn commands() -> [Command; 2] {
         Command::new("history")
             .about("Show what was asked, decided and granted, from a file that --audit wrote")
             .long_about(
-                "Shows what was asked, decided and granted, from a file that --audit wrote and the numbered files beside it. \
-                 Standard output has plain columns, or JSON lines with --json; the record is checked as it is read.",
+                "Shows what was asked, decided and granted, from a file that --audit wrote and the numbered files beside it: \
+                 its finished segments (FILE.00000001) and the audits of further clients (FILE.2). Standard output has plain columns, or JSON lines with --json; the record is checked as it is read.",
             )
             .arg(audit())
             .args(filters())
@@ -79,9 +79,10 @@ pub(super) fn commands() -> [Command; 2] {
         Command::new("verify")
             .about("Check that a file that --audit wrote is as it was written")
             .long_about(
-                "Checks that a file that --audit wrote and the numbered files beside it are as they were written: exit status 0 \
-                 and their counts, or 1 and the first line that is not, or the first file that is missing between others. That the end was cut off shows only against a hash noted \
-                 before: give it by --head.",
+                "Checks that a file that --audit wrote and the numbered files beside it are as they were written: its finished \
+                 segments (FILE.00000001) and the audits of further clients (FILE.2). Exit status 0 and their counts, or 1 and the first line that is \
+                 not, or the first file that is missing between others. That the end was cut off shows only against a hash noted before: give it by \
+                 --head.",
             )
             .arg(audit())
             .arg(

@@ -30,7 +30,7 @@ fn two_values(field: &Field) -> [Value; 2] {
         ValueKind::Names => json!(["stat", "find"]),
         ValueKind::Globs => json!(["other", "more"]),
         ValueKind::Patterns => json!(["read:other"]),
-        ValueKind::Object => json!({ "children": 1 }),
+        ValueKind::Object | ValueKind::Policy => json!({ "children": 1 }),
         ValueKind::Objects => json!([{ "path": "/other" }]),
     };
     assert_ne!(example, other, "{}", field.key);
@@ -115,7 +115,11 @@ fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
         }
     }
     let mut members = FIELDS.iter().filter(|field| !field.is_settable());
-    assert!(members.all(|field| field.parent() == Some("roots")));
+    assert!(
+        members.all(|field| {
+            field.parent() == Some("roots") || field.key.starts_with("restrictions")
+        })
+    );
 }
 
 #[track_caller]
@@ -124,7 +128,12 @@ fn options(arguments: &[&str], here: Option<&str>) -> Options {
     let arguments = ["bailiwick-fs"].iter().chain(arguments).map(OsString::from);
     match parse(arguments, [], here.as_ref()).unwrap() {
         Wanted::Server(options) => *options,
-        other @ (Wanted::Text(_) | Wanted::Look(_) | Wanted::Granted(_) | Wanted::Templates(_)) => {
+        other @ (Wanted::Text(_)
+        | Wanted::Look(_)
+        | Wanted::Granted(_)
+        | Wanted::Templates(_)
+        | Wanted::Servers(_)
+        | Wanted::Check(_)) => {
             panic!("{other:?}")
         }
     }
@@ -168,13 +177,54 @@ fn a_flag_without_a_value_is_true_and_takes_no_root_for_one() {
 }
 
 #[test]
-fn whoever_holds_standard_input_is_a_host_and_whoever_finds_a_port_is_not() {
+fn trust_is_client_over_stdio_and_agent_over_http_unless_named() {
     let trust = |arguments: &[&str]| options(arguments, None).trust;
-    assert_eq!(trust(&[]), Trust::Host);
+    assert_eq!(trust(&[]), Trust::Client);
+    assert_eq!(trust(&["--trust", "host"]), Trust::Host);
     assert_eq!(trust(&["--trust", "agent"]), Trust::Agent);
     let http = ["--http", "[::1]:8080"];
     assert_eq!(trust(&http), Trust::Agent);
     assert_eq!(trust(&[http[0], http[1], "--trust=host"]), Trust::Host);
+}
+
+#[test]
+fn durability_is_set_by_flag_variable_and_file_in_this_order() {
+    let durability = |flag: Option<&str>, variable: Option<&str>, key: Option<&str>| {
+        let mut arguments: Vec<OsString> = vec!["bailiwick-fs".into()];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        if let Some(key) = key {
+            let document = json!({"durability": key, "read_only": false});
+            serde_json::to_writer(file.reopen().unwrap(), &document).unwrap();
+            arguments.extend(["--config".into(), file.path().into()]);
+        }
+        arguments.extend(flag.map(|flag| format!("--durability={flag}").into()));
+        let variable = variable.map(|level| ("BAILIWICK_DURABILITY".into(), level.into()));
+        match parse(arguments, variable, None)? {
+            Wanted::Server(options) => Ok::<_, CliError>(options.durability),
+            other => panic!("{other:?}"),
+        }
+    };
+    let set = |flag, variable, key| durability(flag, variable, key).unwrap();
+    assert_eq!(set(None, None, None), Durability::Ordered);
+    assert_eq!(set(None, None, Some("durable")), Durability::Durable);
+    assert_eq!(set(None, Some("visible"), None), Durability::Visible);
+    assert_eq!(set(Some("durable"), None, None), Durability::Durable);
+    assert_eq!(
+        set(None, Some("visible"), Some("durable")),
+        Durability::Visible
+    );
+    let all = (Some("ordered"), Some("visible"), Some("durable"));
+    assert_eq!(set(all.0, all.1, all.2), Durability::Ordered);
+    let refused = |flag, variable, key| durability(flag, variable, key).unwrap_err().to_string();
+    let levels = "must be `visible`, `ordered` or `durable`";
+    let named = refused(None, Some("never"), None);
+    assert_eq!(named, format!("BAILIWICK_DURABILITY {levels}"));
+    let named = refused(None, None, Some("Durable"));
+    assert!(
+        named.starts_with("`/durability` in `") && named.ends_with(levels),
+        "{named}"
+    );
+    assert!(refused(Some("never"), None, None).contains("--durability"));
 }
 
 #[test]

@@ -11,24 +11,31 @@ use super::CliError;
 const PREFIX: &str = "BAILIWICK_";
 
 /// Names and values, as the system has them.
-type Variables = Vec<(OsString, OsString)>;
+pub(super) type Variables = Vec<(OsString, OsString)>;
 
 /// The variable of the bearer token.
 const TOKEN: &str = "BAILIWICK_TOKEN";
 
-/// Takes out the bearer token, which is no field, for no file and no flag may hold it.
-pub(super) fn token(
-    variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<(Option<String>, Variables), CliError> {
-    let (tokens, rest): (Vec<_>, Vec<_>) = variables
-        .into_iter()
-        .partition(|(name, _)| name.to_str() == Some(TOKEN));
-    let Some((_, token)) = tokens.into_iter().next_back() else {
-        return Ok((None, rest));
-    };
-    let token = token.into_string().ok();
-    let token = token.filter(|token| Token::chosen(token).is_some());
-    Ok((Some(token.ok_or(CliError::Token(TOKEN))?), rest))
+/// Removes the bearer token. It is not a configuration key, since neither a file nor a flag may hold it.
+pub(super) fn token(variables: &mut Variables) -> Result<Option<String>, CliError> {
+    let token = take(variables, TOKEN).map_err(|_| CliError::Token(TOKEN))?;
+    match token {
+        Some(token) if Token::chosen(&token).is_none() => Err(CliError::Token(TOKEN)),
+        token => Ok(token),
+    }
+}
+
+/// Removes a variable that sets no configuration key; its value.
+pub(super) fn take(
+    variables: &mut Variables,
+    wanted: &'static str,
+) -> Result<Option<String>, CliError> {
+    let is_wanted = |(name, _): &mut (OsString, OsString)| name.to_str() == Some(wanted);
+    let value = variables.extract_if(.., is_wanted).last();
+    value
+        .map(|(_, value)| value.into_string())
+        .transpose()
+        .map_err(|_| CliError::NotUtf8(wanted.to_owned()))
 }
 
 /// Finds the variables of fields; one that begins like them and is none is refused, for it may be a restriction that is

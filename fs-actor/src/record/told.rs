@@ -1,8 +1,9 @@
-//! What a history tells in, plain columns for people out; whatever agents and files are called, a line stays a line.
+//! Formats a history as plain columns; whatever agents and files are called, a line stays a line.
 
 use bailiwick::{
     CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
     HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, SignedInStep, Suggestion, Tally,
+    listed,
 };
 
 use crate::cli::time_of;
@@ -64,9 +65,13 @@ fn word(decision: Decision) -> &'static str {
 fn what(event: &HistoryEvent) -> String {
     match event {
         HistoryEvent::Question(question) => {
-            let mut text = format!("{} {}", question.question, list(&question.needs));
+            let mut text = format!("{} {}", question.question, listed(&question.needs, " "));
             if let Some(lifetime) = question.lifetime {
-                text += &format!("; allowed {}, {}", list(&question.patterns), span(lifetime));
+                text += &format!(
+                    "; allowed {}, {}",
+                    listed(&question.patterns, " "),
+                    span(lifetime)
+                );
             }
             if !question.left_out.is_empty() {
                 text += ", in part";
@@ -107,16 +112,18 @@ fn what(event: &HistoryEvent) -> String {
 
 /// What a call needed, how it ended, what allowed it and what it changed.
 fn one_call(call: &PastCall) -> String {
-    let mut parts = vec![list(&call.needs)];
+    let mut parts = vec![listed(&call.needs, " ")];
     if call.outcome != CallOutcome::Denied {
         parts.push(call.outcome.as_str().replace('_', " "));
     }
-    parts.push(list(&call.grants));
+    parts.push(listed(&call.grants, " "));
     if !call.brought.is_empty() {
-        parts.push(format!("granted_scopes {}", list(&call.brought)));
+        parts.push(format!("granted_scopes {}", listed(&call.brought, " ")));
     }
     if let (Some(removed), _) | (None, Some(removed)) = (call.removed, call.done) {
         parts.push(format!("after {removed} steps"));
+    } else if call.begun && call.code.is_none() {
+        parts.push("the effect began, and no end of it is recorded".to_owned());
     } else if call.begun {
         parts.push("after it began".to_owned());
     }
@@ -159,11 +166,6 @@ fn why(cause: RevokeCause) -> &'static str {
     }
 }
 
-fn list(items: &[impl ToString]) -> String {
-    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
-    items.join(" ")
-}
-
 fn span(lifetime: Lifetime) -> String {
     match lifetime {
         Lifetime::Once => "once".to_owned(),
@@ -201,13 +203,14 @@ pub(super) fn report(report: &HistoryReport) -> String {
         all.chain(agents.map(|(agent, of)| tally(agent, *of))),
     );
     let grants = table(
-        ["RUN", "GRANT", "USES", "STATE", "HOLDER", "PATTERN"],
+        ["RUN", "GRANT", "USES", "STATE", "BY", "HOLDER", "PATTERN"],
         report.grants.iter().map(|grant| {
             [
                 grant.run.to_string(),
                 grant.grant.to_string(),
                 grant.uses.to_string(),
                 state(grant).to_owned(),
+                grant.by.as_str().to_owned(),
                 grant.holder.as_ref().map_or_else(|| "-".to_owned(), held),
                 grant
                     .pattern
@@ -236,7 +239,7 @@ fn repeated(report: &HistoryReport) -> String {
                     .as_ref()
                     .map_or("-", |tool| tool.as_str())
                     .to_owned(),
-                list(&asked.needs),
+                listed(&asked.needs, " "),
             ]
         }),
     )

@@ -520,14 +520,8 @@ fn without_procfs_files_are_still_opened_and_links_still_judged() {
 fn check_race(lines: &[&str], pairs: &[(&str, &str)], asked: &str) {
     let world = World::new(lines);
     for kernel in [Kernel::Whole, Kernel::Old] {
-        let tries = cases() / 2;
         let look = || world.run(|view| text(view, asked));
-        let (inside, leaked) = race(&world, pairs, kernel, tries, look);
-        assert_eq!(leaked, 0, "{kernel:?}");
-        assert!(
-            inside > 0,
-            "{kernel:?}: not one of {tries} tries met the file"
-        );
+        race(&world, pairs, kernel, cases() / 2, look);
     }
 }
 
@@ -591,15 +585,8 @@ fn no_race_of_a_file_and_a_fifo_blocks() {
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     for kernel in [Kernel::Whole, Kernel::Old] {
         let look = || world.run(|view| text(view, "/r/f"));
-        let (inside, other) = race(
-            &world,
-            &[("root/f", "root/fifo")],
-            kernel,
-            cases() / 4,
-            look,
-        );
-        assert_eq!(other, 0);
-        assert!(inside > 0);
+        let pairs = [("root/f", "root/fifo")];
+        race(&world, &pairs, kernel, cases() / 4, look);
     }
 }
 
@@ -625,9 +612,7 @@ fn no_race_makes_a_listing_of_what_lies_outside() {
                     .unwrap())
             })
         };
-        let (inside, leaked) = race(&world, &[("root/d", "root/l")], kernel, cases() / 2, look);
-        assert_eq!(leaked, 0);
-        assert!(inside > 0);
+        race(&world, &[("root/d", "root/l")], kernel, cases() / 2, look);
     }
 }
 
@@ -648,15 +633,7 @@ fn no_race_of_a_file_and_another_object_fools_a_read_at_hand() {
         Ok(content(&opened))
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
-    // On a busy machine the two may not meet at once.
-    for _ in 0..100 {
-        let (inside, other) = race(&world, &pairs, Kernel::Whole, cases(), look);
-        assert_eq!(other, 0);
-        if inside > 0 {
-            return;
-        }
-    }
-    panic!("no look met the file itself");
+    race(&world, &pairs, Kernel::Whole, cases(), look);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bailiwick::Token;
 
@@ -16,12 +16,9 @@ pub(super) struct SecretFile(PathBuf);
 impl SecretFile {
     /// Writes `text` to a new file whose name ends in `ending`.
     fn create(ending: &str, text: &str) -> io::Result<Self> {
-        let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let folder = folder.filter(|folder| folder.is_absolute() && folder.is_dir());
-        let folder = folder.unwrap_or_else(std::env::temp_dir);
         let random = Token::random().map_err(io::Error::other)?;
         let random = random.reveal().get(..16).unwrap_or_default();
-        let path = folder.join(format!("bailiwick-{random}.{ending}"));
+        let path = folder().join(format!("bailiwick-{random}.{ending}"));
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -31,6 +28,22 @@ impl SecretFile {
         file.write_all(text.as_bytes())?;
         Ok(file_of)
     }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// The folder in which secrets are written.
+pub(super) fn folder() -> PathBuf {
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let folder = folder.filter(|folder| folder.is_absolute() && folder.is_dir());
+    folder.unwrap_or_else(std::env::temp_dir)
+}
+
+/// Whether secrets are written to files, as nobody but a person reads a terminal.
+pub(super) fn is_written() -> bool {
+    !io::stderr().is_terminal()
 }
 
 impl Drop for SecretFile {
@@ -52,7 +65,7 @@ pub(super) fn hand_out(
     ending: &str,
     text: &str,
 ) -> io::Result<Option<SecretFile>> {
-    if io::stderr().is_terminal() {
+    if !is_written() {
         tell(&format!("{what}: {secret}"));
         return Ok(None);
     }

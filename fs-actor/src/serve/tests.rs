@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use bailiwick_fs::{Durability, Written};
 use serde_json::json;
 
 use super::*;
@@ -13,11 +14,43 @@ fn server(folder: &std::path::Path) -> Server {
 
 /// A server with one file.
 fn keeping(flag: &str, file: PathBuf) -> Server {
-    let arguments = ["bailiwick-fs".into(), flag.into(), file.into()];
+    let arguments = [
+        "bailiwick-fs".into(),
+        "--trust=host".into(),
+        flag.into(),
+        file.into(),
+    ];
     let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
         panic!("no server is wanted");
     };
-    Server::new(Arc::new(*options), None)
+    Server::new(Arc::new(*options), None, None, Vec::new(), None)
+}
+
+#[tokio::test]
+async fn writes_are_as_durable_as_the_options_say() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flag, expected) in [
+        (None, Durability::Ordered),
+        (Some("--durability=durable"), Durability::Durable),
+    ] {
+        let arguments = ["bailiwick-fs".into(), folder.path().into()];
+        let arguments = arguments.into_iter().chain(flag.map(Into::into));
+        let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
+            panic!("no server is wanted");
+        };
+        let (runtime, _grants) = builder(&options, None, None)
+            .unwrap()
+            .build()
+            .await
+            .unwrap();
+        let worker = runtime.spawn(WorkerSpec::new("w").policy(Policy::new()));
+        let path = format!("{expected:?}");
+        let write = json!({"path": path, "content": "x"});
+        let made = worker.await.unwrap().call("write_file", write).await;
+        let made = made.unwrap();
+        let written = made.output::<Written>().unwrap();
+        assert_eq!(written.durability.get(), Some(expected));
+    }
 }
 
 #[tokio::test]
@@ -65,4 +98,26 @@ async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_tol
     assert!(refused.source().is_none());
     drop(theirs);
     server.served(None).await.unwrap();
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the files are made here")]
+async fn a_client_cannot_configure_a_root_that_holds_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inner, other) = (folder.path().join("inner"), folder.path().join("other"));
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    let secret = inner.join("bailiwick-1.token");
+    std::fs::write(&secret, "secret").unwrap();
+    let server = Server {
+        secrets: vec![secret],
+        ..keeping("--audit", folder.path().join("audit"))
+    };
+    let configured = |root: &std::path::Path| Some(json!({ "roots": [{ "path": root }] }));
+    let refused = server.served(configured(&inner)).await.unwrap_err();
+    let OpenError::Build(error) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(error.data("initialize").is_some(), "{error:?}");
+    server.served(configured(&other)).await.unwrap();
 }

@@ -10,33 +10,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
 use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target, tree};
-use crate::replace::{Durability, Reached};
+use crate::replace::Reached;
 use crate::resolve::{self, Kind};
 
 /// Copies files and directories.
-#[derive(Debug, Default)]
-pub(crate) struct Copy(Changer);
+#[derive(Debug)]
+pub(crate) struct Copy(pub(super) Changer);
 
 /// What to copy, and where to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyArgs {
-    /// The file or directory. A link is followed if it leads to a place that you may read.
+    /// Existing path.
     #[serde(alias = "source")]
     pub from: String,
-    /// The whole path of the copy, last name included.
+    /// Path of the copy, including the name.
     #[serde(alias = "destination")]
     pub to: String,
-    /// Replace the file that is there.
+    /// Replace an existing file.
     #[serde(default)]
     pub overwrite: bool,
-    /// Make the directories above the copy that are missing.
+    /// Create missing parent directories.
     #[serde(default)]
     pub create_parents: bool,
-    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
-    /// disk when the call answers (`durable`).
-    #[serde(default)]
-    pub durability: Durability,
 }
 
 /// What was copied.
@@ -51,17 +47,17 @@ pub struct Copied {
     /// The bytes of all its files.
     pub bytes: u64,
     /// How many unfinished files of other writers (`.bailiwick-*.tmp`) were left out.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    #[schemars(default)]
     pub left_out: u64,
-    /// What the change survives, which may be less than was asked; not in a preview.
-    #[serde(skip_serializing_if = "Reached::is_unknown")]
-    #[schemars(with = "Option<Durability>")]
+    /// What the change survives, for the host: it is in no JSON.
+    #[serde(skip)]
     pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
-    durability: Durability,
     from: VirtualPath,
     to: VirtualPath,
     overwrite: bool,
@@ -101,17 +97,25 @@ impl WriteTool for Copy {
         ToolSpec::new(
             "copy",
             "Copy",
-            "Copies a file, or a directory with all it holds; the copy appears whole or not at all. Refuses to replace anything unless `overwrite` is set, and then only a file by a file.",
+            "Copies a file or a directory with its contents.",
         )
         .intent("Copy {from} to {to} [(overwrite: {overwrite})]")
         .scopes(&["read:file", "write:file"])
         .destructive()
         .group("files", 0.5)
-.side_effects(&["makes the copy", "replaces a file if `overwrite` is set", "makes missing directories if `create_parents` is set"])
-.reverse(Reverse { tool: "delete", how: "delete `to`, with `recursive` if it is a directory", unless: "`overwrite` replaced a file, or directories were made for it" })
-.command_line("cp -RnT -- {from} {to}")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .side_effects(&[
+            "makes the copy",
+            "replaces a file if `overwrite` is set",
+            "makes missing directories if `create_parents` is set",
+        ])
+        .reverse(Reverse {
+            tool: "delete",
+            how: "delete `to`, with `recursive` if it is a directory",
+            unless: "`overwrite` replaced a file, or directories were made for it",
+        })
+        .command_line("cp -RnT -- {from} {to}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: CopyArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -128,7 +132,6 @@ impl WriteTool for Copy {
                 to,
                 overwrite: args.overwrite,
                 create_parents: args.create_parents,
-                durability: args.durability,
             },
         })
     }
@@ -141,6 +144,19 @@ impl WriteTool for Copy {
             over,
         } = judged(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
+        steps.push(Step::Copy {
+            from: from.clone(),
+            to: to.clone(),
+            what: seen.state.clone(),
+            over: over.state.clone(),
+        });
+        require(permit, (&from, &to), &seen, &steps)?;
+        let limit = permit.limits().write_max_bytes;
+        let every = seen.items.iter().map(|item| (&item.path, &item.meta));
+        for (path, meta) in every.chain(seen.meta.as_ref().map(|meta| (&from, meta))) {
+            may_be_copied(path, meta, limit)?;
+            resolve::one_name(permit, path, meta)?;
+        }
         let mut changes = target::made(&steps);
         let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
         changes.extend(replaced);
@@ -155,15 +171,7 @@ impl WriteTool for Copy {
         });
         let inverse = inverse(&to, &seen.state, kept, &steps);
         let entries = seen.items.len() as u64 + 1;
-        steps.push(Step::Copy {
-            from: from.clone(),
-            to: to.clone(),
-            what: seen.state,
-            over: over.state,
-        });
-        target::within_modes(permit, &steps, false)?;
-        repository::require(permit, &steps, &seen.items)?;
-        let reached = Reached::at_best(Some(job.durability));
+        let reached = Reached::at_best(Some(self.0.durability()));
         Ok(Plan {
             reply: reply(Copied {
                 from: from.to_string(),
@@ -178,7 +186,7 @@ impl WriteTool for Copy {
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
-            steps: Work::new(steps, job.durability, reached),
+            steps: Work::new(steps, self.0.durability(), reached),
             inverse: inverse.map(Work::from),
         })
     }
@@ -188,7 +196,29 @@ impl WriteTool for Copy {
     }
 }
 
-/// A copy that may be made: the real paths, what is copied and what is replaced.
+/// Requires all that the call must be allowed for copying `from`, which is `seen`, to `to`.
+fn require(
+    permit: &ReadPermit,
+    (from, to): (&VirtualPath, &VirtualPath),
+    seen: &Seen,
+    steps: &[Step],
+) -> Result<(), Halt> {
+    target::within_modes(permit, steps, false)?;
+    // What may not be read yet is not looked through for names.
+    target::require_whole(permit, Operation::Read, (from, seen), to)?;
+    let (here, there) = (
+        |path: &VirtualPath| Ok(path.clone()),
+        |path: &VirtualPath| target::relocated(path, from, to),
+    );
+    target::require_all([
+        target::require_beneath(permit, Operation::Read, from, &seen.items, here),
+        target::require_beneath(permit, Operation::Create, from, &seen.items, there),
+        target::require_parents(permit, to, steps),
+        repository::require(permit, steps, &seen.items),
+    ])
+}
+
+/// A copy that makes sense: the real paths, what is copied and what is replaced.
 struct Judged {
     from: VirtualPath,
     to: VirtualPath,
@@ -217,18 +247,6 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
     if over.state != State::Absent && meta.kind != Kind::File {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
-    }
-    target::require_whole(permit, Operation::Read, (&from, &seen), &to)?;
-    target::require_beneath(permit, Operation::Read, &from, &seen.items, |path| {
-        Ok(path.clone())
-    })?;
-    let at = |path: &VirtualPath| target::relocated(path, &from, &to);
-    target::require_beneath(permit, Operation::Create, &from, &seen.items, at)?;
-    let limit = permit.limits().write_max_bytes;
-    let every = seen.items.iter().map(|item| (&item.path, &item.meta));
-    for (path, meta) in every.chain([(&from, &meta)]) {
-        may_be_copied(path, meta, limit)?;
-        resolve::one_name(permit, path, meta)?;
     }
     Ok(Judged {
         from,

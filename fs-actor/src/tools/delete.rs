@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::state::Seen;
 use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target};
 use crate::diff;
-use crate::replace::{Durability, Reached};
+use crate::replace::Reached;
 use crate::resolve::{Kind, Meta};
 
 /// The most that is kept of a directory so that its removal can be taken back.
@@ -19,22 +19,18 @@ const MAX_KEPT_BYTES: u64 = 8 << 20;
 const MAX_KEPT_ENTRIES: usize = 1_000;
 
 /// Removes files and directories.
-#[derive(Debug, Default)]
-pub(crate) struct Delete(Changer);
+#[derive(Debug)]
+pub(crate) struct Delete(pub(super) Changer);
 
 /// What to remove.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteArgs {
-    /// The file, directory or link. A link is removed itself, not what it leads to.
+    /// File, directory or link to delete.
     pub path: String,
-    /// Remove a directory with everything in it.
+    /// Delete a directory with its contents.
     #[serde(default)]
     pub recursive: bool,
-    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
-    /// disk when the call answers (`durable`).
-    #[serde(default)]
-    pub durability: Durability,
 }
 
 /// What was removed.
@@ -42,20 +38,20 @@ pub struct DeleteArgs {
 pub struct Deleted {
     /// Where it was.
     pub path: String,
-    /// Files, links and the like, as far as they may be read.
-    pub files: u64,
-    /// Directories, itself included, as far as they may be read.
-    pub directories: u64,
-    /// What the change survives, which may be less than was asked; not in a preview.
-    #[serde(skip_serializing_if = "Reached::is_unknown")]
-    #[schemars(with = "Option<Durability>")]
+    /// Files, links and the like; left out of a directory not all of which may be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Directories, itself included; left out of a directory not all of which may be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directories: Option<u64>,
+    /// What the change survives, for the host: it is in no JSON.
+    #[serde(skip)]
     pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
-    durability: Durability,
     path: VirtualPath,
     recursive: bool,
 }
@@ -92,20 +88,19 @@ impl WriteTool for Delete {
     type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(
-            "delete",
-            "Delete",
-            "Removes a file or an empty directory; with `recursive` a directory and everything in it.",
-        )
-        .intent("Delete {path} [(recursive: {recursive})]")
-        .scopes(&["write:file"])
-        .destructive()
-        .group("files", 0.4)
-.side_effects(&["removes the entry", "removes all it holds if `recursive` is set"])
-.deletes()
-.command_line("rm -d -- {path}")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        ToolSpec::new("delete", "Delete", "Deletes a file or an empty directory.")
+            .intent("Delete {path} [(recursive: {recursive})]")
+            .scopes(&["write:file"])
+            .destructive()
+            .group("files", 0.4)
+            .side_effects(&[
+                "removes the entry",
+                "removes all it holds if `recursive` is set",
+            ])
+            .deletes()
+            .command_line("rm -d -- {path}")
+            .examples(EXAMPLES)
+            .failures(FAILURES)
     }
 
     fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -116,7 +111,6 @@ impl WriteTool for Delete {
             job: Job {
                 path,
                 recursive: args.recursive,
-                durability: args.durability,
             },
         })
     }
@@ -133,27 +127,32 @@ impl WriteTool for Delete {
         let directory = meta.kind == Kind::Directory;
         // Whether a directory that may not be read is empty is not told either.
         if !job.recursive && directory && !(shown && seen.items.is_empty()) {
-            let message = if shown {
-                format!("the directory `{path}` is not empty; set recursive to remove all of it")
-            } else {
-                format!("`{path}` is a directory; set recursive to remove all of it")
-            };
-            return Err(CallError::new(Code::InvalidArguments, message).into());
+            let is = if shown { "not empty" } else { "a directory" };
+            let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
+            return Err(CallError::invalid_argument("/recursive", reason).into());
         }
-        target::require_beneath(permit, Operation::Delete, &path, &seen.items, |path| {
-            Ok(path.clone())
-        })?;
+        let steps = vec![Step::Remove {
+            path: path.clone(),
+            what: seen.state.clone(),
+        }];
+        target::within_modes(permit, &steps, false)?;
+        target::require_all([
+            target::require_beneath(permit, Operation::Delete, &path, &seen.items, |path| {
+                Ok(path.clone())
+            }),
+            repository::require(permit, &steps, &seen.items),
+        ])?;
         let inverse = restore(permit, &path, &meta, &seen);
         let (before, described) = self.0.described(permit, &path, &seen)?;
-        let reached = Reached::at_best(Some(job.durability));
+        let reached = Reached::at_best(Some(self.0.durability()));
         let reply = reply(
             &path,
-            described.contents.as_ref(),
+            described.contents.as_ref().filter(|_| !described.hidden),
             directory,
             reached.clone(),
         );
         let change = Change {
-            path: path.clone(),
+            path,
             op: Op::Delete,
             to: None,
             before,
@@ -164,12 +163,6 @@ impl WriteTool for Delete {
                 removed(inverse.as_deref())
             },
         };
-        let steps = vec![Step::Remove {
-            path,
-            what: seen.state,
-        }];
-        target::within_modes(permit, &steps, false)?;
-        repository::require(permit, &steps, &seen.items)?;
         Ok(Plan {
             changes: vec![change],
             reply,
@@ -177,7 +170,7 @@ impl WriteTool for Delete {
                 bytes: 0,
                 files: seen.items.len() as u64 + 1,
             },
-            steps: Work::new(steps, job.durability, reached),
+            steps: Work::new(steps, self.0.durability(), reached),
             inverse: inverse.map(Work::from),
         })
     }
@@ -239,20 +232,26 @@ fn reply(
     directory: bool,
     durability: Reached,
 ) -> Reply {
-    let (files, directories) = contents.map_or((0, 0), |contents| {
-        (contents.files + contents.others, contents.directories)
-    });
+    let counts = match contents {
+        Some(contents) => Some((contents.files + contents.others, contents.directories + 1)),
+        None if directory => None,
+        None => Some((1, 0)),
+    };
+    let path = path.to_string();
+    let text = match counts {
+        Some((files, directories)) => {
+            format!(
+                "{}: {files} files and {directories} directories deleted",
+                escape(&path)
+            )
+        }
+        None => format!("{}: deleted with everything in it", escape(&path)),
+    };
     let deleted = Deleted {
-        path: path.to_string(),
-        files: files + u64::from(!directory),
-        directories: directories + u64::from(directory),
+        path,
+        files: counts.map(|(files, _)| files),
+        directories: counts.map(|(_, directories)| directories),
         durability,
     };
-    let text = format!(
-        "{}: {} files and {} directories deleted",
-        escape(&deleted.path),
-        deleted.files,
-        deleted.directories
-    );
     Reply::text(text, deleted)
 }

@@ -13,10 +13,12 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hash::HashPrefix;
+use super::optional;
 use crate::change::target::{self, Old};
 use crate::change::{Changer, State, Work, repository};
 use crate::edit::{self, Edit, EditError, Edited, PatchError, Places, Strategy};
-use crate::replace::{Durability, Reached};
+use crate::replace::Reached;
 use crate::text::Text;
 use making::Making;
 use refusal::{not_text, patch_refused, refused};
@@ -27,27 +29,26 @@ const MAX_EDITS: usize = 1_000;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Changes parts of text files.
-#[derive(Debug, Default)]
-pub(crate) struct EditFile(Changer);
+#[derive(Debug)]
+pub(crate) struct EditFile(pub(super) Changer);
 
 /// One replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditArgs {
-    /// The text to replace, as it stands in the file. It may be part of a line or many lines.
+    /// Text to replace, exactly as in the file; it must occur once unless an option below says otherwise.
     #[serde(alias = "oldText", alias = "old_string")]
     pub old_text: String,
-    /// What takes its place.
+    /// Replacement.
     #[serde(alias = "newText", alias = "new_string")]
     pub new_text: String,
-    /// Replace every place, not the only one.
+    /// Replace every occurrence.
     #[serde(default, alias = "replaceAll")]
     pub replace_all: bool,
-    /// Replace this place alone, counted from 1.
+    /// Replace only this occurrence, from 1.
     #[serde(default)]
-    #[schemars(range(min = 1))]
     pub occurrence: Option<usize>,
-    /// Replace every place, and refuse unless there are this many.
+    /// Replace every occurrence; fail unless there are this many.
     #[serde(default)]
     pub expected_count: Option<usize>,
 }
@@ -56,22 +57,18 @@ pub struct EditArgs {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditFileArgs {
-    /// The file. A link is followed if it leads to a place that you may write.
+    /// File to edit.
     pub path: String,
-    /// The replacements. All are matched against the file as it is, so they must not overlap; all are made or none.
+    /// Replacements in the file as it is now, each an object with `old_text`, `new_text` and optionally `replace_all`,
+    /// `occurrence` or `expected_count`; all are made or none.
     #[serde(default)]
-    #[schemars(length(max = 1000))]
     pub edits: Vec<EditArgs>,
-    /// A unified patch of this file instead of `edits`.
-    #[serde(default)]
+    /// Unified diff of this file, instead of `edits`.
+    #[serde(default, deserialize_with = "optional::text")]
     pub patch: Option<String>,
-    /// Refuse with CONFLICT unless the file has this hash now, as `read_file` gave it.
-    #[serde(default)]
-    pub expected_hash: Option<ContentHash>,
-    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
-    /// disk when the call answers (`durable`).
-    #[serde(default)]
-    pub durability: Durability,
+    /// Fail unless the file still has this `hash` (from `read_file` or `stat`).
+    #[serde(default, deserialize_with = "optional::text")]
+    pub expected_hash: Option<HashPrefix>,
 }
 
 /// How one edit was made.
@@ -103,7 +100,8 @@ pub struct FileEdited {
     pub path: String,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The hash of its new content.
+    /// The hash of its new content, for the host: it is in no JSON.
+    #[serde(skip)]
     pub hash: ContentHash,
     /// Lines added.
     pub added: usize,
@@ -114,19 +112,17 @@ pub struct FileEdited {
     /// What a person left out of the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<NotMade>,
-    /// What the change survives, which may be less than was asked; not in a preview.
-    #[serde(skip_serializing_if = "Reached::is_unknown")]
-    #[schemars(with = "Option<Durability>")]
+    /// What the change survives, for the host: it is in no JSON.
+    #[serde(skip)]
     pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
-    durability: Durability,
     path: VirtualPath,
     what: What,
-    expected: Option<ContentHash>,
+    expected: Option<HashPrefix>,
 }
 
 #[derive(Debug)]
@@ -145,7 +141,7 @@ impl WriteTool for EditFile {
         ToolSpec::new(
             "edit_file",
             "Edit a file",
-            "Replaces text in a UTF-8 file. Each old_text must occur exactly once unless `replace_all`, `occurrence` or `expected_count` says otherwise. Line endings, byte order mark and everything outside the edits stay as they are. Or give a unified `patch`.",
+            "Replaces text in a UTF-8 file. Line endings and everything outside the edits stay as they are.",
         )
         .intent("Edit {path}")
         .scopes(&["read:file", "write:file"])
@@ -159,20 +155,27 @@ impl WriteTool for EditFile {
     fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
         target::free_name(&path)?;
-        let invalid = |message: &str| CallError::new(Code::InvalidArguments, message);
-        if args.edits.len() > MAX_EDITS {
-            return Err(invalid("too many edits; make at most 1000 in one call"));
+        let refuse = |field: &str, reason: &str| Err(CallError::invalid_argument(field, reason));
+        let count = args.edits.len();
+        if count > MAX_EDITS {
+            let reason = format!("expected at most {MAX_EDITS} edits, got {count}");
+            return refuse("/edits", &reason);
         }
         let what = match (args.patch, args.edits.is_empty()) {
             (Some(patch), true) => What::Patch(patch),
             (None, false) => What::Edits(
                 args.edits
                     .into_iter()
+                    .enumerate()
                     .map(understand)
                     .collect::<Result<_, _>>()?,
             ),
-            (Some(_), false) => return Err(invalid("give either edits or a patch, not both")),
-            (None, true) => return Err(invalid("there is nothing to do: give edits or a patch")),
+            (Some(_), false) => {
+                return refuse("/patch", "expected either `edits` or `patch`, got both");
+            }
+            (None, true) => {
+                return refuse("/edits", "expected at least one edit, or a diff as `patch`");
+            }
         };
         let needs = [Operation::Read, Operation::Change]
             .map(|operation| Scope::doing(operation, path.clone()));
@@ -180,7 +183,6 @@ impl WriteTool for EditFile {
             path,
             what,
             expected: args.expected_hash,
-            durability: args.durability,
         };
         Ok(Prepared {
             needs: needs.into(),
@@ -202,7 +204,7 @@ impl WriteTool for EditFile {
             before,
             old: bytes,
             content: Bytes::from(edited.text),
-            durability: job.durability,
+            durability: self.0.durability(),
         };
         let plan = made.plan(edited.applied.iter().map(Made::from).collect(), Vec::new());
         target::within_modes(permit, &plan.steps.steps, false)?;
@@ -242,15 +244,16 @@ fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes,
     Ok((path, before, bytes, limit))
 }
 
-fn understand(args: EditArgs) -> Result<Edit, CallError> {
+fn understand((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
     let places = match (args.replace_all, args.occurrence, args.expected_count) {
         (false, None, None) => Places::Only,
         (true, None, None) => Places::All,
         (false, Some(nth), None) => Places::Nth(nth),
         (_, None, Some(count)) => Places::Exactly(count),
         (true, Some(_), _) | (false, Some(_), Some(_)) => {
-            let message = "an edit is for one occurrence, or for all of them: set one of the two";
-            return Err(CallError::new(Code::InvalidArguments, message));
+            let field = format!("/edits/{index}/occurrence");
+            let reason = "expected one occurrence or all of them, got it together with `replace_all` or `expected_count`";
+            return Err(CallError::invalid_argument(&field, reason));
         }
     };
     Ok(Edit {

@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
-    Scope, ToolSpec, Verb, VirtualPath, escape,
+    CallError, Code, Example, Failure, Halt, Namespace, PathGlob, Prepared, ReadPermit, ReadTool,
+    Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
-use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{glob, suggest};
+use super::{glob, optional, suggest};
 use crate::lens::Lens;
 use crate::page::{self, Cursor, Page};
 use crate::resolve::Kind;
@@ -24,23 +23,22 @@ pub(crate) struct Find;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindArgs {
-    /// A glob such as `*.rs`, for names at any depth, or `src/**/*.rs`, for paths beneath `path`.
+    /// Glob: `*.rs` matches names at any depth, `src/**/*.rs` paths beneath `path`.
     pub pattern: String,
-    /// The directory to look in; the default root if left out.
-    #[serde(default = "here")]
+    /// Directory to search.
+    #[serde(default = "optional::here", deserialize_with = "optional::path")]
     pub path: String,
-    /// Only this kind of entry.
+    /// Only entries of this kind.
     #[serde(default)]
     pub kind: Option<Wanted>,
-    /// Also what `.gitignore`, `.ignore` and `.git` leave out.
+    /// Include files that `.gitignore` excludes.
     #[serde(default)]
     pub include_ignored: bool,
-    /// The most paths in this answer.
+    /// Most paths to return.
     #[serde(default = "page_length")]
-    #[schemars(range(min = 1, max = 10_000))]
     pub limit: u32,
-    /// Goes on where an earlier answer ended: its `next_cursor`.
-    #[serde(default)]
+    /// The `next_cursor` of the answer to go on from.
+    #[serde(default, deserialize_with = "optional::text")]
     pub cursor: Option<String>,
 }
 
@@ -52,10 +50,6 @@ pub enum Wanted {
     File,
     /// Directories.
     Directory,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn page_length() -> u32 {
@@ -72,13 +66,17 @@ pub struct PathsFound {
     /// Where the next page begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// Directories that could not be entered.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    #[schemars(default)]
+    pub unreadable: u64,
 }
 
 /// A search once understood.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
-    glob: GlobMatcher,
+    glob: PathGlob,
     kind: Option<Wanted>,
     include_ignored: bool,
     limit: u32,
@@ -109,24 +107,20 @@ impl ReadTool for Find {
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(
-            "find",
-            "Find files",
-            "Finds files and directories by a glob, in path order. What `.gitignore` names is left out unless you ask for it.",
-        )
-        .intent("Find {pattern} [in {path}]")
-        .scopes(&["read:file"])
-        .idempotent()
-        .group("search", 0.9)
-.examples(EXAMPLES)
-.failures(FAILURES)
+        ToolSpec::new("find", "Find files", "Finds files and directories by name.")
+            .intent("Find {pattern} [in {path}]")
+            .scopes(&["read:file"])
+            .idempotent()
+            .group("search", 0.9)
+            .examples(EXAMPLES)
+            .failures(FAILURES)
     }
 
     fn prepare(&self, args: FindArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
         let job = Job {
             path: path.clone(),
-            glob: glob::compile(&args.pattern)?,
+            glob: glob::compile("/pattern", &args.pattern)?,
             kind: args.kind,
             include_ignored: args.include_ignored,
             limit: args.limit,
@@ -148,7 +142,7 @@ fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
         walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
     let mut page = Page::new(job.limit, lens.max_results(), job.cursor.clone());
     let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
-    walk::walk(lens, dir, &at, ignoring, &mut |found| {
+    let left_out = walk::walk(lens, dir, &at, ignoring, &mut |found| {
         let kind = match job.kind {
             None => true,
             Some(Wanted::File) => found.kind == Kind::File,
@@ -169,6 +163,7 @@ fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     if page.total == 0 {
         text.push_str("nothing found\n");
     }
+    text.push_str(&left_out.text());
     if let Some(cursor) = &page.next {
         let _ = writeln!(
             text,
@@ -183,6 +178,7 @@ fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
             paths: page.entries,
             total: page.total,
             next_cursor: page.next,
+            unreadable: left_out.directories,
         },
     ))
 }
@@ -195,7 +191,7 @@ mod tests {
     fn job(pattern: &str) -> Job {
         Job {
             path: path("/r"),
-            glob: glob::compile(pattern).unwrap(),
+            glob: glob::compile("/pattern", pattern).unwrap(),
             kind: None,
             include_ignored: false,
             limit: 100,
@@ -280,6 +276,27 @@ mod tests {
             "file root/src/b.o x",
         ];
         check(&lines, &job("*.o"), &["/r/src/a.o"]);
+    }
+
+    #[test]
+    fn directories_that_cannot_be_entered_are_counted() {
+        for (levels, unreadable, note) in [
+            (300, 1, "[1 directory could not be entered]\n"),
+            (200, 0, ""),
+        ] {
+            let world = World::new(&["file root/f x"]);
+            world.make(&format!("dir root/{}", vec!["d"; levels].join("/")));
+            let reply = world.run(|view| find(view, &job("f"))).unwrap();
+            let found = reply.output.as_any().downcast_ref::<PathsFound>().unwrap();
+            assert_eq!(
+                (&*found.paths, found.unreadable),
+                (&["/r/f".to_owned()][..], unreadable)
+            );
+            let [bailiwick::Content::Text(text)] = &reply.content[..] else {
+                panic!("{:?}", reply.content);
+            };
+            assert_eq!(text.as_str(), format!("/r/f\n{note}"));
+        }
     }
 
     #[test]

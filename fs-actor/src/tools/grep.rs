@@ -1,22 +1,21 @@
 //! A pattern in, the lines, files or counts that match out.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
-    Scope, ToolSpec, Verb, VirtualPath, escape,
+    CallError, Code, Example, Failure, Halt, Namespace, PathGlob, Prepared, ReadPermit, ReadTool,
+    Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
-use globset::GlobMatcher;
 use grep_regex::RegexMatcher;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::{glob, suggest};
+use super::{glob, optional, suggest};
 use crate::lens::Lens;
 use crate::page;
 use crate::resolve::{self, Kind, OpenFile};
 use crate::search::{self, Case, Line, Search, Skipped};
-use crate::walk::{self, Ignoring, Onward};
+use crate::walk::{self, Ignoring, LeftOut, Onward};
 
 /// The most lines around a match.
 const MAX_CONTEXT: u32 = 20;
@@ -29,39 +28,36 @@ pub(crate) struct Grep;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
-    /// A regular expression, matched line by line.
-    #[schemars(length(min = 1, max = 1024))]
+    /// Regular expression.
     pub pattern: String,
-    /// The directory or file to search; the default root if left out.
-    #[serde(default = "here")]
+    /// File or directory to search.
+    #[serde(default = "optional::here", deserialize_with = "optional::path")]
     pub path: String,
-    /// Takes `pattern` as plain text.
+    /// Treat `pattern` as plain text.
     #[serde(default)]
     pub literal: bool,
-    /// How letters compare.
+    /// `smart` ignores case unless the pattern has a capital.
     #[serde(default)]
     pub case: CaseArg,
-    /// Only files whose path beneath `path` matches this glob, such as `*.rs`.
-    #[serde(default)]
+    /// Only files matching this glob, such as `*.rs`.
+    #[serde(default, deserialize_with = "optional::text")]
     pub glob: Option<String>,
-    /// What to return.
+    /// Matching lines, names of files, or counts per file.
     #[serde(default)]
     pub mode: Mode,
-    /// How many lines to show before and after each match.
+    /// Lines to show before and after each match.
     #[serde(default)]
-    #[schemars(range(max = 20))]
     pub context: u32,
-    /// The most matches of one file.
+    /// Most matches per file.
     #[serde(default)]
     pub per_file: Option<u32>,
-    /// The most matches, or files, in this answer.
+    /// Most matches, or files, to return.
     #[serde(default = "page_length")]
-    #[schemars(range(min = 1, max = 10_000))]
     pub limit: u32,
-    /// How many matches, or files, to pass over: the `next_offset` of an earlier answer.
+    /// The `next_offset` of the answer to go on from.
     #[serde(default)]
     pub offset: u64,
-    /// Also what `.gitignore`, `.ignore` and `.git` leave out.
+    /// Include files that `.gitignore` excludes.
     #[serde(default)]
     pub include_ignored: bool,
 }
@@ -92,30 +88,37 @@ pub enum Mode {
     Count,
 }
 
-fn here() -> String {
-    ".".to_owned()
-}
-
 fn page_length() -> u32 {
     100
 }
 
-/// What was found; the lines stand in the content.
+/// What was found.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Matches {
     /// The files of this answer that match, in the order of the search.
     pub files: Vec<FileMatches>,
-    /// How many files were searched.
-    pub searched: u64,
+    /// How many files were searched, if none matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searched: Option<u64>,
     /// The `offset` to go on with, if there is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
-    /// Binary files, which were passed over.
+    /// Binary files, which were not searched.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    #[schemars(default)]
     pub binary: u64,
-    /// Files too large, or with lines too long, which were passed over.
+    /// Files too large, or with lines too long, which were not searched.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    #[schemars(default)]
     pub too_large: u64,
     /// Files that could not be read.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    #[schemars(default)]
     pub unreadable: u64,
+    /// Directories that could not be entered.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    #[schemars(default)]
+    pub unreadable_directories: u64,
 }
 
 /// One file that matches.
@@ -123,8 +126,38 @@ pub struct Matches {
 pub struct FileMatches {
     /// Its path.
     pub path: String,
-    /// How many of its lines match, of those that this answer counts.
-    pub matches: u64,
+    /// How many of its lines match, of those that this answer counts; not in mode `files`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matches: Option<u64>,
+    /// Its lines, in mode `content`: the number, `:` if the line matches or `-` if it is near one that does, and the
+    /// text.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, with = "Vec<String>")]
+    pub lines: Vec<MatchLine>,
+}
+
+/// A line of a file, written as `12:text` if it matches and as `12-text` if it is near one that does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchLine {
+    /// From 1.
+    pub number: u64,
+    /// Without its line end; cut if it is long.
+    pub text: String,
+    /// Whether it matches.
+    pub matches: bool,
+}
+
+impl fmt::Display for MatchLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.matches { ':' } else { '-' };
+        write!(f, "{}{mark}{}", self.number, self.text)
+    }
+}
+
+impl Serialize for MatchLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// A search once understood.
@@ -132,7 +165,7 @@ pub struct FileMatches {
 pub(crate) struct Job {
     path: VirtualPath,
     matcher: RegexMatcher,
-    glob: Option<GlobMatcher>,
+    glob: Option<PathGlob>,
     mode: Mode,
     context: usize,
     per_file: u64,
@@ -144,7 +177,7 @@ pub(crate) struct Job {
 const EXAMPLES: &[Example] = &[Example {
     description: "Search some files",
     input: r#"{"pattern": "fn main", "glob": "*.rs"}"#,
-    output: r#"{"files": [{"matches": 1}]}"#,
+    output: r#"{"files": [{"matches": 1, "lines": ["1:fn main() {"]}]}"#,
 }];
 const FAILURES: &[Failure] = &[
     Failure {
@@ -168,14 +201,14 @@ impl ReadTool for Grep {
         ToolSpec::new(
             "grep",
             "Search in files",
-            "Searches files line by line for a regular expression or plain text. What `.gitignore` names and binary files are left out.",
+            "Searches the lines of text files.",
         )
         .intent("Search for {pattern} [in {path}] [with glob {glob}]")
         .scopes(&["read:file"])
         .idempotent()
         .group("search", 1.0)
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: GrepArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -185,10 +218,12 @@ impl ReadTool for Grep {
             CaseArg::Insensitive => Case::Insensitive,
             CaseArg::Smart => Case::Smart,
         };
+        let glob = args.glob.as_deref();
+        let glob = glob.map(|glob| glob::compile("/glob", glob));
         let job = Job {
             path: path.clone(),
             matcher: search::compile(&args.pattern, args.literal, case)?,
-            glob: args.glob.as_deref().map(glob::compile).transpose()?,
+            glob: glob.transpose()?,
             mode: args.mode,
             context: usize::try_from(args.context.min(MAX_CONTEXT)).unwrap_or(0),
             per_file: args
@@ -236,7 +271,9 @@ struct Answer<'a> {
     /// The first result that is no longer wanted.
     end: u64,
     room: u64,
+    searched: u64,
     found: Matches,
+    left_out: LeftOut,
 }
 
 impl<'a> Answer<'a> {
@@ -255,7 +292,9 @@ impl<'a> Answer<'a> {
             counted: 0,
             end: job.offset.saturating_add(limit),
             room: lens.max_bytes(),
+            searched: 0,
             found: Matches::default(),
+            left_out: LeftOut::default(),
         }
     }
 
@@ -263,7 +302,7 @@ impl<'a> Answer<'a> {
         let (lens, job) = (self.lens, self.job);
         let (dir, at) = walk::start(lens, &job.path)?;
         let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
-        walk::walk(lens, dir, &at, ignoring, &mut |found| {
+        self.left_out = walk::walk(lens, dir, &at, ignoring, &mut |found| {
             let beneath = found.path.beneath(&at).unwrap_or_default();
             let wanted = job.glob.as_ref().is_none_or(|glob| glob.is_match(beneath));
             if found.kind != Kind::File || found.raw.is_some() || !wanted {
@@ -285,7 +324,7 @@ impl<'a> Answer<'a> {
 
     /// Searches one file; stops once there is one result more than is wanted.
     fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<Onward, Halt> {
-        self.found.searched += 1;
+        self.searched += 1;
         let (skip, most) = match self.job.mode {
             Mode::Content => {
                 let skip = self.job.offset.saturating_sub(self.counted);
@@ -328,7 +367,8 @@ impl<'a> Answer<'a> {
             };
             self.found.files.push(FileMatches {
                 path: path.to_string(),
-                matches: lines.matches,
+                matches: (self.job.mode == Mode::Count).then_some(lines.matches),
+                lines: Vec::new(),
             });
         }
         Ok(Onward::Enter)
@@ -342,30 +382,36 @@ impl<'a> Answer<'a> {
         lines: &[Line],
     ) -> Onward {
         let heading = format!("{}\n", escape(path.as_str()));
-        let mut taken = 0;
+        let (mut taken, mut matched) = (Vec::new(), 0);
         let mut full = false;
         let mut piece = heading;
         for line in lines {
             let gap = if line.gap { "--\n" } else { "" };
-            let mark = if line.matches { ':' } else { '-' };
-            let shown = format!("{gap}{}{mark}{}\n", line.number, line.text);
+            let found = MatchLine {
+                number: line.number,
+                text: line.text.clone(),
+                matches: line.matches,
+            };
+            let shown = format!("{gap}{found}\n");
             let size =
                 u64::try_from(self.text.len() + piece.len() + shown.len()).unwrap_or(u64::MAX);
-            full = size > self.room && (taken > 0 || !self.text.is_empty());
+            full = size > self.room && (matched > 0 || !self.text.is_empty());
             if full {
                 break;
             }
             piece.push_str(&shown);
-            taken += u64::from(line.matches);
+            matched += u64::from(line.matches);
+            taken.push(found);
         }
-        if taken > 0 {
+        if matched > 0 {
             self.text.push_str(&piece);
             self.found.files.push(FileMatches {
                 path: path.to_string(),
-                matches: taken,
+                matches: Some(matched),
+                lines: taken,
             });
         }
-        let reached = matches.min(skip) + taken;
+        let reached = matches.min(skip) + matched;
         self.counted += reached;
         if full || matches > reached {
             self.found.next_offset = Some(self.counted);
@@ -377,8 +423,23 @@ impl<'a> Answer<'a> {
     fn finish(mut self) -> Reply {
         // Writing to a String does not fail.
         if self.found.files.is_empty() {
-            let _ = writeln!(self.text, "no match in {} files", self.found.searched);
+            self.found.searched = Some(self.searched);
+            let _ = writeln!(self.text, "no match in {} files", self.searched);
         }
+        let skipped = [
+            (self.found.binary, "binary"),
+            (self.found.too_large, "too large"),
+            (self.found.unreadable, "unreadable"),
+        ];
+        let skipped = skipped.iter().filter(|(count, _)| *count > 0);
+        let skipped: Vec<String> = skipped
+            .map(|(count, why)| format!("{count} {why}"))
+            .collect();
+        if !skipped.is_empty() {
+            let _ = writeln!(self.text, "[files not searched: {}]", skipped.join(", "));
+        }
+        self.text.push_str(&self.left_out.text());
+        self.found.unreadable_directories = self.left_out.directories;
         if let Some(next) = self.found.next_offset {
             let _ = writeln!(self.text, "[there is more; go on with offset {next}]");
         }
@@ -414,6 +475,7 @@ mod tests {
         let found = reply.output.as_any().downcast_ref::<Matches>().unwrap();
         let files = found.files.iter().map(|file| FileMatches {
             path: file.path.clone(),
+            lines: file.lines.clone(),
             ..*file
         });
         (
@@ -457,7 +519,7 @@ mod tests {
         };
         check(&TREE, &near, "/r/a\n1-one\n2:two\n3-three one\n");
         let rs = Job {
-            glob: Some(glob::compile("c").unwrap()),
+            glob: Some(glob::compile("/glob", "c").unwrap()),
             ..job("one")
         };
         check(&TREE, &rs, "/r/b/c\n1:one more\n");
@@ -546,6 +608,20 @@ mod tests {
     }
 
     #[test]
+    fn directories_that_cannot_be_entered_are_counted() {
+        for (levels, unreadable, note) in [
+            (300, 1, "[1 directory could not be entered]\n"),
+            (200, 0, ""),
+        ] {
+            let world = World::new(&["file root/f one\n"]);
+            world.make(&format!("dir root/{}", vec!["d"; levels].join("/")));
+            let (text, found) = run(&world, &job("one"));
+            assert_eq!(text, format!("/r/f\n1:one\n{note}"));
+            assert_eq!(found.unreadable_directories, unreadable);
+        }
+    }
+
+    #[test]
     fn a_search_passes_over_fifos_and_binary_files() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let world = World::new(&["file root/f one\n", "file root/g one\0\n"]);
@@ -559,8 +635,11 @@ mod tests {
         .unwrap();
         for kernel in Kernel::ALL {
             let (text, found) = kernel.run(|| run(&world, &job("one")));
-            assert_eq!(text, "/r/f\n1:one\n");
-            assert_eq!((found.searched, found.binary, found.unreadable), (2, 1, 0));
+            assert_eq!(text, "/r/f\n1:one\n[files not searched: 1 binary]\n");
+            assert_eq!(
+                (found.searched, found.binary, found.unreadable),
+                (None, 1, 0)
+            );
         }
     }
 }

@@ -11,11 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::suggest;
+use super::{optional, suggest};
 use crate::lens::Lens;
 use crate::page::{self, Cursor, Page};
 use crate::resolve::Kind;
-use crate::walk::{self, Found, MAX_DEPTH, Onward};
+use crate::walk::{self, Found, LeftOut, MAX_DEPTH, Onward};
 
 /// Lists a directory.
 #[derive(Debug)]
@@ -25,24 +25,18 @@ pub(crate) struct ListDirectory;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListDirectoryArgs {
-    /// The directory; the default root if left out.
-    #[serde(default = "here")]
+    /// Directory to list.
+    #[serde(default = "optional::here", deserialize_with = "optional::path")]
     pub path: String,
-    /// How deep to go: 1 lists the directory itself, 2 also what its directories hold, and so on.
+    /// Levels to list.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 256))]
     pub depth: u32,
-    /// The most entries in this answer.
+    /// Most entries to return.
     #[serde(default = "page_length")]
-    #[schemars(range(min = 1, max = 10_000))]
     pub limit: u32,
-    /// Goes on where an earlier answer ended: its `next_cursor`.
-    #[serde(default)]
+    /// The `next_cursor` of the answer to go on from.
+    #[serde(default, deserialize_with = "optional::text")]
     pub cursor: Option<String>,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn one() -> u32 {
@@ -66,17 +60,9 @@ pub struct Listing {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Directories that could not be entered.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::is_zero")]
     #[schemars(default)]
     pub unreadable: u64,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// One entry.
@@ -138,15 +124,15 @@ impl ReadTool for ListDirectory {
         ToolSpec::new(
             "list_directory",
             "List directory",
-            "Lists a directory, or with `depth` the tree beneath it, in path order, with the sizes of files. Long listings come in pages.",
+            "Lists a directory in path order with file sizes, or with `depth` the tree beneath it.",
         )
         .intent("List the directory [{path}]")
         .scopes(&["read:file"])
         .idempotent()
         .group("directories", 0.8)
-.command_line("ls -A -- [{path}]")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .command_line("ls -A -- [{path}]")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(
@@ -193,7 +179,7 @@ fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
         next_cursor: page.next,
         unreadable: left_out.directories,
     };
-    Ok(Reply::text(text(&listing), listing))
+    Ok(Reply::text(text(&listing, left_out), listing))
 }
 
 fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
@@ -223,7 +209,7 @@ fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
     }
 }
 
-fn text(listing: &Listing) -> String {
+fn text(listing: &Listing, left_out: LeftOut) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     for Listed {
@@ -241,13 +227,7 @@ fn text(listing: &Listing) -> String {
     if listing.total == 0 {
         text.push_str("(empty)\n");
     }
-    if listing.unreadable > 0 {
-        let _ = writeln!(
-            text,
-            "[{} directories could not be entered]",
-            listing.unreadable
-        );
-    }
+    text.push_str(&left_out.text());
     if let Some(cursor) = &listing.next_cursor {
         let shown = listing.entries.len();
         let _ = writeln!(

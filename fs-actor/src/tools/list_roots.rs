@@ -1,15 +1,13 @@
-//! Nothing in, the directories that this worker was given out.
+//! `list_roots`: the folders that are open to a worker.
 
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Example, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec, Verdict,
-    escape,
+    CallError, Example, Halt, Namespace, OpenFolder, Prepared, ReadPermit, ReadTool, Reply,
+    ToolSpec, UnavailableRoot, Verdict, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::lens::Lens;
 
 /// Lists the roots.
 #[derive(Debug)]
@@ -20,31 +18,54 @@ pub(crate) struct ListRoots;
 #[serde(deny_unknown_fields)]
 pub struct ListRootsArgs {}
 
-/// The roots.
+/// The folders.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Roots {
-    /// Where they begin.
+    /// The folders that you may read, with what is in them.
     pub roots: Vec<String>,
-    /// Where relative paths begin, if they may be used.
+    /// Those that you may change, or folders and files in them.
+    pub writable: Vec<String>,
+    /// Where relative paths begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub default_root: Option<String>,
+    /// Folders that were to be open and are not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// A folder that is not open.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Unavailable {
+    /// Its path.
+    pub path: String,
+    /// Why it could not be opened.
+    pub reason: String,
+}
+
+/// Where paths begin, and what is left out.
+#[derive(Debug)]
+pub(crate) struct Job {
+    default_root: Option<String>,
+    unavailable: Vec<UnavailableRoot>,
 }
 
 const EXAMPLES: &[Example] = &[Example {
     description: "List what may be worked in",
     input: "{}",
-    output: r#"{"roots": ["/repo"], "default_root": "/repo"}"#,
+    output: r#"{"roots": ["/repo"], "writable": ["/repo"], "default_root": "/repo"}"#,
 }];
 
 impl ReadTool for ListRoots {
     type Args = ListRootsArgs;
     type Output = Roots;
-    type Job = Option<String>;
+    type Job = Job;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "list_roots",
             "List roots",
-            "Lists the directories that you may work in. Every other path is out of reach. Begin here if you do not know the paths.",
+            "Lists the folders that you may work in, and what you may do there. Begin here if you do not know the paths.",
         )
         .intent("List the directories it may use")
         .idempotent()
@@ -57,7 +78,10 @@ impl ReadTool for ListRoots {
         _: ListRootsArgs,
         names: &Namespace,
     ) -> Result<Prepared<Self::Job>, CallError> {
-        let job = names.default_root().map(ToString::to_string);
+        let job = Job {
+            default_root: names.default_root().map(ToString::to_string),
+            unavailable: names.unavailable_roots().to_vec(),
+        };
         Ok(Prepared {
             needs: Vec::new(),
             job,
@@ -65,58 +89,47 @@ impl ReadTool for ListRoots {
     }
 
     fn read_now(&self, job: &Self::Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
-        Some(Ok(list(permit, job.as_deref())))
+        Some(Ok(list(&permit.open_folders(), job)))
     }
 
     fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Halt> {
-        Ok(list(permit, job.as_deref()))
+        Ok(list(&permit.open_folders(), job))
     }
 }
 
-fn list(lens: &dyn Lens, default_root: Option<&str>) -> Reply {
-    let places = lens.places().into_iter();
-    let known = places.filter(|place| lens.judge(place.mount) != Verdict::Deny);
-    let roots: Vec<String> = known.map(|place| place.mount.to_string()).collect();
-    let default_root = default_root.filter(|root| roots.iter().any(|known| known == root));
+fn list(open: &[OpenFolder], job: &Job) -> Reply {
+    let paths = |wanted: fn(&OpenFolder) -> bool| {
+        let wanted = open.iter().filter(|folder| wanted(folder));
+        wanted.map(|folder| folder.path.to_string()).collect()
+    };
+    let roots: Vec<String> = paths(OpenFolder::is_outermost);
+    let writable = paths(|folder| folder.write != Verdict::Deny);
     let mut text = String::new();
-    for root in &roots {
-        let relative = if default_root == Some(root) {
-            " (relative paths begin here)"
-        } else {
-            ""
-        };
+    for folder in open {
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{}{relative}", escape(root));
+        let _ = writeln!(text, "{folder}");
     }
-    if roots.is_empty() {
-        text.push_str("no whole root is open to you; use the paths you were told\n");
+    for root in &job.unavailable {
+        let _ = writeln!(text, "not open: {}", escape(&root.reason));
     }
-    let default_root = default_root.map(str::to_owned);
+    match job.default_root.as_deref() {
+        _ if open.is_empty() => text.push_str("no folder is open to you; ask the person who runs this server to name a directory when it starts\n"),
+        Some(root) => {
+            let _ = writeln!(text, "relative paths begin in `{}`", escape(root));
+        }
+        None => text.push_str("paths must be absolute\n"),
+    }
+    let unavailable = job.unavailable.iter().map(|root| Unavailable {
+        path: root.path.to_string(),
+        reason: root.reason.clone(),
+    });
     Reply::text(
         text,
         Roots {
             roots,
-            default_root,
+            writable,
+            default_root: job.default_root.clone(),
+            unavailable: unavailable.collect(),
         },
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::World;
-
-    #[test]
-    fn roots_are_listed_unless_they_are_denied() {
-        let mut world = World::new(&[]);
-        let roots = |world: &World| {
-            let reply = list(&world.lens(), Some("/r"));
-            reply.output.to_json().unwrap()
-        };
-        let all = serde_json::json!({"roots": ["/r", "/s"], "default_root": "/r"});
-        assert_eq!(roots(&world), all);
-        world.denied = |path| path == "/r";
-        let fewer = serde_json::json!({"roots": ["/s"], "default_root": null});
-        assert_eq!(roots(&world), fewer);
-    }
 }

@@ -7,27 +7,23 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Changer, Step, Work, repository, target};
-use crate::replace::{Durability, Reached};
+use crate::change::{Changer, Step, Work, target};
+use crate::replace::Reached;
 use crate::resolve::{self, Kind};
 
 /// Makes directories.
-#[derive(Debug, Default)]
-pub(crate) struct MakeDirectory(Changer);
+#[derive(Debug)]
+pub(crate) struct MakeDirectory(pub(super) Changer);
 
 /// Which directory to make.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MakeDirectoryArgs {
-    /// The directory.
+    /// Directory to create.
     pub path: String,
-    /// Make those above it that are missing too, and be content if it is there already.
+    /// Create missing parents too; succeed if it exists.
     #[serde(default)]
     pub create_parents: bool,
-    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
-    /// disk when the call answers (`durable`).
-    #[serde(default)]
-    pub durability: Durability,
 }
 
 /// What was made.
@@ -37,16 +33,14 @@ pub struct DirectoriesMade {
     pub path: String,
     /// How many directories were made: none if it was there already.
     pub made: usize,
-    /// What the change survives, which may be less than was asked; not in a preview.
-    #[serde(skip_serializing_if = "Reached::is_unknown")]
-    #[schemars(with = "Option<Durability>")]
+    /// What the change survives, for the host: it is in no JSON.
+    #[serde(skip)]
     pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
-    durability: Durability,
     path: VirtualPath,
     create_parents: bool,
 }
@@ -76,23 +70,19 @@ impl WriteTool for MakeDirectory {
     type Steps = Work;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(
-            "make_directory",
-            "Make a directory",
-            "Makes a directory, with `create_parents` also those above it.",
-        )
-        .intent("Make the directory {path}")
-        .scopes(&["write:file"])
-        .group("directories", 0.6)
-        .side_effects(&["makes directories"])
-        .reverse(Reverse {
-            tool: "delete",
-            how: "call it for each directory that was made, the innermost first",
-            unless: "",
-        })
-        .command_line("mkdir -- {path}")
-        .examples(EXAMPLES)
-        .failures(FAILURES)
+        ToolSpec::new("make_directory", "Make a directory", "Creates a directory.")
+            .intent("Make the directory {path}")
+            .scopes(&["write:file"])
+            .group("directories", 0.6)
+            .side_effects(&["makes directories"])
+            .reverse(Reverse {
+                tool: "delete",
+                how: "call it for each directory that was made, the innermost first",
+                unless: "",
+            })
+            .command_line("mkdir -- {path}")
+            .examples(EXAMPLES)
+            .failures(FAILURES)
     }
 
     fn prepare(
@@ -107,7 +97,6 @@ impl WriteTool for MakeDirectory {
             job: Job {
                 path,
                 create_parents: args.create_parents,
-                durability: args.durability,
             },
         })
     }
@@ -131,9 +120,8 @@ impl WriteTool for MakeDirectory {
                 steps
             }
         };
-        target::within_modes(permit, &steps, false)?;
-        repository::require(permit, &steps, &[])?;
-        let reached = Reached::at_best(Some(job.durability));
+        target::require_put(permit, &path, &steps, false)?;
+        let reached = Reached::at_best(Some(self.0.durability()));
         let made = DirectoriesMade {
             path: path.to_string(),
             made: steps.len(),
@@ -150,7 +138,7 @@ impl WriteTool for MakeDirectory {
             changes,
             reply: Reply::text(text, made),
             inverse: (!inverse.is_empty()).then(|| inverse.into()),
-            steps: Work::new(steps, job.durability, reached),
+            steps: Work::new(steps, self.0.durability(), reached),
         })
     }
 

@@ -9,33 +9,32 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target};
-use crate::replace::{Durability, Reached};
+use crate::change::{
+    Changer, State, Step, Temporaries, Work, other_device, repository, see, target,
+};
+use crate::replace::Reached;
+use crate::resolve;
 
 /// Moves and renames files and directories.
-#[derive(Debug, Default)]
-pub(crate) struct Move(Changer);
+#[derive(Debug)]
+pub(crate) struct Move(pub(super) Changer);
 
 /// What to move, and where to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveArgs {
-    /// The file, directory or link to move. A link is moved itself, not what it leads to.
+    /// Existing path.
     #[serde(alias = "source")]
     pub from: String,
-    /// The whole new path, last name included.
+    /// New path, including the name.
     #[serde(alias = "destination")]
     pub to: String,
-    /// Replace the file that is there.
+    /// Replace an existing file.
     #[serde(default)]
     pub overwrite: bool,
-    /// Make the directories above the new path that are missing.
+    /// Create missing parent directories.
     #[serde(default)]
     pub create_parents: bool,
-    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
-    /// disk when the call answers (`durable`).
-    #[serde(default)]
-    pub durability: Durability,
 }
 
 /// What was moved.
@@ -45,18 +44,17 @@ pub struct Moved {
     pub from: String,
     /// Where it is.
     pub to: String,
-    /// How many files and directories were moved, itself included, as far as they may be read.
-    pub entries: u64,
-    /// What the change survives, which may be less than was asked; not in a preview.
-    #[serde(skip_serializing_if = "Reached::is_unknown")]
-    #[schemars(with = "Option<Durability>")]
+    /// How many files and directories were moved, itself included; left out of a directory not all of which may be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+    /// What the change survives, for the host: it is in no JSON.
+    #[serde(skip)]
     pub durability: Reached,
 }
 
 /// The arguments, understood.
 #[derive(Debug)]
 pub(crate) struct Job {
-    durability: Durability,
     from: VirtualPath,
     to: VirtualPath,
     overwrite: bool,
@@ -96,17 +94,25 @@ impl WriteTool for Move {
         ToolSpec::new(
             "move",
             "Move or rename",
-            "Moves or renames a file or directory in one step. Refuses to replace anything unless `overwrite` is set, and then only a file by a file.",
+            "Moves or renames a file or directory.",
         )
         .intent("Move {from} to {to} [(overwrite: {overwrite})]")
         .scopes(&["write:file"])
         .destructive()
         .group("files", 0.6)
-.side_effects(&["moves the entry", "replaces a file if `overwrite` is set", "makes missing directories if `create_parents` is set"])
-.reverse(Reverse { tool: "move", how: "swap `from` and `to`", unless: "`overwrite` replaced a file, or directories were made for it" })
-.command_line("mv -nT -- {from} {to}")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .side_effects(&[
+            "moves the entry",
+            "replaces a file if `overwrite` is set",
+            "makes missing directories if `create_parents` is set",
+        ])
+        .reverse(Reverse {
+            tool: "move",
+            how: "swap `from` and `to`",
+            unless: "`overwrite` replaced a file, or directories were made for it",
+        })
+        .command_line("mv -nT -- {from} {to}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: MoveArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -121,7 +127,6 @@ impl WriteTool for Move {
                 to,
                 overwrite: args.overwrite,
                 create_parents: args.create_parents,
-                durability: args.durability,
             },
         })
     }
@@ -143,6 +148,14 @@ impl WriteTool for Move {
             over,
         } = judged(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
+        same_device(permit, &seen, &to, &steps)?;
+        steps.push(Step::Move {
+            from: from.clone(),
+            to: to.clone(),
+            what: seen.state.clone(),
+            over: over.state.clone(),
+        });
+        require(permit, (&from, &to), &seen, &steps)?;
         let mut changes = target::made(&steps);
         let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
         changes.extend(replaced);
@@ -151,6 +164,7 @@ impl WriteTool for Move {
             Entry::Directory { entries } => entries,
             Entry::Absent | Entry::File { .. } => 0,
         };
+        let counted = (!diff.hidden).then_some(entries);
         changes.push(Change {
             path: from.clone(),
             op: Op::Move,
@@ -173,23 +187,15 @@ impl WriteTool for Move {
                 .into()
         });
         let moved = seen.items.len() as u64 + 1;
-        steps.push(Step::Move {
-            from: from.clone(),
-            to: to.clone(),
-            what: seen.state,
-            over: over.state,
-        });
-        target::within_modes(permit, &steps, false)?;
-        repository::require(permit, &steps, &seen.items)?;
-        let reached = Reached::at_best(Some(job.durability));
+        let reached = Reached::at_best(Some(self.0.durability()));
         Ok(Plan {
-            reply: reply(&from, &to, entries, reached.clone()),
+            reply: reply(&from, &to, counted, reached.clone()),
             cost: Cost {
                 bytes: 0,
                 files: moved + changes.len() as u64 - 1,
             },
             changes,
-            steps: Work::new(steps, job.durability, reached),
+            steps: Work::new(steps, self.0.durability(), reached),
             inverse,
         })
     }
@@ -199,7 +205,50 @@ impl WriteTool for Move {
     }
 }
 
-/// A move that may be made: the real paths, what is moved and what is replaced.
+/// Refuses a move to another file system, below the directories that `parents` make, before anybody is asked about it.
+fn same_device(
+    permit: &ReadPermit,
+    seen: &Seen,
+    to: &VirtualPath,
+    parents: &[Step],
+) -> Result<(), Halt> {
+    let first = match parents.first() {
+        Some(Step::MakeDirectory { path, .. }) => path,
+        _ => to,
+    };
+    let Some(parent) = first.parent() else {
+        return Ok(());
+    };
+    match (&seen.meta, resolve::entry(permit, &parent)?) {
+        (Some(moved), Some(parent)) if moved.dev != parent.dev => Err(other_device(to).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Requires all that the call must be allowed for moving `from`, which is `seen`, to `to`.
+fn require(
+    permit: &ReadPermit,
+    (from, to): (&VirtualPath, &VirtualPath),
+    seen: &Seen,
+    steps: &[Step],
+) -> Result<(), Halt> {
+    target::within_modes(permit, steps, false)?;
+    // Entries that may not be named yet are judged once all of the directory may be moved.
+    target::require_whole(permit, Operation::Move, (from, seen), to)?;
+    let (here, there) = (
+        |path: &VirtualPath| Ok(path.clone()),
+        |path: &VirtualPath| target::relocated(path, from, to),
+    );
+    target::require_all([
+        target::require_beneath(permit, Operation::Move, from, &seen.items, here),
+        target::require_beneath(permit, Operation::Create, from, &seen.items, there),
+        stays_hidden(permit, from, to, &seen.items),
+        target::require_parents(permit, to, steps),
+        repository::require(permit, steps, &seen.items),
+    ])
+}
+
+/// A move that makes sense: the real paths, what is moved and what is replaced.
 struct Judged {
     from: VirtualPath,
     to: VirtualPath,
@@ -227,13 +276,6 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
-    let at = |path: &VirtualPath| target::relocated(path, &from, &to);
-    target::require_whole(permit, Operation::Move, (&from, &seen), &to)?;
-    target::require_beneath(permit, Operation::Move, &from, &seen.items, |path| {
-        Ok(path.clone())
-    })?;
-    target::require_beneath(permit, Operation::Create, &from, &seen.items, at)?;
-    stays_hidden(permit, &from, &to, &seen.items)?;
     Ok(Judged {
         from,
         to,
@@ -263,17 +305,17 @@ fn stays_hidden(
     Ok(())
 }
 
-fn reply(from: &VirtualPath, to: &VirtualPath, entries: u64, durability: Reached) -> Reply {
+fn reply(from: &VirtualPath, to: &VirtualPath, entries: Option<u64>, durability: Reached) -> Reply {
     let moved = Moved {
         from: from.to_string(),
         to: to.to_string(),
         entries,
         durability,
     };
-    let text = format!(
-        "{}: moved to {}, {entries} entries",
-        escape(&moved.from),
-        escape(&moved.to)
-    );
+    let (from, to) = (escape(&moved.from), escape(&moved.to));
+    let text = match entries {
+        Some(entries) => format!("{from}: moved to {to}, {entries} entries"),
+        None => format!("{from}: moved to {to} with everything in it"),
+    };
     Reply::text(text, moved)
 }

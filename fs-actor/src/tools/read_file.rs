@@ -7,14 +7,15 @@ mod through;
 use std::io::IoSliceMut;
 
 use bailiwick::{
-    CallError, Code, Content, ContentHash, Example, Failure, Halt, Namespace, Prepared, ReadPermit,
-    ReadTool, Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
+    CallError, Code, Content, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool,
+    Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::suggest;
+use super::hash::HashPrefix;
+use super::{optional, suggest};
 use crate::lens::Lens;
 use crate::resolve::{self, Held, OpenFile};
 use crate::sys::{ReadWriteFlags, preadv2};
@@ -38,26 +39,27 @@ pub(crate) struct ReadFile {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReadFileArgs {
-    /// The file to read.
+    /// File to read.
+    #[serde(deserialize_with = "optional::text")]
     pub path: Option<String>,
-    /// Several files to read at once, in place of `path`.
-    #[schemars(length(max = 100))]
+    /// Up to 100 files to read, instead of `path`.
     pub paths: Vec<String>,
-    /// The first line to return, counted from 1; negative counts from the end, so -20 begins with the last 20 lines.
+    /// First line, from 1; negative counts from the end.
     pub offset: Option<i64>,
-    /// How many lines to return.
+    /// Lines to return (default 2000).
     pub limit: Option<u64>,
-    /// Puts its number before each line.
+    /// Prefix lines with their numbers.
     pub line_numbers: bool,
-    /// The most bytes to return of each file.
+    /// Most bytes to return (default 100000).
     pub max_bytes: Option<u64>,
-    /// The hash from an earlier read: if the file is still the same, only `unchanged` is returned.
-    pub known_hash: Option<ContentHash>,
-    /// Returns a file that is no text, image or sound as its bytes, too.
+    /// Return nothing if the file still has this `hash`.
+    #[serde(deserialize_with = "optional::text")]
+    pub known_hash: Option<HashPrefix>,
+    /// Return files of any type, as bytes.
     pub binary: bool,
 }
 
-/// What was read, apart from the text itself, which stands in the content.
+/// What was read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FilesRead {
     /// One for each file that was asked for, in that order.
@@ -65,7 +67,7 @@ pub struct FilesRead {
 }
 
 /// What was read of one file.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FileRead {
     /// Its path, links followed.
     pub path: String,
@@ -99,10 +101,14 @@ pub struct FileRead {
     /// Its media type, if it is an image or a sound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime: Option<&'static str>,
-    /// Of the whole file.
+    /// The beginning of the SHA-256 of the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ContentHash>")]
+    #[schemars(with = "Option<HashPrefix>")]
     pub hash: Option<Hash>,
+    /// The text, if it is text; the same as in the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub text: Option<Utf8>,
     /// Why this one of several files was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -113,7 +119,9 @@ pub struct FileRead {
 pub(crate) struct Job {
     paths: Vec<VirtualPath>,
     want: Want,
-    known_hash: Option<ContentHash>,
+    /// The most bytes returned of files that are not text.
+    binary_bytes: u64,
+    known_hash: Option<HashPrefix>,
     binary: bool,
 }
 
@@ -161,29 +169,39 @@ impl ReadTool for ReadFile {
         ToolSpec::new(
             "read_file",
             "Read file",
-            "Reads one file, or several at once: text as it is (give `offset` and `limit` for part of it), images and sounds as such. Tells the totals and, if there is more, the offset to go on with.",
+            "Reads one or more text, image or audio files.",
         )
         .intent("Read [{path}] [{paths}] [from line {offset}]")
         .scopes(&["read:file"])
         .idempotent()
         .group("files", 1.0)
-.command_line("cat -- [{path}][{paths}]")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .command_line("cat -- [{path}][{paths}]")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: ReadFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let refuse = |message: &str| Err(CallError::new(Code::InvalidArguments, message));
+        let refuse = |field: &str, reason: &str| Err(CallError::invalid_argument(field, reason));
         let given = match (args.path, args.paths) {
             (Some(path), paths) if paths.is_empty() => vec![path],
             (None, paths) if !paths.is_empty() => paths,
-            _ => return refuse("give either `path` or `paths`"),
+            (Some(_), _) => return refuse("/paths", "expected either `path` or `paths`, got both"),
+            (None, _) => {
+                let reason = "expected a string, or a list of strings as `paths`, got neither";
+                return refuse("/path", reason);
+            }
         };
-        if given.len() > MAX_FILES {
-            return refuse("too many files at once; ask for at most 100");
+        let count = given.len();
+        if count > MAX_FILES {
+            let reason = format!("expected at most {MAX_FILES} paths, got {count}");
+            return refuse("/paths", &reason);
         }
-        if args.offset == Some(0) || args.limit == Some(0) {
-            return refuse("lines are counted from 1; neither `offset` nor `limit` can be 0");
+        if args.offset == Some(0) {
+            let reason = "expected a line number from 1, or from -1 to count from the end, got `0`";
+            return refuse("/offset", reason);
+        }
+        if args.limit == Some(0) {
+            return refuse("/limit", "expected an integer of at least 1, got `0`");
         }
         let paths: Vec<VirtualPath> = given
             .iter()
@@ -193,17 +211,13 @@ impl ReadTool for ReadFile {
             .iter()
             .map(|path| Scope::file(Verb::Read, path.clone()))
             .collect();
-        let want = Want {
-            offset: args.offset.unwrap_or(1),
-            limit: args.limit,
-            max_bytes: args.max_bytes.unwrap_or(u64::MAX),
-            line_numbers: args.line_numbers,
-        };
+        let want = Want::of(args.offset, args.limit, args.max_bytes, args.line_numbers);
         Ok(Prepared {
             needs,
             job: Job {
                 paths,
                 want,
+                binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
                 known_hash: args.known_hash,
                 binary: args.binary,
             },
@@ -230,7 +244,7 @@ fn read_at_hand(lens: &dyn Lens, job: &Job, held: &Held) -> Option<Result<Reply,
         lens,
         job,
         path,
-        lens.max_bytes(),
+        Room::of(lens, job),
         Source::Whole(bytes),
         &mut content,
     );
@@ -261,11 +275,11 @@ fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     }
     let mut content = Vec::new();
     let mut files = Vec::with_capacity(job.paths.len());
-    let mut left = lens.max_bytes();
+    let mut room = Room::of(lens, job);
     for path in &job.paths {
         lens.checkpoint()?;
         let before = content.len();
-        let read = open_and_render(lens, job, path, left, &mut content);
+        let read = open_and_render(lens, job, path, room, &mut content);
         let file = match read.map_err(|halt| suggest::halted(lens, path, halt)) {
             Ok(file) => file,
             Err(Halt::Failed(error)) if job.paths.len() > 1 && is_about_the_file(error.code()) => {
@@ -277,7 +291,10 @@ fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
             }
             Err(halt) => return Err(halt),
         };
-        left = left.saturating_sub(content.iter().skip(before).map(length).sum::<u64>());
+        content
+            .iter()
+            .skip(before)
+            .for_each(|content| room.take(content));
         if job.paths.len() > 1 {
             let heading = file.error.as_deref().unwrap_or("");
             let heading = format!("== {} {}", escape(&file.path), escape(heading));
@@ -310,15 +327,31 @@ fn is_about_the_file(code: Code) -> bool {
     )
 }
 
-fn length(content: &Content) -> u64 {
-    let length = match content {
-        Content::Text(text) => text.as_str().len(),
-        Content::Image { bytes, .. }
-        | Content::Audio { bytes, .. }
-        | Content::Blob { bytes, .. } => bytes.len(),
-        _ => 0,
-    };
-    u64::try_from(length).unwrap_or(u64::MAX)
+/// How many bytes an answer may still have.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Of text.
+    text: u64,
+    /// Of all content.
+    all: u64,
+}
+
+impl Room {
+    fn of(lens: &dyn Lens, job: &Job) -> Self {
+        let all = lens.max_bytes();
+        Self {
+            text: job.want.max_bytes.min(all),
+            all,
+        }
+    }
+
+    fn take(&mut self, content: &Content) {
+        let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        self.all = self.all.saturating_sub(length);
+        if matches!(content, Content::Text(_)) {
+            self.text = self.text.saturating_sub(length);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,24 @@
 //! A path in, what stands there and its size and times out.
 
+use std::io::Read as _;
+
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
-    Scope, ToolSpec, Verb, VirtualPath, escape, not_yours,
+    CallError, Code, ContentHash, Example, Failure, Halt, Namespace, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape, not_yours,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
+use super::hash::HashPrefix;
 use super::suggest;
 use crate::lens::Lens;
-use crate::resolve::{self, Kind, Meta};
+use crate::resolve::{self, Kind, Meta, OpenFile};
+
+/// How much is read between two looks at whether the call must stop.
+const CHUNK: usize = 64 * 1024;
+/// The most bytes of a file that is hashed.
+const MAX_HASHED: u64 = 64 * 1024 * 1024;
 
 /// Tells what stands at a path.
 #[derive(Debug)]
@@ -19,8 +28,11 @@ pub(crate) struct Stat;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatArgs {
-    /// The file or directory. A link is followed if it leads to a place that you may read.
+    /// File or directory.
     pub path: String,
+    /// Include a file's `hash`.
+    #[serde(default)]
+    pub hash: bool,
 }
 
 /// What stands there.
@@ -38,6 +50,16 @@ pub struct FactsFound {
     pub mode: String,
     /// How many names it has on its file system; other names may lie outside the roots.
     pub hard_links: u64,
+    /// The beginning of the SHA-256 of a file's bytes, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<HashPrefix>,
+}
+
+/// A look once understood.
+#[derive(Debug)]
+pub(crate) struct Job {
+    path: VirtualPath,
+    hash: bool,
 }
 
 const EXAMPLES: &[Example] = &[Example {
@@ -54,53 +76,90 @@ const FAILURES: &[Failure] = &[Failure {
 impl ReadTool for Stat {
     type Args = StatArgs;
     type Output = FactsFound;
-    type Job = VirtualPath;
+    type Job = Job;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "stat",
             "File facts",
-            "Tells whether a path is a file or directory, its size, time of change and permission bits, without reading it.",
+            "Returns the kind, size, modification time and permission bits of a file or directory.",
         )
         .intent("Look at the size and times of {path}")
         .scopes(&["read:file"])
         .idempotent()
         .group("directories", 0.5)
-.command_line("stat -L -- {path}")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .command_line("stat -L -- {path}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
-    fn prepare(
-        &self,
-        args: StatArgs,
-        names: &Namespace,
-    ) -> Result<Prepared<VirtualPath>, CallError> {
-        let job = names.path(&args.path)?;
+    fn prepare(&self, args: StatArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let path = names.path(&args.path)?;
         Ok(Prepared {
-            needs: vec![Scope::file(Verb::Read, job.clone())],
-            job,
+            needs: vec![Scope::file(Verb::Read, path.clone())],
+            job: Job {
+                path,
+                hash: args.hash,
+            },
         })
     }
 
-    fn read_now(&self, job: &VirtualPath, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
-        let meta = resolve::entry_at_hand(permit, job)?;
-        Some(Ok(tell(permit, job, &meta)))
+    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+        if job.hash {
+            return None;
+        }
+        let meta = resolve::entry_at_hand(permit, &job.path)?;
+        Some(Ok(facts(permit, &job.path, &meta, None)))
     }
 
-    fn read(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
         stat(permit, job)
     }
 }
 
-fn stat(lens: &dyn Lens, path: &VirtualPath) -> Result<Reply, Halt> {
+fn stat(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+    let path = &job.path;
     let Some(meta) = resolve::entry(lens, path)? else {
         return Err(suggest::instead(lens, path, not_yours(path)).into());
     };
-    Ok(tell(lens, path, &meta))
+    if !job.hash || meta.kind != Kind::File {
+        return Ok(facts(lens, path, &meta, None));
+    }
+    let mut opened = resolve::file(lens, path)?;
+    let hash = hash_of(lens, path, &mut opened)?;
+    Ok(facts(lens, path, &opened.meta, Some(hash.into())))
 }
 
-fn tell(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Reply {
+/// The hash of all that a file holds.
+fn hash_of(
+    lens: &dyn Lens,
+    path: &VirtualPath,
+    opened: &mut OpenFile,
+) -> Result<ContentHash, Halt> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut left = MAX_HASHED;
+    loop {
+        lens.checkpoint()?;
+        let read = opened.file.read(&mut buffer);
+        let read = read.map_err(|error| {
+            let message = format!("reading `{path}` failed: {}", error.kind());
+            CallError::new(Code::Io, message)
+        })?;
+        let bytes = buffer.get(..read).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ok(ContentHash::from_bytes(hasher.finalize().into()));
+        }
+        let taken = left.checked_sub(bytes.len() as u64);
+        left = taken.ok_or_else(|| {
+            let message = format!("`{path}` has more than the {MAX_HASHED} bytes that are hashed");
+            CallError::new(Code::TooLarge, message)
+        })?;
+        hasher.update(bytes);
+    }
+}
+
+fn facts(lens: &dyn Lens, path: &VirtualPath, meta: &Meta, hash: Option<HashPrefix>) -> Reply {
     let facts = FactsFound {
         path: lens.actual(path).to_string(),
         kind: meta.kind,
@@ -108,6 +167,7 @@ fn tell(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Reply {
         modified: meta.modified_text(),
         mode: format!("{:04o}", meta.mode),
         hard_links: meta.links,
+        hash,
     };
     let kind = match facts.kind {
         Kind::File => "file",
@@ -115,13 +175,17 @@ fn tell(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Reply {
         Kind::Link => "link",
         Kind::Special => "special file",
     };
-    let text = format!(
-        "{}: {kind}, {} bytes, changed {}, mode {}",
+    let mut text = format!(
+        "{}: {kind}, {} bytes, modified {}, mode {}, {} hard links",
         escape(&facts.path),
         facts.bytes,
         facts.modified,
-        facts.mode
+        facts.mode,
+        facts.hard_links
     );
+    if let Some(hash) = &facts.hash {
+        text.push_str(&format!(", hash {hash}"));
+    }
     Reply::text(text, facts)
 }
 
@@ -133,10 +197,31 @@ mod tests {
     use super::*;
     use crate::testing::{World, path};
 
+    fn job(asked: &str, hash: bool) -> Job {
+        let path = path(asked);
+        Job { path, hash }
+    }
+
+    #[test]
+    fn hash_of_a_file_is_told_only_when_asked_for() {
+        let world = World::new(&["file root/f four", "file root/d/g x", "link root/l f"]);
+        let told = |asked: &str, hash| {
+            let reply = world.run(|view| stat(view, &job(asked, hash))).unwrap();
+            reply.output.to_json().unwrap()["hash"].clone()
+        };
+        let hash = json!(HashPrefix::from(ContentHash::of(b"four")));
+        assert_eq!(
+            (told("/r/f", true), told("/r/l", true)),
+            (hash.clone(), hash)
+        );
+        assert_eq!(told("/r/f", false), json!(null));
+        assert_eq!(told("/r/d", true), json!(null));
+    }
+
     #[test]
     fn the_facts_of_a_file_behind_a_link_name_where_it_really_is() {
         let world = World::new(&["file root/d/f four", "link root/l d/f"]);
-        let reply = world.run(|view| stat(view, &path("/r/l"))).unwrap();
+        let reply = world.run(|view| stat(view, &job("/r/l", false))).unwrap();
         let facts = reply.output.to_json().unwrap();
         assert_eq!(facts["path"], json!("/r/d/f"));
         assert_eq!(facts["bytes"], json!(4));
@@ -147,11 +232,15 @@ mod tests {
     fn nothing_is_told_of_a_denied_file() {
         let world = World::new(&["file root/secrets/key x", "link root/l secrets/key"]);
         assert_eq!(
-            world.run(|view| stat(view, &path("/r/l"))).unwrap_err(),
+            world
+                .run(|view| stat(view, &job("/r/l", false)))
+                .unwrap_err(),
             Code::NotFound
         );
         assert_eq!(
-            world.run(|view| stat(view, &path("/r/n"))).unwrap_err(),
+            world
+                .run(|view| stat(view, &job("/r/n", false)))
+                .unwrap_err(),
             Code::NotFound
         );
     }

@@ -9,14 +9,16 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hash::HashPrefix;
+use super::optional;
 use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Step, Work, repository};
+use crate::change::{Changer, State, Step, Work};
 use crate::diff;
-use crate::replace::{Durability, Reached};
+use crate::replace::Reached;
 
 /// Writes whole files, and adds to their end.
-#[derive(Debug, Default)]
-pub(crate) struct WriteFile(Changer);
+#[derive(Debug)]
+pub(crate) struct WriteFile(pub(super) Changer);
 
 /// What to do if a file is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -35,23 +37,19 @@ pub enum IfExists {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFileArgs {
-    /// The file. A link is followed if it leads to a place that you may write.
+    /// File to write.
     pub path: String,
-    /// The whole content; with mode `append` what is added, a line break of its own included.
+    /// The whole content, or with `append` what to add.
     pub content: String,
-    /// What to do if the file exists: `create` refuses, `overwrite` replaces all of it, `append` adds at its end.
+    /// `create` fails if the file exists.
     #[serde(default)]
     pub mode: IfExists,
-    /// Make the directories above it that are missing.
+    /// Create missing parent directories.
     #[serde(default)]
     pub create_parents: bool,
-    /// Refuse with CONFLICT unless the file has this hash now, as `read_file` gave it.
-    #[serde(default)]
-    pub expected_hash: Option<ContentHash>,
-    /// What the change must survive: a crash of the program (`visible`), of the machine too (`ordered`), or be on the
-    /// disk when the call answers (`durable`).
-    #[serde(default)]
-    pub durability: Durability,
+    /// Fail unless the file still has this `hash` (from `read_file` or `stat`).
+    #[serde(default, deserialize_with = "optional::text")]
+    pub expected_hash: Option<HashPrefix>,
 }
 
 /// What was written.
@@ -63,15 +61,14 @@ pub struct Written {
     pub done: &'static str,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The hash of its content, if you may read it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The hash of its content, if it may be read; for the host: it is in no JSON.
+    #[serde(skip)]
     pub hash: Option<ContentHash>,
     /// Something that looks like a mistake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// What the change survives, which may be less than was asked; not in a preview.
-    #[serde(skip_serializing_if = "Reached::is_unknown")]
-    #[schemars(with = "Option<Durability>")]
+    /// What the change survives, for the host: it is in no JSON.
+    #[serde(skip)]
     pub durability: Reached,
 }
 
@@ -82,8 +79,7 @@ pub(crate) struct Job {
     content: Bytes,
     mode: IfExists,
     create_parents: bool,
-    expected: Option<ContentHash>,
-    durability: Durability,
+    expected: Option<HashPrefix>,
 }
 
 const EXAMPLES: &[Example] = &[
@@ -126,7 +122,7 @@ impl WriteTool for WriteFile {
         ToolSpec::new(
             "write_file",
             "Write a file",
-            "Creates a file with the whole content given. Replacing a file or adding to its end must be asked for by `mode`; to change part of a file use `edit_file`. The bytes are written as given.",
+            "Creates a file, or with `mode` replaces it or appends to it. To change parts of a file, use `edit_file`.",
         )
         .intent("Write {path} [({mode})]")
         .scopes(&["write:file", "read:file"])
@@ -156,7 +152,6 @@ impl WriteTool for WriteFile {
             mode: args.mode,
             create_parents: args.create_parents,
             expected: args.expected_hash,
-            durability: args.durability,
         };
         Ok(Prepared { needs, job })
     }
@@ -185,12 +180,19 @@ impl WriteTool for WriteFile {
         let after = State::of_file(&content);
         let unchanged = shown && before == after;
         let diff = difference(old.as_ref(), &content, shown);
-        let reached = Reached::at_best((!unchanged).then_some(job.durability));
+        let reached = Reached::at_best((!unchanged).then_some(self.0.durability()));
         let written = written(job, &path, old.as_ref(), &content, shown, unchanged);
         let reply = reply(written, &reached);
         if unchanged {
             return Ok(target::nothing(reply));
         }
+        steps.push(Step::Write {
+            path: path.clone(),
+            content: content.clone(),
+            over: before.clone(),
+            mode: None,
+        });
+        target::require_put(permit, &path, &steps, job.mode == IfExists::Append)?;
         let mut changes = target::made(&steps);
         changes.push(Change {
             path: path.clone(),
@@ -206,19 +208,11 @@ impl WriteTool for WriteFile {
             bytes: content.len() as u64,
             files: changes.len() as u64,
         };
-        steps.push(Step::Write {
-            path,
-            content,
-            over: before,
-            mode: None,
-        });
-        target::within_modes(permit, &steps, job.mode == IfExists::Append)?;
-        repository::require(permit, &steps, &[])?;
         Ok(Plan {
             changes,
             reply,
             cost,
-            steps: Work::new(steps, job.durability, reached),
+            steps: Work::new(steps, self.0.durability(), reached),
             inverse,
         })
     }
@@ -320,9 +314,6 @@ fn reply(mut written: Written, reached: &Reached) -> Reply {
         written.done,
         written.bytes
     );
-    if let Some(hash) = &written.hash {
-        text.push_str(&format!(", sha256 {hash}"));
-    }
     if let Some(warning) = &written.warning {
         text.push_str(&format!("; warning: {warning}"));
     }

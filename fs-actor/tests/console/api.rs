@@ -144,7 +144,7 @@ async fn what_is_refused_for_the_session_is_not_asked_until_that_is_lifted() {
     assert_eq!(stage.answer(&other, once()).await.status, 200);
     let state = stage.state().await;
     let refusal = &state["refusals"][0];
-    assert_eq!(refusal["needs"], json!(["write:file:/repo/a.txt"]));
+    assert_eq!(refusal["refused"], "create or change /repo/a.txt");
     let lift = json!({ "run": refusal["run"], "refusal": refusal["refusal"] });
     assert_eq!(stage.post("/api/ask-again", &lift).await.status, 200);
     assert_eq!(
@@ -157,6 +157,32 @@ async fn what_is_refused_for_the_session_is_not_asked_until_that_is_lifted() {
         1
     );
     drop(asked);
+}
+
+#[tokio::test]
+async fn a_kind_that_was_refused_elsewhere_is_listed_and_asked_about_again() {
+    let stage = Stage::new().await;
+    let pending = stage.asks("a.txt", "one\n").await;
+    // The option of a client, such as an editor.
+    let answer = pending.question().chosen("reject-session").unwrap();
+    let id = pending.question().id;
+    stage.people.answer(id, answer).await.unwrap();
+    assert_eq!(
+        pending.go_on().await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    let refused = stage.worker.submit(write("b.txt", "two\n")).await;
+    assert!(refused.unwrap_err().message().contains("write:file"));
+    let state = stage.state().await;
+    let refusal = &state["refusals"][0];
+    assert_eq!(
+        [&refusal["agent"], &refusal["session"], &refusal["refused"]],
+        ["main", "talk", "create, change, delete or move any file"]
+    );
+    let lift = json!({ "run": refusal["run"], "refusal": refusal["refusal"] });
+    assert_eq!(stage.post("/api/ask-again", &lift).await.status, 200);
+    assert_eq!(stage.people.silenced().await.unwrap(), []);
+    drop(stage.asks("b.txt", "two\n").await);
 }
 
 #[tokio::test]

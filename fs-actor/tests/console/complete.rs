@@ -1,16 +1,27 @@
-//! What two clients of the program are granted and refused, as its record, its commands and a console show it.
+//! What clients are granted and refused, as the audit, the commands of the program and a console show it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
-use bailiwick::{Console, ConsoleRecord, ConsoleSource, Runtime};
+use bailiwick::{
+    About, CallError, Config, Console, ConsoleRecord, ConsoleSource, Gateway, Halt, JsonLines,
+    Namespace, Policy, Prepared, Rate, ReadPermit, ReadTool, Reply, Runtime, ToolSet, ToolSpec,
+    WorkerSpec,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::support::Page;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn program(place: &Path) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"));
@@ -18,11 +29,19 @@ fn program(place: &Path) -> Command {
     program
 }
 
-/// Serves one client that makes these calls, and returns their codes; `OK` for one without.
+/// Serves one client that reads with these arguments, and returns the codes; `OK` for one without.
 fn served(place: &Path, trust: &str, calls: &[(Value, Value)]) -> Vec<String> {
+    let calls = (1..).zip(calls);
+    let calls = calls.map(|(id, (arguments, meta))| call(id, "read_file", arguments, meta));
+    let options = ["--trust", trust, "--ask-scopes", "read:file"];
+    serve(place, &options, trust, &calls.collect::<Vec<_>>())
+}
+
+/// Serves one client of that name, and returns the codes of its calls.
+fn serve(place: &Path, options: &[&str], name: &str, calls: &[Value]) -> Vec<String> {
     let mut server = program(place)
-        .args(["--trust", trust, "--audit", "audit.jsonl", "--log", "off"])
-        .args(["--ask-scopes", "read:file", "--", "root"])
+        .args(options)
+        .args(["--audit", "audit.jsonl", "--log", "off", "--", "root"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -30,31 +49,41 @@ fn served(place: &Path, trust: &str, calls: &[(Value, Value)]) -> Vec<String> {
         .unwrap();
     let mut input = server.stdin.take().unwrap();
     let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
-    let mut ask = |id: usize, method: &str, params: Value| {
-        let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        writeln!(input, "{line}").unwrap();
-        loop {
-            let line = output.next().unwrap().unwrap();
-            let answer: Value = serde_json::from_str(&line).unwrap();
-            if answer["id"] == id {
-                return answer;
-            }
-        }
+    let mut ask = |request: &Value| {
+        writeln!(input, "{request}").unwrap();
+        let line = output.find(|line| is_answer(line.as_ref().unwrap(), request));
+        code(&line.unwrap().unwrap())
     };
-    let client = json!({"name": trust, "version": "1"});
-    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
-    ask(0, "initialize", hello);
-    let codes = (1..).zip(calls).map(|(id, (arguments, meta))| {
-        let params = json!({"name": "read_file", "arguments": arguments, "_meta": meta});
-        let answer = ask(id, "tools/call", params);
-        let error = answer.pointer("/error/data/code");
-        let code = error.or_else(|| answer.pointer("/result/structuredContent/code"));
-        code.and_then(Value::as_str).unwrap_or("OK").to_owned()
-    });
-    let codes = codes.collect();
+    ask(&hello(name));
+    let codes = calls.iter().map(ask).collect();
     drop(input);
     assert!(server.wait().unwrap().success());
     codes
+}
+
+fn hello(name: &str) -> Value {
+    let client = json!({"name": name, "version": "1"});
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client,
+    }})
+}
+
+fn call(id: u64, tool: &str, arguments: &Value, meta: &Value) -> Value {
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+}
+
+fn is_answer(line: &str, request: &Value) -> bool {
+    let message: Value = serde_json::from_str(line).unwrap();
+    message["id"] == request["id"]
+}
+
+/// The code of an answer; `OK` for one without.
+fn code(answer: &str) -> String {
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    let error = answer.pointer("/error/data/code");
+    let code = error.or_else(|| answer.pointer("/result/structuredContent/code"));
+    code.and_then(Value::as_str).unwrap_or("OK").to_owned()
 }
 
 fn shown(place: &Path, arguments: &[&str]) -> String {
@@ -178,6 +207,11 @@ async fn brought_forged_and_missing_grants_are_shown_everywhere() {
     assert!(pattern.ends_with("/root/notes"), "{pattern}");
     assert_eq!(suggested[0]["spares"], 3);
 
+    assert_eq!(on_console(place).await, ENDS);
+}
+
+/// The entries that a console shows of the audit here, the oldest first.
+async fn on_console(place: &Path) -> Vec<String> {
     let (runtime, people) = Runtime::builder().build().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let console = Console::serve(listener).unwrap();
@@ -186,6 +220,172 @@ async fn brought_forged_and_missing_grants_are_shown_everywhere() {
     let page = Page::at(console.url());
     let all = page.post("/api/history", &json!({})).await.json();
     let entries = all["entries"].as_array().unwrap().iter().rev();
-    assert_eq!(entries.map(end).collect::<Vec<_>>(), ENDS);
+    let ends = entries.map(end).collect();
     runtime.shutdown().await;
+    ends
+}
+
+#[tokio::test]
+async fn effect_cut_off_by_a_crash_is_shown_everywhere() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = temp.path();
+    for file in ["root/kept", "root/t/a", "root/t/b"] {
+        fs::create_dir_all(place.join(file).parent().unwrap()).unwrap();
+        fs::write(place.join(file), file).unwrap();
+    }
+    let tree = json!({"path": "t", "recursive": true});
+    let delete = call(1, "delete", &tree, &json!({}));
+    assert_eq!(serve(place, &[], "me", &[delete]), ["OK"]);
+    let audit = place.join("audit.jsonl");
+    let history = ["history", "audit.jsonl"];
+    let json = |more: &[&str]| {
+        let text = shown(place, &[&history, more, &["--json"]].concat());
+        lines(&text)
+    };
+    assert_eq!(json(&[])[0]["outcome"], "applied");
+    // What a killed server leaves: the last record says that the effect begins.
+    let record = fs::read_to_string(&audit).unwrap();
+    let records = || record.split_inclusive('\n');
+    let last = records().position(|line| line.contains(r#""step":"applying""#));
+    let kept: String = records().take(last.unwrap() + 1).collect();
+    fs::write(&audit, kept).unwrap();
+    for outcome in ["open", "failed"] {
+        let entries = json(&[]);
+        let told: Vec<_> = entries
+            .iter()
+            .map(|entry| (&entry["tool"], &entry["outcome"], &entry["begun"]))
+            .collect();
+        let expected = (&json!("delete"), &json!(outcome), &json!(true));
+        assert_eq!(told, [expected]);
+        assert_eq!(json(&["--report"])[0]["calls"][0]["outcome"], outcome);
+        let text = shown(place, &history);
+        let words = format!("{outcome}; the effect began, and no end of it is recorded");
+        assert!(text.contains(&words), "{text}");
+        let end = format!("{outcome} nobody - ~me model");
+        assert_eq!(on_console(place).await, [end]);
+        let kept = json!({"path": "kept"});
+        let read = call(1, "read_file", &kept, &json!({}));
+        assert_eq!(serve(place, &[], "me", &[read]), ["OK"]);
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// A tool that answers `OK`, for everybody or for pages alone.
+struct Answers {
+    app_only: bool,
+}
+
+impl ReadTool for Answers {
+    type Args = Nothing;
+    type Output = Value;
+    type Job = ();
+
+    fn spec(&self) -> ToolSpec {
+        if self.app_only {
+            ToolSpec::new("page_data", "Page data", "Answers its page.").app_only()
+        } else {
+            ToolSpec::new("answer", "Answer", "Answers.")
+        }
+    }
+
+    fn prepare(&self, _: Nothing, _: &Namespace) -> Result<Prepared<()>, CallError> {
+        let needs = vec!["read:thing:answer".parse().unwrap()];
+        Ok(Prepared { needs, job: () })
+    }
+
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+        Ok(Reply::text("yes", Value::Null))
+    }
+}
+
+/// Makes calls of these tools over one connection, and returns their codes.
+async fn called(gateway: &Gateway, tools: &[&str]) -> Vec<String> {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    let (reader, writer) = tokio::io::split(far);
+    let gateway = gateway.clone();
+    let serving = tokio::spawn(async move { gateway.serve(reader, writer).await });
+    let (reader, mut writer) = tokio::io::split(near);
+    let mut lines = tokio::io::BufReader::new(reader).lines();
+    let calls = (1..).zip(tools);
+    let calls = calls.map(|(id, tool)| call(id, tool, &json!({}), &json!({})));
+    let mut codes = Vec::new();
+    for request in std::iter::once(hello("me")).chain(calls) {
+        let line = format!("{request}\n");
+        writer.write_all(line.as_bytes()).await.unwrap();
+        let answer = loop {
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+            let line = line.unwrap().unwrap().unwrap();
+            if is_answer(&line, &request) {
+                break line;
+            }
+        };
+        codes.push(code(&answer));
+    }
+    drop((writer, lines));
+    serving.await.unwrap().unwrap();
+    codes.split_off(1)
+}
+
+#[tokio::test]
+async fn calls_refused_at_the_gateway_are_shown_everywhere() {
+    let temp = tempfile::tempdir().unwrap();
+    let place = temp.path();
+    let tools = [false, true].map(|app_only| Answers { app_only });
+    let tools = tools.into_iter().fold(ToolSet::new(), ToolSet::reader);
+    let mut config = Config::new();
+    config.allow = vec!["read:thing".parse().unwrap()];
+    let (runtime, _people) = Runtime::builder()
+        .config(config)
+        .tools(tools)
+        .audit(JsonLines::create(place.join("audit.jsonl")).unwrap())
+        .build()
+        .await
+        .unwrap();
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let about = About {
+        name: "test".into(),
+        title: "Test".into(),
+        version: "1".into(),
+        instructions: "Use the tools.".into(),
+    };
+    let rate = Rate {
+        calls: 2,
+        per: Duration::from_secs(3600),
+    };
+    let gateway = Gateway::worker(&worker, about).rate(rate).build();
+    let codes = called(&gateway, &["answer", "page_data", "answer"]).await;
+    assert_eq!(codes, ["OK", "UNKNOWN_TOOL", "RATE_LIMITED"]);
+    gateway.shutdown().await;
+    runtime.shutdown().await;
+
+    let record = lines(&fs::read_to_string(place.join("audit.jsonl")).unwrap());
+    let denied = record.iter().map(|line| &line["event"]);
+    let denied = denied.filter(|event| event["step"] == "denied");
+    let of = |event: &Value| {
+        let text = |key: &str| event[key].as_str().unwrap().to_owned();
+        [text("tool"), text("code"), text("by")].join(" ")
+    };
+    assert_eq!(
+        denied.map(of).collect::<Vec<_>>(),
+        ["page_data UNKNOWN_TOOL rule", "answer RATE_LIMITED rule"]
+    );
+    let ends = [
+        "denied rule UNKNOWN_TOOL main model",
+        "denied rule RATE_LIMITED main model",
+    ];
+    let history = lines(&shown(place, &["history", "audit.jsonl", "--json"]));
+    assert_eq!(history.iter().map(end).collect::<Vec<_>>(), ends);
+    let text = shown(place, &["history", "audit.jsonl"]);
+    let report = shown(place, &["history", "audit.jsonl", "--report"]);
+    for (tool, code) in [("page_data", "UNKNOWN_TOOL"), ("answer", "RATE_LIMITED")] {
+        let told = |text: &str| {
+            let mut rows = text.lines();
+            rows.any(|row| row.contains(tool) && row.contains(code))
+        };
+        assert!(told(&text) && told(&report), "{text}\n{report}");
+    }
+    assert_eq!(on_console(place).await, ends);
 }

@@ -9,7 +9,6 @@
 
 mod agents;
 mod api;
-mod browser;
 mod callers;
 mod complete;
 mod support;

@@ -1,9 +1,12 @@
 //! Questions to the person behind a client, in both eras.
 
+use std::os::unix::fs::symlink;
+
 use bailiwick::{GrantHolder, Lifetime, NewGrant, Policy, Runtime, Trust, WorkerSpec};
 use serde_json::{Value, json};
 
 use crate::fuzz::cases;
+use crate::program::Program;
 use crate::support::{Client, World};
 
 fn able() -> Value {
@@ -468,5 +471,157 @@ async fn the_person_is_asked_for_what_a_client_commits_and_not_told_that_a_page_
             json!({"name": "write_file", "arguments": {"path": "/r/m.txt", "content": "x"}});
         let done = client.ask("tools/call", model).await;
         assert_ne!(done["result"]["isError"], true, "{done}");
+    }
+}
+
+/// Whether the files show that a call was made.
+type IsDone = fn(&World) -> bool;
+
+/// Calls whose arguments name nothing that must be asked about, while what they find must be: what leads out of the root,
+/// and a protected file in a directory.
+fn finding(world: &World) -> Vec<(Value, IsDone)> {
+    symlink(world.host("outside"), world.host("r/out")).unwrap();
+    std::fs::create_dir_all(world.host("r/old/.git")).unwrap();
+    std::fs::write(world.host("r/old/.git/config"), "").unwrap();
+    let write = json!({"path": "/r/out/linked", "content": "x"});
+    let delete = json!({"path": "/r/old", "recursive": true});
+    vec![
+        (
+            json!({"name": "read_file", "arguments": {"path": "/r/out/f"}}),
+            |_| true,
+        ),
+        (json!({"name": "write_file", "arguments": write}), |world| {
+            world.host("outside/linked").exists()
+        }),
+        (json!({"name": "delete", "arguments": delete}), |world| {
+            !world.host("r/old").exists()
+        }),
+    ]
+}
+
+#[tokio::test]
+async fn needs_that_a_call_finds_while_it_runs_are_asked_about() {
+    for decision in ["allow", "deny"] {
+        let world = World::new();
+        let mut client = greeted(&world).await;
+        for (call, is_done) in finding(&world) {
+            send(&mut client, "c", call.clone()).await;
+            let question = client.next().await;
+            let content = json!({"decision": decision});
+            answer(&mut client, &question, "accept", content).await;
+            let answer = client.next().await;
+            let done = answer["result"]["isError"] != true;
+            assert_eq!(done, decision == "allow", "{call}: {answer}");
+            assert!(is_done(&world) || !done, "{call}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn needs_that_a_call_finds_while_it_runs_are_asked_of_a_stateless_client() {
+    for decision in ["allow", "deny"] {
+        let world = World::new();
+        let mut client = Client::of(&world.asking(Trust::Host));
+        for (call, is_done) in finding(&world) {
+            let state = required(&mut client, call.clone()).await;
+            let params = again(call.clone(), &state, decision);
+            let answer = client.modern("tools/call", params, able()).await;
+            let done = answer["result"]["isError"] != true;
+            assert_eq!(done, decision == "allow", "{call}: {answer}");
+            assert!(is_done(&world) || !done, "{call}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn grants_of_a_client_that_count_for_nothing_are_recorded_for_each_request() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir(at("root")).unwrap();
+    std::fs::write(at("f"), "text").unwrap();
+    let (root, audit) = (at("root"), at("audit.jsonl"));
+    let options = [
+        "--ask=client",
+        "--grantable=read:file",
+        "--audit",
+        &audit,
+        &root,
+    ];
+    let mut program = Program::start(&options, &[]);
+    program.greet(&json!({"elicitation": {}}));
+    let forged = json!({"granted_scopes": ["read:file"]});
+    let call = json!({"name": "read_file", "arguments": {"path": at("f")}, "_meta": forged});
+    let call = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": call});
+    program.send(&call);
+    let question = program.next();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let no = json!({"action": "decline"});
+    program.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": no}));
+    assert_eq!(program.next()["id"], "c");
+    let resource = json!({"uri": format!("file://{}", at("f")), "_meta": forged});
+    let refused = program.ask("resources/read", &resource);
+    assert!(refused["error"].is_object(), "{refused}");
+    drop(program);
+    let audit = std::fs::read_to_string(at("audit.jsonl")).unwrap();
+    assert_eq!(audit.matches("\"ignored_grants\"").count(), 2, "{audit}");
+}
+
+#[test]
+fn refused_write_of_a_protected_file_says_why_it_is_protected() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
+    let mut program = Program::start(&["--ask=replay", root.to_str().unwrap()], &[]);
+    program.greet(&json!({}));
+    let write = |name: &str| json!({"path": name, "content": "{}"});
+    let refused = program.call("write_file", &write(".mcp.json"))["result"].take();
+    assert_eq!(refused["structuredContent"]["code"], "SCOPE_REQUIRED");
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("/.mcp.json` is protected: "), "{text}");
+    let written = program.call("write_file", &write("plain.json"));
+    assert!(written["result"]["isError"] != true, "{written}");
+}
+
+/// Where the program is not started on a terminal.
+#[test]
+fn elicitation_comes_first_and_a_client_without_it_is_told_which_scopes_it_lacks() {
+    for (arguments, elicits, asked) in [
+        (&[][..], true, true),
+        (&["--trust=host"], true, true),
+        (&["--ask=auto"], false, false),
+        (&["--trust=host"], false, false),
+        // The person behind an agent's own client may be the agent.
+        (&["--trust=agent"], true, false),
+        (&["--ask=replay"], true, false),
+    ] {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let options = [
+            arguments,
+            &["--ask-scopes=write:file", "--", root.to_str().unwrap()],
+        ];
+        let mut program = Program::start(&options.concat(), &[]);
+        program.greet(&if elicits {
+            json!({"elicitation": {}})
+        } else {
+            json!({})
+        });
+        let params = json!({"name": "write_file", "arguments": {"path": "new", "content": "x"}});
+        program
+            .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params}));
+        let first = program.next();
+        assert_eq!(
+            first["method"] == "elicitation/create",
+            asked,
+            "{arguments:?} {elicits}: {first}"
+        );
+        if asked {
+            let result = json!({"action": "accept", "content": {"decision": "allow"}});
+            program.send(&json!({"jsonrpc": "2.0", "id": first["id"], "result": result}));
+            let done = program.next();
+            assert_ne!(done["result"]["isError"], true, "{done}");
+        } else {
+            assert_eq!(code(&first), "SCOPE_REQUIRED");
+        }
+        assert_eq!(root.join("new").exists(), asked);
     }
 }

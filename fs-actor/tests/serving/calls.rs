@@ -3,6 +3,7 @@
 use bailiwick::{Rate, Trust};
 use serde_json::{Value, json};
 
+use crate::program::Program;
 use crate::support::{Client, World};
 
 async fn greeted(world: &World, trust: Trust) -> Client {
@@ -40,7 +41,7 @@ async fn a_preview_answers_what_the_call_will_and_changes_nothing() {
     assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
     let token = preview["result"]["_meta"]["preview_token"].take();
 
-    let mut done = client
+    let done = client
         .call("edit_file", edit.clone(), json!({"preview_token": token}))
         .await;
     assert_eq!(world.text("r/a.txt"), "one\n2\nthree\n");
@@ -61,22 +62,41 @@ async fn a_preview_answers_what_the_call_will_and_changes_nothing() {
         ["STALE_PREVIEW", "NO_MATCH"].contains(&code(&stale)),
         "{stale}"
     );
-    let links = done["result"]["content"]
-        .as_array_mut()
-        .unwrap()
-        .split_off(1);
-    assert!(!links.is_empty());
-    for link in links {
-        assert_eq!(
-            (&link["type"], &link["annotations"]["audience"]),
-            (&json!("resource_link"), &json!(["user"]))
-        );
+    assert_eq!(done["result"]["content"].as_array().unwrap().len(), 1);
+    let artifacts = done["result"]["_meta"]["artifacts"].as_array().unwrap();
+    assert_eq!(artifacts.len(), 3);
+    for link in artifacts {
         let read = client
             .ask("resources/read", json!({"uri": link["uri"]}))
             .await;
         assert_eq!(
             read["result"]["contents"][0]["mimeType"], link["mimeType"],
             "{read}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
+    let write = |name: &str| json!({"path": format!("/r/{name}"), "content": "x"});
+    for (trust, meta, listed) in [
+        (Trust::Client, json!({}), false),
+        (Trust::Agent, json!({}), false),
+        (Trust::Client, json!({"other": true}), false),
+        (Trust::Client, json!({"preview": false}), true),
+        (Trust::Agent, json!({"preview": true}), true),
+        (Trust::Host, json!({}), true),
+    ] {
+        let world = World::new();
+        let mut client = greeted(&world, trust).await;
+        let answer = client.call("write_file", write("new"), meta.clone()).await;
+        let artifacts = answer["result"]["_meta"]["artifacts"].as_array();
+        assert_eq!(artifacts.is_some(), listed, "{trust:?} {meta}: {answer}");
+        // The resources name them for every client.
+        let resources = client.ask("resources/list", json!({})).await;
+        assert!(
+            resources.to_string().contains("ui://write_file/"),
+            "{resources}"
         );
     }
 }
@@ -349,30 +369,49 @@ async fn a_granted_link_outside_the_roots_is_followed_to_what_is_granted() {
 }
 
 #[tokio::test]
-async fn a_policy_with_a_request_that_it_cannot_narrow_is_refused() {
+async fn policy_of_a_request_narrows_resources_and_completions() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
-    let policy = json!({"policy": {"roots": []}});
     let path = json!({
         "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
         "argument": {"name": "path", "value": "r/"},
     });
-    for (method, mut params) in [
-        ("resources/list", json!({})),
-        ("resources/read", json!({"uri": "ui://write_file/0"})),
-        ("resources/subscribe", json!({"uri": "file:///r/a.txt"})),
-        ("completion/complete", path),
+    let file = json!({"uri": "file:///r/a.txt"});
+    for (method, params, pointer, open) in [
+        (
+            "resources/list",
+            json!({}),
+            "/result/resources/0/uri",
+            json!("file:///r"),
+        ),
+        (
+            "resources/read",
+            file.clone(),
+            "/result/contents/0/uri",
+            json!("file:///r/a.txt"),
+        ),
+        ("resources/subscribe", file, "/result", json!({})),
+        (
+            "completion/complete",
+            path,
+            "/result/completion/values/0",
+            json!("r/a.txt"),
+        ),
     ] {
-        params["_meta"] = policy.clone();
-        let refused = client.ask(method, params).await;
-        assert_eq!(
-            refused["error"]["data"]["field"], "/_meta/policy",
-            "{method}: {refused}"
-        );
+        for (policy, expected) in [
+            (json!({"read_only": true}), Some(&open)),
+            (json!({"roots": []}), None),
+        ] {
+            let mut narrowed = params.clone();
+            narrowed["_meta"] = json!({ "policy": policy });
+            let answer = client.ask(method, narrowed).await;
+            assert_eq!(answer.pointer(pointer), expected, "{method}: {answer}");
+        }
+        let mut wrong = params;
+        wrong["_meta"] = json!({"policy": {"read_only": 7}});
+        let refused = client.ask(method, wrong).await;
+        assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
     }
-    let file = json!({"uri": "file:///r/a.txt", "_meta": policy});
-    let absent = client.ask("resources/read", file).await;
-    assert_eq!(absent["error"]["code"], -32002, "{absent}");
 }
 
 #[tokio::test]
@@ -435,28 +474,63 @@ async fn a_resource_that_would_be_cut_is_refused_and_a_whole_one_is_read() {
 }
 
 #[tokio::test]
-async fn what_heeds_no_policy_refuses_one() {
+async fn client_that_sends_arguments_alone_can_preview_and_apply() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
-    let arguments = json!({"path": "/r/a.txt"});
-    for (method, params) in [
-        (
-            "prompts/get",
-            json!({"name": "review-changes", "arguments": arguments}),
-        ),
-        ("prompts/list", json!({})),
-        ("resources/templates/list", json!({})),
-        ("resources/list", json!({})),
-    ] {
-        let plain = client.ask(method, params.clone()).await;
-        let mut narrowed = params;
-        narrowed["_meta"] = json!({"policy": {"read_only": true}});
-        let refused = client.ask(method, narrowed).await;
-        assert!(plain["result"].is_object(), "{method}: {plain}");
+    let configuration = json!({"experimental": {"configuration": {"require_preview": true}}});
+    client.greet("2025-11-25", configuration).await;
+    let listed = client.ask("tools/list", json!({})).await;
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    for tool in tools {
+        let takes = tool["inputSchema"]["properties"]
+            .get("preview_token")
+            .is_some();
         assert_eq!(
-            refused["error"]["data"]["field"], "/_meta/policy",
-            "{method}: {refused}"
+            takes,
+            tool["annotations"]["readOnlyHint"] == false,
+            "{tool}"
         );
     }
+    let mut call = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
+    let blind = client.ask("tools/call", call.clone()).await;
+    assert_eq!(code(&blind), "STALE_PREVIEW", "{blind}");
+    call["arguments"]["preview"] = json!(true);
+    let mut shown = client.ask("tools/call", call.clone()).await;
+    assert!(!world.host("r/new").exists());
+    let token = shown["result"]["structuredContent"]["preview_token"].take();
+    let text = shown["result"]["content"].to_string();
+    assert!(text.contains(token.as_str().unwrap()), "{text}");
+    call["arguments"]["preview"] = json!(false);
+    call["arguments"]["preview_token"] = token;
+    let made = client.ask("tools/call", call).await;
+    assert_eq!(
+        made["result"]["structuredContent"]["done"], "created",
+        "{made}"
+    );
+    assert_eq!(world.text("r/new"), "x");
+}
+
+/// Some clients start a process for each call.
+#[test]
+fn preview_of_one_process_is_carried_out_by_another() {
+    let world = World::new();
+    let (root, state) = (world.host("r"), tempfile::tempdir().unwrap());
+    let answer = |arguments: &Value, state: &std::path::Path| {
+        let options = ["--require-preview", root.to_str().unwrap()];
+        let variables = [("XDG_STATE_HOME", state.as_os_str())];
+        let mut program = Program::start_with(&options, &variables, &[]);
+        program.greet(&json!({}));
+        program.call("write_file", arguments)["result"].take()
+    };
+    let mut write = json!({"path": "new", "content": "x", "preview": true});
+    let shown = answer(&write, state.path());
+    assert!(!root.join("new").exists());
+    write["preview"] = json!(false);
+    write["preview_token"] = shown["structuredContent"]["preview_token"].clone();
+    let other = tempfile::tempdir().unwrap();
+    let refused = answer(&write, other.path());
+    assert_eq!(refused["structuredContent"]["code"], "INVALID_ARGUMENTS");
+    let made = answer(&write, state.path());
+    assert_eq!(made["structuredContent"]["done"], "created", "{made}");
+    assert_eq!(world.text("r/new"), "x");
 }

@@ -1,248 +1,179 @@
-//! Clients that others wrote in, what they made of the gateway and of the program out.
+//! rmcp's own client in both lifecycles, over in-process pipes, stdio and HTTP.
 
-mod rust;
+use std::process::{Child, Command, Stdio};
 
-use std::path::{Path, PathBuf};
-use std::process::Output;
-
-use bailiwick::{Http, Trust};
+use bailiwick::{Gateway, Http, Trust};
+use rmcp::model::{
+    CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::{Value, json};
+use tokio::net::unix::pipe::{Receiver, Sender};
 
+use crate::every_tool::{PROGRAM, TOOLS, calls};
 use crate::http::Served;
 use crate::support::World;
-use crate::{node, python};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick-fs");
+type Running = RunningService<RoleClient, ClientConfig>;
 
-const TOOLS: [&str; 12] = [
-    "copy",
-    "delete",
-    "edit_file",
-    "find",
-    "grep",
-    "list_directory",
-    "list_roots",
-    "make_directory",
-    "move",
-    "read_file",
-    "stat",
-    "write_file",
-];
-
-/// Calls of every tool, some of which fail and some of which are previews.
-fn calls() -> Value {
-    let call = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": false, "preview": false});
-    let fails = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": true, "preview": false});
-    let preview = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": false, "preview": true});
-    let edit =
-        |old: &str| json!({"path": "new.txt", "edits": [{"old_text": old, "new_text": "2"}]});
-    json!([
-        call("list_roots", json!({})),
-        call("list_directory", json!({"path": "src"})),
-        call("stat", json!({"path": "a.txt"})),
-        call("read_file", json!({"path": "a.txt"})),
-        fails("read_file", json!({"path": "none"})),
-        call("find", json!({"pattern": "*"})),
-        call("grep", json!({"pattern": "one"})),
-        preview("write_file", json!({"path": "new.txt", "content": "one\n"})),
-        fails("stat", json!({"path": "new.txt"})),
-        call("write_file", json!({"path": "new.txt", "content": "one\n"})),
-        preview("edit_file", edit("one")),
-        call("edit_file", edit("one")),
-        fails("edit_file", edit("three")),
-        call("make_directory", json!({"path": "made"})),
-        call("copy", json!({"from": "new.txt", "to": "made/copy.txt"})),
-        preview(
-            "move",
-            json!({"from": "made/copy.txt", "to": "made/moved.txt"})
-        ),
-        call(
-            "move",
-            json!({"from": "made/copy.txt", "to": "made/moved.txt"})
-        ),
-        preview("delete", json!({"path": "made", "recursive": true})),
-        call("delete", json!({"path": "made", "recursive": true})),
-    ])
-}
-
-/// The program over the world's root as a command, and the file to which it also writes what it says.
-fn program(world: &World) -> (Vec<String>, PathBuf) {
-    let capture = world.host("capture");
-    let script = r#""$1" "$2" | tee -a "$3""#;
-    let command = ["sh", "-c", script, "sh", PROGRAM];
-    let mut command: Vec<_> = command.map(ToOwned::to_owned).into();
-    command.extend([world.host("r"), capture.clone()].map(|path| path.display().to_string()));
-    (command, capture)
-}
-
-/// What a script printed last.
-#[track_caller]
-fn told(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_str(text.lines().last().unwrap()).unwrap()
-}
-
-/// Every tool was listed and called, and everything was as it was described.
-#[track_caller]
-fn content(told: &Value) {
-    let expected = json!({
-        "tools": TOOLS, "faults": [], "text": "one\ntwo\nthree\n", "prompts": ["review-changes"],
-    });
-    assert_eq!(told, &expected);
-}
-
-/// Whatever the program wrote is messages, one a line.
-#[track_caller]
-fn only_messages(capture: &Path) {
-    let text = std::fs::read_to_string(capture).unwrap();
-    assert!(text.ends_with('\n'));
-    for line in text.lines() {
-        let message: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+fn modern() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
     }
 }
 
-/// The official TypeScript client calls every tool over stdio.
-async fn typescript_over_stdio(sdk: &str) {
-    let world = World::new();
-    let (command, capture) = program(&world);
-    let mut arguments: Vec<_> = ["call.mjs", sdk].map(ToOwned::to_owned).into();
-    arguments.extend([calls().to_string(), "stdio".to_owned()]);
-    arguments.extend(command);
-    content(&told(&node::run(arguments).await));
-    only_messages(&capture);
+/// Lists, calls every tool and reads.
+async fn exercise(client: &Running, root: &str) {
+    let tools = client.list_all_tools().await.unwrap();
+    let mut names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
+    names.sort_unstable();
+    assert_eq!(names, TOOLS);
+    for call in calls().as_array().unwrap() {
+        let Value::Object(arguments) = call["arguments"].clone() else {
+            panic!("{call}");
+        };
+        let mut params = CallToolRequestParams::new(call["tool"].as_str().unwrap().to_owned());
+        params.arguments = Some(arguments);
+        if call["preview"] == true {
+            let meta = json!({"preview": true});
+            params.meta = Some(serde_json::from_value(meta).unwrap());
+        }
+        let result = client.call_tool(params).await.unwrap();
+        assert_eq!(result.is_error.unwrap_or(false), call["fails"], "{call}");
+        assert!(result.structured_content.is_some(), "{call}");
+    }
+    let uri = format!("file://{root}/a.txt");
+    let read = ReadResourceRequestParams::new(uri);
+    let read = json!(client.read_resource(read).await.unwrap());
+    assert_eq!(read["contents"][0]["text"], "one\ntwo\nthree\n", "{read}");
 }
 
-/// The same over HTTP, in this process.
-async fn typescript_over_http(sdk: &str) {
+async fn over_pipes(gateway: &Gateway, client: ClientConfig, mode: ClientLifecycleMode) -> Running {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (reader, writer) = tokio::io::split(far);
+    let gateway = gateway.clone();
+    tokio::spawn(async move { gateway.serve(reader, writer).await });
+    let (reader, writer) = tokio::io::split(near);
+    let transport = AsyncRwTransport::new_client(reader, writer);
+    client.serve_with_lifecycle(transport, mode).await.unwrap()
+}
+
+/// The program with a client at its ends; it ends when the client goes.
+async fn over_stdio(world: &World, mode: ClientLifecycleMode) -> (Child, Running) {
+    let mut child = Command::new(PROGRAM)
+        .env_remove("BAILIWICK_CASES")
+        .env_remove("BAILIWICK_BLESS")
+        .arg(world.host("r"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let reader = Receiver::from_owned_fd(child.stdout.take().unwrap().into()).unwrap();
+    let writer = Sender::from_owned_fd(child.stdin.take().unwrap().into()).unwrap();
+    let transport = AsyncRwTransport::new_client(reader, writer);
+    let client = ClientConfig::default();
+    let running = client.serve_with_lifecycle(transport, mode).await.unwrap();
+    (child, running)
+}
+
+async fn exercised_over_stdio(mode: ClientLifecycleMode) {
+    let world = World::new();
+    let (mut child, client) = over_stdio(&world, mode).await;
+    exercise(&client, world.host("r").to_str().unwrap()).await;
+    client.cancel().await.unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+async fn exercised_over_http(mode: ClientLifecycleMode) {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
     let server = Served::of(&gateway, Http::without_token()).await;
     let url = format!("http://{}/mcp", server.address);
-    let calls = calls().to_string();
-    let arguments = ["call.mjs", sdk, &calls, "http", &url].map(ToOwned::to_owned);
-    content(&told(&node::run(arguments.into()).await));
+    let transport = StreamableHttpClientTransport::from_uri(url);
+    let client = ClientConfig::default();
+    let client = client.serve_with_lifecycle(transport, mode).await.unwrap();
+    exercise(&client, "/r").await;
+    client.cancel().await.unwrap();
 }
 
 #[tokio::test]
-async fn the_first_typescript_client_calls_every_tool_over_stdio() {
-    typescript_over_stdio("v1").await;
+async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
+    for mode in [ClientLifecycleMode::Initialize, modern()] {
+        let world = World::new();
+        let gateway = world.gateway(Trust::Agent).build();
+        let client = over_pipes(&gateway, ClientConfig::default(), mode).await;
+        exercise(&client, "/r").await;
+    }
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_stdio_with_a_handshake() {
-    typescript_over_stdio("legacy").await;
+async fn rmcps_client_calls_every_tool_over_stdio_with_a_handshake() {
+    exercised_over_stdio(ClientLifecycleMode::Initialize).await;
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_stdio_without_one() {
-    typescript_over_stdio("modern").await;
+async fn rmcps_client_calls_every_tool_over_stdio_without_one() {
+    exercised_over_stdio(modern()).await;
 }
 
 #[tokio::test]
-async fn the_first_typescript_client_calls_every_tool_over_http() {
-    typescript_over_http("v1").await;
+async fn rmcps_client_calls_every_tool_over_http_with_a_handshake() {
+    exercised_over_http(ClientLifecycleMode::Initialize).await;
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_http_with_a_handshake() {
-    typescript_over_http("legacy").await;
+async fn rmcps_client_calls_every_tool_over_http_without_one() {
+    exercised_over_http(modern()).await;
+}
+
+/// A client that shows views: it finds the page of a tool, and calls and reads what is for views.
+async fn shows_views(client: &Running) {
+    let tools = client.list_all_tools().await.unwrap();
+    let meta = |name: &str| {
+        let tool = tools.iter().find(|tool| tool.name == name).unwrap();
+        json!(tool.meta)["ui"].clone()
+    };
+    assert_eq!(meta("review_rows"), json!({"visibility": ["app"]}));
+    let page = meta("edit_file")["resourceUri"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let page = json!(
+        client
+            .read_resource(ReadResourceRequestParams::new(page))
+            .await
+            .unwrap()
+    );
+    assert_eq!(page["contents"][0]["mimeType"], "text/html;profile=mcp-app");
+    let mut params = CallToolRequestParams::new("preview_call");
+    let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]});
+    params.arguments = json!({"tool": "edit_file", "arguments": edit})
+        .as_object()
+        .cloned();
+    let preview = json!(client.call_tool(params).await.unwrap());
+    let review = preview["structuredContent"]["review"].as_str().unwrap();
+    let rows = ReadResourceRequestParams::new(format!("{review}.rows?change=0&from=1"));
+    let rows = json!(client.read_resource(rows).await.unwrap());
+    let text = rows["contents"][0]["text"].as_str().unwrap();
+    assert!(text.contains(r#"["-",2,0,"two"]"#), "{text}");
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_http_without_one() {
-    typescript_over_http("modern").await;
-}
-
-/// The official Python client calls every tool over stdio.
-async fn python_over_stdio(mode: &str) {
-    let world = World::new();
-    let (command, capture) = program(&world);
-    let mut arguments = vec![mode.to_owned(), calls().to_string()];
-    arguments.extend(command);
-    content(&told(&python::run("call.py", arguments).await));
-    only_messages(&capture);
-}
-
-#[tokio::test]
-async fn the_python_client_calls_every_tool_with_a_handshake() {
-    python_over_stdio("legacy").await;
-}
-
-#[tokio::test]
-async fn the_python_client_calls_every_tool_without_one() {
-    python_over_stdio("2026-07-28").await;
-}
-
-#[tokio::test]
-async fn the_python_client_finds_out_what_is_spoken() {
-    python_over_stdio("auto").await;
-}
-
-/// What the Inspector's command line prints for a method.
-async fn inspected(world: &World, era: &str, method: &[&str]) -> (Value, PathBuf) {
-    let (command, capture) = program(world);
-    let launcher = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
-    let mut arguments: Vec<_> = [launcher, "--cli"].map(ToOwned::to_owned).into();
-    arguments.extend(command);
-    let options = ["--format", "json", "--protocol-era", era, "--method"];
-    arguments.extend(options.iter().chain(method).map(|text| (*text).to_owned()));
-    let output = node::run(arguments).await;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{text}{errors}");
-    let printed: Value = serde_json::from_str(&text).unwrap();
-    (printed["result"].clone(), capture)
-}
-
-async fn inspector(era: &str) {
-    let world = World::new();
-    let (listed, capture) = inspected(&world, era, &["tools/list"]).await;
-    let tools = listed["tools"].as_array().unwrap();
-    let mut names: Vec<_> = tools
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect();
-    names.sort_unstable();
-    assert_eq!(names, TOOLS);
-    let read = [
-        "tools/call",
-        "--tool-name",
-        "read_file",
-        "--tool-args-json",
-        r#"{"path":"a.txt"}"#,
-    ];
-    let (read, _) = inspected(&world, era, &read).await;
-    assert_eq!(read["content"][0]["text"], "one\ntwo\nthree\n", "{read}");
-    let write = r#"{"path":"new","content":"x"}"#;
-    let shown = [
-        "tools/call",
-        "--tool-name",
-        "write_file",
-        "--tool-args-json",
-        write,
-        "--tool-metadata",
-        "preview=true",
-    ];
-    let (shown, _) = inspected(&world, era, &shown).await;
-    assert_eq!(shown["_meta"]["preview"], true, "{shown}");
-    assert!(!world.host("r/new").exists());
-    let (resources, _) = inspected(&world, era, &["resources/list"]).await;
-    assert!(resources["resources"][0]["uri"].is_string(), "{resources}");
-    only_messages(&capture);
-}
-
-#[tokio::test]
-async fn the_inspector_lists_calls_and_previews_with_a_handshake() {
-    inspector("legacy").await;
-}
-
-#[tokio::test]
-async fn the_inspector_lists_calls_and_previews_without_one() {
-    inspector("modern").await;
+async fn rmcps_client_shows_views_over_pipes_and_http_in_both_lifecycles() {
+    for mode in [ClientLifecycleMode::Initialize, modern()] {
+        let world = World::new();
+        let gateway = world.gateway(Trust::Agent).build();
+        let mut config = ClientConfig::default();
+        config.capabilities = serde_json::from_value(crate::views::showing()).unwrap();
+        let client = over_pipes(&gateway, config.clone(), mode.clone()).await;
+        shows_views(&client).await;
+        let server = Served::of(&gateway, Http::without_token()).await;
+        let url = format!("http://{}/mcp", server.address);
+        let transport = StreamableHttpClientTransport::from_uri(url);
+        let client = config.serve_with_lifecycle(transport, mode).await.unwrap();
+        shows_views(&client).await;
+        client.cancel().await.unwrap();
+    }
 }

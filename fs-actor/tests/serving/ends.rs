@@ -67,6 +67,7 @@ impl Session {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let serving = tokio::spawn(async move {
+            let stopped = stopped.cancelled();
             gateway.serve_http(listener, http, stopped).await.unwrap();
         });
         let server = http::Served::reached(address);
@@ -135,7 +136,7 @@ async fn a_deleted_session_ends_its_runtime() {
     let host = session.server.host();
     let headers = [("Host", host.as_str()), ("Mcp-Session-Id", &session.name)];
     let deleted = request(session.server.address, "DELETE", &headers, "").await;
-    assert_eq!(deleted.status, 202, "{deleted:?}");
+    assert_eq!(deleted.status, 204, "{deleted:?}");
     ends(&session.audit).await;
 }
 

@@ -147,6 +147,144 @@ async fn what_a_client_configures_holds_for_it_alone() {
     );
 }
 
+/// The `_meta` of a stateless request that is kept to `configuration`.
+pub(crate) fn configured(configuration: &Value) -> Value {
+    let experimental = json!({"experimental": {"configuration": configuration}});
+    json!({ "io.modelcontextprotocol/clientCapabilities": experimental })
+}
+
+#[tokio::test]
+async fn configuration_of_a_stateless_request_denies_its_write() {
+    let world = World::new();
+    let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
+    for trust in [Trust::Host, Trust::Agent] {
+        let mut client = world.client(trust);
+        let closed = configured(&json!({"read_only": true}));
+        let denied = client.modern("tools/call", write.clone(), closed).await;
+        let code = &denied["result"]["structuredContent"]["code"];
+        assert_eq!(code, "PERMISSION_DENIED", "{denied}");
+        assert!(!world.host("r/new").exists());
+        let done = client.modern("tools/call", write.clone(), json!({})).await;
+        assert_eq!(done["result"]["isError"], false, "{done}");
+        std::fs::remove_file(world.host("r/new")).unwrap();
+    }
+}
+
+/// What `list_roots` says, and whether a file could be read, of a request with this `_meta`.
+async fn oriented(client: &mut Client, meta: &Value, file: &str) -> (String, bool) {
+    let roots = json!({"name": "list_roots", "arguments": {}});
+    let told = client.modern("tools/call", roots, meta.clone()).await;
+    let text = told["result"]["content"][0]["text"].to_string();
+    let read = json!({"name": "read_file", "arguments": {"path": file}});
+    let read = client.modern("tools/call", read, meta.clone()).await;
+    (text, read["result"]["isError"] == false)
+}
+
+#[tokio::test]
+async fn configuration_of_a_stateless_request_says_where_its_paths_begin() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    for (path, begins) in [("/r/src", "/r/src"), ("/r/src/lib.rs", "/r/src")] {
+        let meta = configured(&json!({"roots": [{"path": path}]}));
+        let (text, is_read) = oriented(&mut client, &meta, "lib.rs").await;
+        let expected = format!("relative paths begin in `{begins}`");
+        assert!(text.contains(&expected) && is_read, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn policy_of_one_call_shows_its_folders_and_leaves_paths_as_they_are() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    let meta = json!({"policy": {"roots": [{"path": "/r/src"}]}});
+    let (text, is_read) = oriented(&mut client, &meta, "src/lib.rs").await;
+    assert!(text.contains("relative paths begin in `/r`"), "{text}");
+    assert!(text.contains("/r/src") && is_read, "{text}");
+    let (_, is_read) = oriented(&mut client, &meta, "a.txt").await;
+    assert!(!is_read);
+}
+
+/// The addresses that `resources/list` names.
+async fn uris(client: &mut Client, meta: Value) -> Vec<String> {
+    let listed = client.modern("resources/list", json!({}), meta).await;
+    let resources = listed["result"]["resources"].as_array();
+    let resources = resources.unwrap_or_else(|| panic!("{listed}"));
+    let uris = resources.iter().map(|one| one["uri"].as_str().unwrap());
+    uris.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn configuration_of_a_stateless_request_hides_resources_it_forbids() {
+    let world = World::new();
+    let mut client = world.client(Trust::Agent);
+    let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
+    let done = client.modern("tools/call", write, json!({})).await;
+    assert_eq!(done["result"]["isError"], false, "{done}");
+    let all = uris(&mut client, json!({})).await;
+    let artifacts: Vec<_> = all.iter().filter(|uri| uri.starts_with("ui://")).collect();
+    assert!(
+        all.contains(&"file:///r".to_owned()) && artifacts.len() > 1,
+        "{all:?}"
+    );
+    let open = configured(&json!({"read_only": true}));
+    assert_eq!(uris(&mut client, open.clone()).await, all);
+    let narrow = configured(&json!({"deny": ["new"]}));
+    assert_eq!(uris(&mut client, narrow.clone()).await, ["file:///r"]);
+    let closed = configured(&json!({"allow_scopes": ["write:file"]}));
+    assert_eq!(uris(&mut client, closed).await, [""; 0]);
+    for uri in artifacts {
+        let read = json!({ "uri": uri });
+        let shown = client
+            .modern("resources/read", read.clone(), open.clone())
+            .await;
+        assert!(shown["result"].is_object(), "{shown}");
+        let hidden = client.modern("resources/read", read, narrow.clone()).await;
+        assert!(hidden["error"].is_object(), "{hidden}");
+    }
+}
+
+#[tokio::test]
+async fn stateless_client_may_send_its_configuration_with_every_request() {
+    let world = World::new();
+    let mut client = world.client(Trust::Agent);
+    let path = json!({
+        "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
+        "argument": {"name": "path", "value": "r/"},
+    });
+    let prompts = client.modern("prompts/list", json!({}), json!({})).await;
+    let prompt = &prompts["result"]["prompts"][0];
+    let mut wanted = json!({"name": prompt["name"], "arguments": {}});
+    for argument in prompt["arguments"].as_array().into_iter().flatten() {
+        wanted["arguments"][argument["name"].as_str().unwrap()] = json!("x");
+    }
+    for (method, params) in [
+        ("tools/list", json!({})),
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({"uri": "file:///r/a.txt"})),
+        ("prompts/list", json!({})),
+        ("prompts/get", wanted),
+        ("completion/complete", path.clone()),
+    ] {
+        let valid = configured(&json!({"read_only": true}));
+        let answer = client.modern(method, params.clone(), valid).await;
+        assert!(answer["result"].is_object(), "{method}: {answer}");
+        let invalid = configured(&json!({"read_only": 7}));
+        let answer = client.modern(method, params, invalid).await;
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+    let names = async |client: &mut Client, meta: Value| {
+        let answer = client
+            .modern("completion/complete", path.clone(), meta)
+            .await;
+        answer["result"]["completion"]["values"].clone()
+    };
+    let all = names(&mut client, json!({})).await;
+    assert_eq!(all, json!(["r/a.txt", "r/src"]));
+    let fewer = names(&mut client, configured(&json!({"deny": ["a.txt"]}))).await;
+    assert_eq!(fewer, json!(["r/src"]));
+}
+
 #[tokio::test]
 async fn what_the_stateless_revision_does_without_is_no_method_there() {
     let world = World::new();

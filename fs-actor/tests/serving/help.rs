@@ -65,10 +65,9 @@ async fn a_tool_is_described_among_those_that_are_offered() {
             .unwrap()
     };
     let copy = listed(json!({})).await;
-    assert_eq!(copy["dashdash"], copy["_meta"]["dashdash"]);
     assert_eq!(copy["dashdash"]["reverseMethod"], "delete");
-    assert_eq!(copy["dashdash"]["category"], copy["annotations"]["group"]);
-    let priority = copy["annotations"]["priority"].as_f64().unwrap();
+    assert_eq!(copy["dashdash"]["category"], copy["_meta"]["group"]);
+    let priority = copy["_meta"]["priority"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&priority));
     let alone = listed(json!({"policy": {"tools": ["copy"]}})).await;
     assert_eq!(alone["dashdash"]["reversible"], false);

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::eras::configured;
 use crate::support::{Client, World};
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -52,13 +53,25 @@ impl Reply {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The one answer in the body, be that JSON or a stream of events.
+    /// The messages in the body, be that JSON, a batch or a stream of events.
+    pub(crate) fn messages(&self) -> Vec<Value> {
+        let lines = self.body.lines();
+        let texts = lines.map(|line| line.strip_prefix("data:").unwrap_or(line));
+        texts
+            .filter_map(|text| serde_json::from_str::<Value>(text).ok())
+            .flat_map(|message| match message {
+                Value::Array(batch) => batch,
+                message => vec![message],
+            })
+            .filter(Value::is_object)
+            .collect()
+    }
+
+    /// The first answer in the body.
     pub(crate) fn message(&self) -> Value {
-        let events = self.body.lines().filter_map(|line| {
-            serde_json::from_str::<Value>(line.strip_prefix("data:").unwrap_or(line)).ok()
-        });
-        let mut answers = events.filter(|event| event.get("id").is_some());
-        answers.next().unwrap_or_else(|| panic!("{self:?}"))
+        let mut answers = self.messages().into_iter();
+        let answer = answers.find(|message| message.get("id").is_some());
+        answer.unwrap_or_else(|| panic!("{self:?}"))
     }
 }
 
@@ -68,7 +81,8 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (gateway, stop) = (gateway.clone(), CancellationToken::new());
         let child = stop.clone();
-        tokio::spawn(async move { gateway.serve_http(listener, http, child).await });
+        let stopped = child.cancelled_owned();
+        tokio::spawn(async move { gateway.serve_http(listener, http, stopped).await });
         Self {
             address,
             _stop: stop.drop_guard(),
@@ -129,9 +143,19 @@ pub(crate) async fn request(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Reply {
+    request_at(address, method, "/mcp", headers, body).await
+}
+
+async fn request_at(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut text = format!(
-        "{method} /mcp HTTP/1.0\r\nContent-Length: {}\r\n",
+        "{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n",
         body.len()
     );
     for (name, value) in headers {
@@ -184,6 +208,27 @@ pub(crate) async fn stateless(
     }
     all.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
     served.right(&all, &request).await
+}
+
+#[tokio::test]
+async fn configuration_of_a_stateless_request_over_http_denies_its_write() {
+    let world = World::new();
+    let server = served(&world, Http::without_token()).await;
+    let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
+    let (request, headers) = modern("tools/call", write);
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    let mut restricted = request.clone();
+    let meta = configured(&json!({"read_only": true}));
+    for (key, value) in meta.as_object().unwrap() {
+        restricted["params"]["_meta"][key] = value.clone();
+    }
+    let denied = server.right(&headers, &restricted).await.message();
+    let code = &denied["result"]["structuredContent"]["code"];
+    assert_eq!(code, "PERMISSION_DENIED", "{denied}");
+    assert!(!world.host("r/new").exists());
+    let done = server.right(&headers, &request).await.message();
+    assert_eq!(done["result"]["isError"], false, "{done}");
+    assert_eq!(world.text("r/new"), "x");
 }
 
 pub(crate) async fn served(world: &World, http: Http) -> Served {
@@ -242,6 +287,131 @@ async fn other_hosts_names_are_refused() {
             .await;
         assert_eq!(reply.status, 403, "{foreign}: {reply:?}");
     }
+}
+
+#[tokio::test]
+async fn allowed_hosts_are_served_and_compared_whole() {
+    let world = World::new();
+    let http = Http::without_token()
+        .host("mcp.example")
+        .host("localhost:9");
+    let server = served(&world, http).await;
+    let own = server.host();
+    for host in ["mcp.example", "MCP.example", "localhost:9", &own] {
+        let reply = server
+            .post(&[("Host", host), JSON, ACCEPT], &initialize())
+            .await;
+        assert_eq!(reply.status, 200, "{host}: {reply:?}");
+    }
+    let origin = [("Host", "mcp.example"), ("Origin", "http://mcp.example")];
+    let reply = server
+        .post(&[origin[0], origin[1], JSON, ACCEPT], &initialize())
+        .await;
+    assert_eq!(reply.status, 403, "{reply:?}");
+    for host in [
+        "mcp.example:80",
+        "x.mcp.example",
+        "localhost",
+        "localhost:99",
+    ] {
+        let reply = server
+            .post(&[("Host", host), JSON, ACCEPT], &initialize())
+            .await;
+        assert_eq!(reply.status, 403, "{host}: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn paths_and_methods_that_are_not_served_are_not_found_without_a_token() {
+    let world = World::new();
+    let server = served(&world, Http::new(Token::random().unwrap())).await;
+    let host = server.host();
+    let host = [("Host", host.as_str())];
+    for (method, path, status) in [
+        ("GET", "/.well-known/oauth-protected-resource", 404),
+        ("GET", "/.well-known/oauth-protected-resource/mcp", 404),
+        ("GET", "/.well-known/oauth-authorization-server", 404),
+        ("GET", "/.well-known/openid-configuration", 404),
+        ("POST", "/register", 404),
+        ("OPTIONS", "/mcp", 404),
+        ("GET", "/mcp", 401),
+        ("POST", "/mcp", 401),
+        ("DELETE", "/mcp", 401),
+    ] {
+        let reply = request_at(server.address, method, path, &host, "").await;
+        assert_eq!(reply.status, status, "{method} {path}: {reply:?}");
+        let asks = reply.header("www-authenticate");
+        assert_eq!(asks.is_some(), status == 401, "{reply:?}");
+    }
+    let foreign = [("Host", "evil.example")];
+    let path = "/.well-known/oauth-protected-resource";
+    let reply = request_at(server.address, "GET", path, &foreign, "").await;
+    assert_eq!(reply.status, 403, "{reply:?}");
+}
+
+#[tokio::test]
+async fn refusals_of_bodies_are_errors_of_json_rpc() {
+    let world = World::new();
+    let server = served(&world, Http::without_token().max_body(10_000)).await;
+    let host = server.host();
+    let host = ("Host", host.as_str());
+    let text = ("Content-Type", "text/plain");
+    let typed = ("Content-Type", "application/json; charset=utf-8");
+    let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+    let long = format!(r#"{{"id":7,"method":"{}"}}"#, "x".repeat(12_000));
+    for (kind, body, status, code, id) in [
+        (text, list, 415, -32600, json!(null)),
+        (JSON, "", 400, -32700, json!(null)),
+        (JSON, "{", 400, -32700, json!(null)),
+        (typed, "not json", 400, -32700, json!(null)),
+        (JSON, r#"{"jsonrpc":"2.0","id":7}"#, 400, -32600, json!(7)),
+        (
+            JSON,
+            r#"{"jsonrpc":"2.0","id":7,"method":3}"#,
+            400,
+            -32600,
+            json!(7),
+        ),
+        (
+            JSON,
+            r#"{"jsonrpc":"2.0","id":7,"method":"m","params":3}"#,
+            400,
+            -32600,
+            json!(7),
+        ),
+        (JSON, "7", 400, -32600, json!(null)),
+        (JSON, "[]", 400, -32600, json!(null)),
+        (JSON, &long, 413, -32600, json!(null)),
+    ] {
+        let reply = request(server.address, "POST", &[host, kind, ACCEPT], body).await;
+        assert_eq!(reply.status, status, "{body}: {reply:?}");
+        assert_eq!(reply.header("content-type"), Some("application/json"));
+        let answer: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!(answer["error"]["code"], code, "{body}: {answer}");
+        assert_eq!(answer["id"], id, "{body}: {answer}");
+    }
+    let headers = [host, typed, ACCEPT];
+    let right = request(server.address, "POST", &headers, &initialize().to_string()).await;
+    assert_eq!(right.status, 200, "{right:?}");
+}
+
+#[tokio::test]
+async fn large_message_is_answered_in_both_eras() {
+    let world = World::new();
+    let server = served(&world, Http::without_token()).await;
+    let (session, _) = server.greet().await;
+    let write = |path: &str| {
+        let arguments = json!({"path": path, "content": "x".repeat(300_000)});
+        json!({"name": "write_file", "arguments": arguments})
+    };
+    let written = server.ask(&session, "tools/call", write("/r/one")).await;
+    assert_eq!(written["result"]["isError"], false, "{written}");
+    let written = stateless(&server, None, "tools/call", write("/r/two")).await;
+    assert_eq!(written.message()["result"]["isError"], false);
+    assert_eq!(
+        world.text("r/one").len() + world.text("r/two").len(),
+        600_000
+    );
 }
 
 #[tokio::test]
@@ -348,8 +518,10 @@ async fn a_deleted_session_and_an_unknown_one_are_not_found() {
     assert_eq!(server.right(&own, &list).await.status, 200);
     let headers = [("Host", host.as_str()), own[0]];
     let deleted = request(server.address, "DELETE", &headers, "").await;
-    assert!((200..300).contains(&deleted.status), "{deleted:?}");
+    assert_eq!(deleted.status, 204, "{deleted:?}");
     assert_eq!(server.right(&own, &list).await.status, 404);
+    let again = request(server.address, "DELETE", &headers, "").await;
+    assert_eq!(again.status, 404, "{again:?}");
     let unknown = [("Mcp-Session-Id", "00000000-0000-0000-0000-000000000000")];
     assert_eq!(server.right(&unknown, &list).await.status, 404);
 }
@@ -382,7 +554,7 @@ async fn what_is_listed_is_the_same_over_lines_and_over_http() {
         assert_eq!(there.message()["result"], here["result"], "{method}");
     }
     let tools = server.ask(&session, "tools/list", json!({})).await;
-    assert!(tools["result"]["tools"][0]["annotations"]["scopes"].is_array());
+    assert!(tools["result"]["tools"][0]["_meta"]["scopes"].is_array());
 }
 
 #[tokio::test]
@@ -391,7 +563,7 @@ async fn a_listener_that_other_machines_reach_is_not_served() {
     let gateway = world.gateway(Trust::Agent).build();
     let open = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
     let refused = gateway
-        .serve_http(open, Http::without_token(), CancellationToken::new())
+        .serve_http(open, Http::without_token(), std::future::pending())
         .await;
     assert!(
         matches!(refused, Err(HttpError::NotLoopback(_))),

@@ -1,6 +1,10 @@
 //! Lists: tools, resources, prompts and completions, each only of what the client may see.
 
-use bailiwick::Trust;
+use bailiwick::{
+    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::support::World;
@@ -38,7 +42,12 @@ async fn tools_carry_their_extensions_where_raw_and_typed_clients_look() {
             tool["_meta"]["intentTemplate"]
         );
         assert!(annotations["intentTemplate"].is_string(), "{tool}");
-        assert!(annotations["scopes"].is_array(), "{tool}");
+        assert_eq!(
+            tool["_meta"]["scopes"].is_array(),
+            tool["name"] != "list_roots",
+            "{tool}"
+        );
+        assert!(tool["_meta"]["dashdash"].is_null(), "{tool}");
         let mutates = annotations["readOnlyHint"] == false;
         assert_eq!(annotations.get("preview").is_some(), mutates, "{tool}");
         assert_eq!(
@@ -57,10 +66,157 @@ async fn tools_carry_their_extensions_where_raw_and_typed_clients_look() {
     assert_eq!(bad["error"]["code"], -32602);
 }
 
+/// Keywords that converters of model providers drop or refuse, and lists of types, wherever a schema stands.
+fn not_plain(schema: &Value, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(node) => {
+            for (key, inner) in node {
+                if let ("properties" | "$defs", Value::Object(members)) = (key.as_str(), inner) {
+                    members.values().for_each(|inner| not_plain(inner, found));
+                    continue;
+                }
+                let refused = [
+                    "$ref", "$schema", "$defs", "oneOf", "anyOf", "allOf", "const", "title",
+                ];
+                if refused.contains(&key.as_str()) || key == "type" && inner.is_array() {
+                    found.push(format!("{key}: {inner}"));
+                }
+                not_plain(inner, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| not_plain(item, found)),
+        _ => {}
+    }
+}
+
+async fn listed(world: &World) -> Value {
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    client.ask("tools/list", json!({})).await
+}
+
+#[tokio::test]
+async fn listed_schemas_are_plain() {
+    let answer = listed(&World::new()).await;
+    for tool in answer["result"]["tools"].as_array().unwrap() {
+        let mut found = Vec::new();
+        not_plain(&tool["inputSchema"], &mut found);
+        not_plain(&tool["outputSchema"], &mut found);
+        assert_eq!(found, [""; 0], "{}", tool["name"]);
+        assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
+    }
+}
+
+/// A tool of a host whose arguments nest without end.
+struct Draw;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Shape {
+    Dot,
+    Group { shapes: Vec<Shape> },
+}
+
+impl Shape {
+    fn dots(&self) -> usize {
+        match self {
+            Self::Dot => 1,
+            Self::Group { shapes } => shapes.iter().map(Self::dots).sum(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Drawing {
+    shape: Shape,
+}
+
+impl ReadTool for Draw {
+    type Args = Drawing;
+    type Output = Value;
+    type Job = Shape;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("draw", "Draw", "Draws a shape.")
+    }
+
+    fn prepare(&self, args: Drawing, _: &Namespace) -> Result<Prepared<Shape>, CallError> {
+        let (needs, job) = (Vec::new(), args.shape);
+        Ok(Prepared { needs, job })
+    }
+
+    fn read(&self, shape: &Shape, _: &ReadPermit) -> Result<Reply, Halt> {
+        let dots = shape.dots();
+        Ok(Reply::text(format!("{dots} dots"), json!({"dots": dots})))
+    }
+}
+
+#[tokio::test]
+async fn own_tool_keeps_the_schema_of_its_types() {
+    let world = World::with(|| ToolSet::new().reader(Draw));
+    let answer = listed(&world).await;
+    let tool = &answer["result"]["tools"][0];
+    assert_eq!(
+        tool.get("outputSchema"),
+        None,
+        "nothing is known of its output"
+    );
+    let schema = tool["inputSchema"].to_string();
+    assert!(
+        schema.contains("$ref") && schema.contains("oneOf"),
+        "{schema}"
+    );
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let shape = json!({"kind": "group", "shapes": [{"kind": "dot"}]});
+    let drawn = client
+        .call("draw", json!({"shape": shape}), json!({}))
+        .await;
+    assert_eq!(drawn["result"]["structuredContent"]["dots"], 1, "{drawn}");
+}
+
+#[tokio::test]
+async fn tools_that_a_policy_denies_altogether_are_not_listed() {
+    let world = World::new();
+    let mut client = world.client(Trust::Host);
+    client.greet("2025-11-25", json!({})).await;
+    let policy = json!({"policy": {"read_only": true}});
+    let narrowed = client.ask("tools/list", json!({"_meta": policy})).await;
+    let reading = [
+        "find",
+        "grep",
+        "list_directory",
+        "list_roots",
+        "read_file",
+        "stat",
+    ];
+    assert_eq!(names(&narrowed, "tools", "name"), reading);
+    let denied = client
+        .call("delete", json!({"path": "/r/a.txt"}), policy)
+        .await;
+    assert_eq!(
+        denied["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
+        "{denied}"
+    );
+    let all = client.ask("tools/list", json!({})).await;
+    assert!(names(&all, "tools", "name").contains(&"delete"), "{all}");
+}
+
+/// The most bytes of the whole list of tools, extension data and output schemas included.
+const MOST_LISTED: usize = 20_000;
+
+#[tokio::test]
+async fn list_of_tools_has_at_most_20_kb() {
+    let answer = listed(&World::new()).await.to_string();
+    assert!(answer.len() <= MOST_LISTED, "{}", answer.len());
+}
+
 #[tokio::test]
 async fn files_are_read_as_resources_and_the_hidden_cannot_be_told_from_the_absent() {
     let world = World::new();
     std::fs::write(world.host("r/bytes"), b"a\0b").unwrap();
+    std::fs::write(world.host("r/latin"), b"caf\xe9").unwrap();
+    std::fs::write(world.host("r/long"), "x\n".repeat(5_000)).unwrap();
     for version in ["2025-06-18", "modern"] {
         let mut client = world.client(Trust::Host);
         if version != "modern" {
@@ -81,6 +237,14 @@ async fn files_are_read_as_resources_and_the_hidden_cannot_be_told_from_the_abse
         );
         let bytes = read("file:///r/bytes").await;
         assert_eq!(bytes["result"]["contents"][0]["blob"], "YQBi", "{bytes}");
+        let latin = read("file:///r/latin").await;
+        assert_eq!(
+            latin["result"]["contents"][0]["blob"], "Y2Fm6Q==",
+            "{latin}"
+        );
+        let long = read("file:///r/long").await;
+        let text = long["result"]["contents"][0]["text"].as_str().unwrap();
+        assert_eq!(text.len(), 10_000);
         let listing = read("file:///r").await;
         assert_eq!(
             listing["result"]["contents"][0]["mimeType"], "inode/directory",
@@ -209,4 +373,41 @@ async fn what_is_absent_forbidden_or_beneath_a_file_is_one_answer() {
     );
     let there = read("file:///r/a.txt").await;
     assert_eq!(there["result"]["contents"][0]["text"], "one\ntwo\nthree\n");
+}
+
+#[tokio::test]
+async fn narrowed_connection_is_shown_its_folder() {
+    let world = World::new();
+    let mut client = world.client(Trust::Agent);
+    let configuration = json!({"experimental": {"configuration": {"roots": [{"path": "/r/src"}]}}});
+    let greeting = client.greet("2025-11-25", configuration).await;
+    let instructions = greeting["result"]["instructions"].as_str().unwrap();
+    assert!(
+        instructions
+            .contains("Open to you: `/r/src` (read and write); relative paths begin in `/r/src`."),
+        "{instructions}"
+    );
+    let listed = client.ask("resources/list", json!({})).await;
+    let files = names(&listed, "resources", "uri");
+    let files = files.into_iter().filter(|uri| uri.starts_with("file:"));
+    assert_eq!(files.collect::<Vec<_>>(), ["file:///r/src"]);
+    let read = client
+        .ask("resources/read", json!({"uri": "file:///r/src"}))
+        .await;
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap();
+    assert!(text.contains("lib.rs"), "{text}");
+}
+
+#[tokio::test]
+async fn connection_to_a_whole_root_is_shown_the_root() {
+    let world = World::new();
+    let mut client = world.client(Trust::Agent);
+    let greeting = client.greet("2025-11-25", json!({})).await;
+    let instructions = greeting["result"]["instructions"].as_str().unwrap();
+    assert!(
+        instructions.contains("Open to you: `/r` ("),
+        "{instructions}"
+    );
+    let listed = client.ask("resources/list", json!({})).await;
+    assert!(names(&listed, "resources", "uri").contains(&"file:///r"));
 }

@@ -9,21 +9,22 @@
 )]
 
 mod answers;
+mod answers_http;
 mod asking;
 mod browse;
 mod calls;
+mod client_roots;
 mod clients;
-mod conformance;
 mod edge;
 mod ends;
 mod eras;
+mod every_tool;
 mod fuzz;
 mod golden;
 mod help;
 mod http;
 mod lists;
-mod node;
-mod python;
+mod program;
 mod replay;
 mod roots;
 mod slow;

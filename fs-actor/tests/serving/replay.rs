@@ -23,7 +23,8 @@ impl Host {
         let server = |name| {
             let folder = world.host("r");
             ServerSpec::stdio(name, env!("CARGO_BIN_EXE_bailiwick-fs"))
-                .args(["--allow-scopes", "read:file", "--ask-scopes", "write:file"])
+                .args(["--trust=host", "--allow-scopes", "read:file"])
+                .args(["--ask-scopes", "write:file"])
                 .args([folder.to_str().unwrap()])
         };
         let specs = [server("disk"), server("other")];

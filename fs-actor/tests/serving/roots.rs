@@ -1,88 +1,41 @@
 //! Nested roots that the command line, a file or the client configures, served by the program.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The program with a client at its ends.
-struct Program {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Lines<BufReader<ChildStdout>>,
-    next: u64,
+use crate::program::Program;
+
+/// The program after a handshake, with `configuration` if the client sends one.
+fn started(arguments: &[String], configuration: Option<Value>) -> Program {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut program = Program::start(&arguments, &[]);
+    let mut capabilities = json!({});
+    if let Some(configuration) = configuration {
+        capabilities["experimental"] = json!({"configuration": configuration});
+    }
+    let answer = program.greet(&capabilities);
+    assert!(answer["result"].is_object(), "{answer}");
+    program
 }
 
-impl Program {
-    /// Starts the program and greets it, with `configuration` if the client sends one.
-    fn new(arguments: &[String], configuration: Option<Value>) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_bailiwick-fs"))
-            .args(arguments)
-            .env_remove("BAILIWICK_CASES")
-            .env_remove("BAILIWICK_BLESS")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut program = Self {
-            input: child.stdin.take(),
-            child,
-            output,
-            next: 0,
-        };
-        let mut capabilities = json!({});
-        if let Some(configuration) = configuration {
-            capabilities["experimental"] = json!({"configuration": configuration});
-        }
-        let greeting = json!({
-            "protocolVersion": "2025-11-25", "capabilities": capabilities,
-            "clientInfo": {"name": "raw", "version": "1"},
-        });
-        let answer = program.ask("initialize", &greeting);
-        assert!(answer["result"].is_object(), "{answer}");
-        program.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        program
+/// Calls a tool; the code of its refusal if it is refused.
+fn call(
+    program: &mut Program,
+    tool: &str,
+    arguments: &Value,
+    granted: &Value,
+) -> Result<Value, String> {
+    let params =
+        json!({"name": tool, "arguments": arguments, "_meta": {"granted_scopes": granted}});
+    let answer = program.ask("tools/call", &params);
+    let result = &answer["result"];
+    if result["isError"] == true {
+        let code = result["structuredContent"]["code"].as_str();
+        return Err(code.unwrap_or_else(|| panic!("{answer}")).to_owned());
     }
-
-    fn send(&mut self, message: &Value) {
-        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.next += 1;
-        let id = self.next;
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        loop {
-            let line = self.output.next().unwrap().unwrap();
-            let message: Value = serde_json::from_str(&line).unwrap();
-            if message["id"] == id {
-                return message;
-            }
-        }
-    }
-
-    /// Calls a tool; the code of its refusal if it is refused.
-    fn call(&mut self, tool: &str, arguments: &Value, granted: &Value) -> Result<Value, String> {
-        let params =
-            json!({"name": tool, "arguments": arguments, "_meta": {"granted_scopes": granted}});
-        let answer = self.ask("tools/call", &params);
-        let result = &answer["result"];
-        if result["isError"] == true {
-            let code = result["structuredContent"]["code"].as_str();
-            return Err(code.unwrap_or_else(|| panic!("{answer}")).to_owned());
-        }
-        assert!(result.is_object(), "{answer}");
-        Ok(result.clone())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        self.child.wait().unwrap();
-    }
+    assert!(result.is_object(), "{answer}");
+    Ok(result.clone())
 }
 
 /// A directory with `repo`, `repo/vendor` in it and `repo/vendor/out` in that.
@@ -103,7 +56,7 @@ fn decide(mut program: Program, repo: &str) {
     let none = json!([]);
     let write = |path: &str| json!({"path": format!("{repo}/{path}"), "content": "x"});
     let mut allowed = |tool: &str, arguments: Value| {
-        let called = program.call(tool, &arguments, &none);
+        let called = call(&mut program, tool, &arguments, &none);
         called.unwrap_or_else(|code| panic!("{tool} {arguments}: {code}"));
     };
     allowed("write_file", write("src/new"));
@@ -137,7 +90,7 @@ fn decide(mut program: Program, repo: &str) {
     ];
     for (tool, arguments) in refused {
         for granted in [json!([]), json!(["read:file", "write:file"])] {
-            let code = program.call(tool, &arguments, &granted).unwrap_err();
+            let code = call(&mut program, tool, &arguments, &granted).unwrap_err();
             let expected = ["PERMISSION_DENIED", "INVALID_ARGUMENTS"];
             assert!(
                 expected.contains(&code.as_str()),
@@ -171,7 +124,7 @@ fn nested_roots_on_the_command_line_decide_each_on_its_own() {
         .map(ToString::to_string)
         .collect();
     arguments.push(GRANTABLE.to_owned());
-    decide(Program::new(&arguments, None), &repo);
+    decide(started(&arguments, None), &repo);
 }
 
 #[test]
@@ -181,7 +134,7 @@ fn nested_roots_of_a_configuration_file_decide_each_on_its_own() {
     let configuration = json!({"roots": roots(&repo), "grantable": ["read:file:/nowhere"]});
     fs::write(&file, configuration.to_string()).unwrap();
     let arguments = ["--config".to_owned(), file.to_str().unwrap().to_owned()];
-    decide(Program::new(&arguments, None), &repo);
+    decide(started(&arguments, None), &repo);
 }
 
 #[test]
@@ -193,7 +146,7 @@ fn nested_roots_that_the_client_configures_decide_each_on_its_own() {
         GRANTABLE.to_owned(),
     ];
     let configuration = json!({"roots": roots(&repo)});
-    decide(Program::new(&arguments, Some(configuration)), &repo);
+    decide(started(&arguments, Some(configuration)), &repo);
 }
 
 #[test]
@@ -201,15 +154,24 @@ fn one_replay_is_enough_for_a_move_into_a_root() {
     let (temp, repo) = repository();
     let outside = temp.path().canonicalize().unwrap().join("outside");
     fs::write(&outside, "theirs").unwrap();
-    let arguments = ["--trust".to_owned(), "host".to_owned(), repo.clone()];
-    let mut program = Program::new(&arguments, None);
+    let trust = [
+        "--trust",
+        "host",
+        "--grantable",
+        "read:file",
+        "--grantable",
+        "write:file",
+    ];
+    let mut arguments = trust.map(str::to_owned).to_vec();
+    arguments.push(repo.clone());
+    let mut program = started(&arguments, None);
     let arguments = json!({"from": outside, "to": "moved"});
     let params = json!({"name": "move", "arguments": arguments});
     let refused = program.ask("tools/call", &params);
     let asked = &refused["result"]["_meta"]["requested_scopes"];
     let expected = ["read", "write"].map(|verb| format!("{verb}:file:{}", outside.display()));
     assert_eq!(*asked, json!(expected), "{refused}");
-    program.call("move", &arguments, asked).unwrap();
+    call(&mut program, "move", &arguments, asked).unwrap();
     assert_eq!(
         fs::read_to_string(format!("{repo}/moved")).unwrap(),
         "theirs"

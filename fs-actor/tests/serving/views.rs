@@ -186,14 +186,27 @@ async fn pages_are_listed_for_clients_that_show_views_and_name_no_origin() {
 const EDIT: &str =
     r#"{"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2 </script><img src=x>"}]}"#;
 
-/// The addresses of an answer's links, as `name: address`.
-fn links(answer: &Value) -> Vec<(String, String)> {
+/// The blocks of an answer that link to artifacts.
+fn link_blocks(answer: &Value) -> Vec<&Value> {
     let blocks = answer["result"]["content"].as_array().unwrap().iter();
-    let links = blocks.filter(|block| block["type"] == "resource_link");
-    links
-        .map(|link| {
-            assert_eq!(link["annotations"]["audience"], json!(["user"]));
-            let text = |key: &str| link[key].as_str().unwrap().to_owned();
+    blocks
+        .filter(|block| block["type"] == "resource_link")
+        .collect()
+}
+
+/// The names and addresses of an answer's artifacts, the review first.
+fn artifacts(answer: &Value) -> Vec<(String, String)> {
+    let blocks = link_blocks(answer);
+    let metas = blocks.iter().map(|block| &block["_meta"]);
+    let listed = metas
+        .chain([&answer["result"]["_meta"]])
+        .filter_map(|meta| meta["artifacts"].as_array());
+    blocks
+        .iter()
+        .copied()
+        .chain(listed.flatten())
+        .map(|made| {
+            let text = |key: &str| made[key].as_str().unwrap().to_owned();
             (text("name"), text("uri"))
         })
         .collect()
@@ -207,18 +220,25 @@ async fn read(client: &mut Either, uri: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_call_that_changes_something_links_its_review_first() {
-    let world = World::new();
-    for (capabilities, meta) in [
-        (json!({}), json!({"preview": true})),
-        (showing(), json!({"preview": true})),
-        (showing(), json!({})),
+async fn review_is_linked_in_content_only_for_clients_that_show_it() {
+    for (capabilities, meta, linked) in [
+        (json!({}), json!({"preview": true}), 0),
+        (json!({}), json!({}), 0),
+        (showing(), json!({"preview": true}), 1),
+        (showing(), json!({}), 1),
     ] {
+        let world = World::new();
         let mut client = Either::new(&world, "handshake", capabilities).await;
         let edit: Value = serde_json::from_str(EDIT).unwrap();
         let call = json!({"name": "edit_file", "arguments": edit, "_meta": meta});
         let answer = client.ask("tools/call", call).await;
-        let links = links(&answer);
+        let blocks = link_blocks(&answer);
+        assert_eq!(blocks.len(), linked, "{answer}");
+        for block in blocks {
+            assert_eq!(block["annotations"]["audience"], json!(["user"]));
+            assert_eq!(block["title"], "Review of edit_file");
+        }
+        let links = artifacts(&answer);
         assert_eq!(
             links
                 .iter()
@@ -260,7 +280,7 @@ async fn a_review_says_whether_its_files_are_still_those_it_shows() {
         };
         let call = json!({"name": tool, "arguments": arguments, "_meta": meta});
         let answer = client.ask("tools/call", call).await;
-        links(&answer)[0].1.clone()
+        artifacts(&answer)[0].1.clone()
     };
     let create = json!({"path": "/r/new", "content": "x"});
     let previewed = make("edit_file", &edit, true).await;
@@ -277,14 +297,16 @@ async fn a_review_says_whether_its_files_are_still_those_it_shows() {
     std::fs::write(world.host("r/a.txt"), "one\ntwo\nthree\n").unwrap();
     let mut make = async |tool: &str, arguments: &Value| {
         let call = json!({"name": tool, "arguments": arguments});
-        links(&client.ask("tools/call", call).await)[0].1.clone()
+        artifacts(&client.ask("tools/call", call).await)[0]
+            .1
+            .clone()
     };
     let done = make("edit_file", &edit).await;
     let moved = make("move", &json!({"from": "/r/a.txt", "to": "/r/b.txt"})).await;
     assert_eq!(state(&mut client, &moved).await, json!(["same"]));
     assert_eq!(state(&mut client, &done).await, json!(["changed"]));
     let directory = json!({"name": "make_directory", "arguments": {"path": "/r/dir"}, "_meta": {"preview": true}});
-    let made = links(&client.ask("tools/call", directory).await)[0]
+    let made = artifacts(&client.ask("tools/call", directory).await)[0]
         .1
         .clone();
     assert_eq!(state(&mut client, &made).await, json!(["same"]));
@@ -365,13 +387,11 @@ async fn views_preview_and_read_reviews_by_tools_and_change_nothing() {
 
         let narrowed = json!({
             "name": "review_rows", "arguments": {"uri": format!("{uri}.rows")},
-            "_meta": {"policy": {"read_only": true}},
+            "_meta": {"policy": {"deny": ["a.txt"]}},
         });
         let narrowed = shows.ask("tools/call", narrowed).await;
-        assert_eq!(
-            narrowed["error"]["data"]["kind"], "policy_invalid",
-            "{narrowed}"
-        );
+        let code = &narrowed["result"]["structuredContent"]["code"];
+        assert_eq!(code, "NOT_FOUND", "{narrowed}");
         refused_to_views(&mut shows, uri, &edit).await;
         assert_eq!(world.text("r/secret/key"), "hidden");
         let mut plain = Either::new(&world, era, json!({})).await;

@@ -75,7 +75,12 @@ async fn a_change_is_previewed_at_its_server_and_then_made() {
 #[tokio::test]
 async fn what_the_other_server_asks_for_is_asked_here_and_replayed() {
     let temp = folder(&[]);
-    let ask = ["--allow-scopes", "read:file", "--ask-scopes", "write:file"];
+    let ask = [
+        "--trust=host",
+        "--ask=replay",
+        "--allow-scopes=read:file",
+        "--ask-scopes=write:file",
+    ];
     let asking = |flags: &[&str]| files("disk", temp.path(), flags);
     let (approver, asked) = yes();
     let stage_of = |approver: Scripted, spec: ServerSpec| async move {

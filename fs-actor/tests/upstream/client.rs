@@ -8,7 +8,8 @@ use bailiwick::{
 };
 use serde_json::{Map, Value, json};
 
-use super::support::{Stage, alone, code, does, hostile, stage, text, until, yes};
+use super::hostile_server::{alone, hostile};
+use super::support::{Stage, code, does, stage, text, until, yes};
 
 /// A host that says yes, and keeps what it was asked.
 #[derive(Clone, Default)]
@@ -204,10 +205,31 @@ async fn a_model_is_asked_with_the_servers_preferences_and_given_no_tools() {
 }
 
 #[tokio::test]
-async fn roots_are_the_names_that_the_host_tells() {
-    let (_stage, worker) = with(Host::default()).await;
-    let answer = told(&worker, "roots/list", json!({})).await;
-    assert_eq!(answer, json!({"roots": [{"uri": "file:///repo/a%20b"}]}));
+async fn a_server_is_told_of_the_hosts_roots_that_the_call_may_read() {
+    let repo = tempfile::tempdir().unwrap();
+    let builder = Upstreams::builder()
+        .server(hostile("h", "plain"))
+        .requests(Host::default());
+    let upstreams = builder.start().await.unwrap();
+    let stage = stage(upstreams, |builder| {
+        builder.root("repo", repo.path()).approver(yes().0)
+    })
+    .await;
+    for (policy, expected) in [
+        (Policy::new().root("/repo"), Some("file:///repo/a%20b")),
+        (
+            Policy::new().root("/repo/a b/c"),
+            Some("file:///repo/a%20b/c"),
+        ),
+        (Policy::new().root("/repo/d"), None),
+        (Policy::new(), Some("file:///repo/a%20b")),
+        (Policy::new().ask("read:file:/repo").ask("write:mcp"), None),
+    ] {
+        let worker = stage.worker(policy).await;
+        let answer = told(&worker, "roots/list", json!({})).await;
+        let roots: Vec<_> = expected.iter().map(|uri| json!({ "uri": uri })).collect();
+        assert_eq!(answer, json!({ "roots": roots }));
+    }
 }
 
 async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
@@ -229,8 +251,7 @@ async fn what_a_server_asks_within_a_call_is_answered_and_the_call_goes_on() {
     let (_stage, worker) = modern(Host::default(), seen.path()).await;
     let answer = text(worker.call("h__edit", json!({"do": "rounds"})).await);
     let answer: Value = serde_json::from_str(&answer).unwrap();
-    let roots = json!({"roots": [{"uri": "file:///repo/a%20b"}]});
-    assert_eq!(answer, json!([{"where": roots}, "sealed"]));
+    assert_eq!(answer, json!([{"where": {"roots": []}}, "sealed"]));
     let on_and_on = worker.call("h__edit", json!({"do": "on and on"})).await;
     assert_eq!(code(on_and_on), Code::ServerFault);
 }

@@ -10,7 +10,8 @@ use bailiwick::{Bounds, Policy, ServerFailure, ServerSpec, ServerState, Upstream
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::support::{alone, does, hostile, stage, started, text, until, yes};
+use super::hostile_server::{alone, hostile};
+use super::support::{does, stage, started, text, until, yes};
 
 async fn failure(spec: ServerSpec) -> ServerFailure {
     let bounds = Bounds {
@@ -160,6 +161,19 @@ async fn silent_legacy_server_connects_in_time_and_is_not_asked_for_the_new_prot
     let asked = std::fs::read_to_string(asked.path()).unwrap();
     let times = |method: &str| asked.lines().filter(|line| *line == method).count();
     assert_eq!((times("server/discover"), times("initialize")), (1, 2));
+}
+
+#[tokio::test]
+async fn modern_server_that_starts_slowly_connects_at_the_first_try() {
+    let bounds = Bounds {
+        // It starts in more than a third of this time.
+        connect: Duration::from_secs(12),
+        ..Bounds::default()
+    };
+    let builder = Upstreams::builder().server(hostile("h", "slow"));
+    let upstreams = builder.bounds(bounds).start().await.unwrap();
+    assert_eq!(upstreams.failure("h"), None);
+    assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
 }
 
 #[tokio::test]

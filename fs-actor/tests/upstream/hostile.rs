@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bailiwick::{
     Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Progress, SchemaFault,
-    ServerState, Unoffered, Verb,
+    ServerState, Unoffered, Verb, Worker,
 };
 use serde_json::json;
 
-use super::support::{alone, code, does, hostile, stage, started, text, until, yes};
+use super::hostile_server::{alone, hostile};
+use super::support::{code, does, stage, started, text, until, yes};
 
 #[tokio::test]
 async fn hints_that_contradict_each_other_lower_nothing_and_lies_are_asked_about() {
@@ -70,6 +71,17 @@ async fn a_hundred_megabytes_end_the_connection_at_once_and_the_server_is_starte
     assert_eq!(code(answered), Code::ServerGone);
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+}
+
+#[tokio::test]
+async fn too_many_values_end_the_connection_and_fewer_are_passed_on() {
+    let (stage, worker) = alone("plain").await;
+    let values = |count: usize| worker.call("h__note", json!({"do": "values", "count": count}));
+    let fits = values(40_000).await.unwrap().structured().unwrap();
+    assert_eq!(fits["values"].as_array().unwrap().len(), 40_000);
+    assert_eq!(code(values(60_000).await), Code::ServerGone);
+    assert!(stage.upstreams.reached("h", ServerState::Ready).await);
+    assert!(values(1).await.is_ok());
 }
 
 #[tokio::test]
@@ -194,7 +206,7 @@ async fn ui_messages_are_refused_and_metadata_of_answers_goes_no_further() {
     let outcome = does(&worker, "h__edit", "inject").await.unwrap();
     let seen: serde_json::Value = serde_json::from_str(&outcome.text()).unwrap();
     assert_eq!(seen["error"]["code"], -32601);
-    assert_eq!(outcome.structured().unwrap(), json!({}));
+    assert_eq!(outcome.structured().unwrap(), serde_json::Value::Null);
     assert_eq!(outcome.artifacts, []);
 }
 
@@ -282,6 +294,40 @@ async fn a_preview_is_sent_only_where_it_is_offered_and_believed_only_if_it_is_s
         Code::StalePreview
     );
     assert!(blind.call("h__note", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn tools_without_previews_are_withheld_where_previews_are_required() {
+    let (stage, worker) = alone("plain").await;
+    let offers =
+        |worker: &Worker, name: &str| worker.tools().iter().any(|tool| tool.spec.name == name);
+    assert!(offers(&worker, "h__edit"));
+    assert!(worker.call("h__edit", json!({})).await.is_ok());
+    let blind = stage.worker(Policy::new().require_preview(true)).await;
+    assert!(!offers(&blind, "h__edit"));
+    assert!(offers(&blind, "h__shown") && offers(&blind, "h__note"));
+    for arguments in [json!({}), json!({"preview": true})] {
+        let error = blind.call("h__edit", arguments).await.unwrap_err();
+        assert_eq!(error.code(), Code::PermissionDenied);
+        assert!(error.message().contains("has no previews"), "{error}");
+    }
+    let error = blind.preview("h__edit", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
+    let shown = blind
+        .call("h__shown", json!({"preview": true}))
+        .await
+        .unwrap();
+    assert!(shown.text().contains("preview_token"), "{}", shown.text());
+    // A call's own policy may require it, too.
+    let own = CallMeta {
+        policy: Some(json!({"require_preview": true})),
+        ..CallMeta::default()
+    };
+    let error = worker
+        .submit(Call::new("h__edit", json!({})).meta(own))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
 }
 
 #[tokio::test]

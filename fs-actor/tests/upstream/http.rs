@@ -1,9 +1,20 @@
 //! Servers by HTTP, and servers behind servers, in; the same order of things out.
 
-use bailiwick::{About, Code, Endpoint, Policy, Runtime, ServerSpec, ServerState, WorkerSpec};
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::support::{code, does, hostile, stage, started, text, until, yes};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use bailiwick::{About, Code, Endpoint, Policy, Runtime, ServerSpec, ServerState, WorkerSpec};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::hostile_server::hostile;
+use super::support::{code, does, stage, started, text, until, yes};
 
 fn about() -> About {
     About {
@@ -91,43 +102,70 @@ async fn a_gateway_serves_the_tools_of_servers_as_its_own_and_the_chain_asks_at_
     );
 }
 
-/// A server by HTTP that fails as its calls say; it ends with its input.
+/// A server by HTTP that fails as its calls say.
+#[derive(Clone)]
 struct Failing {
-    process: std::process::Child,
-    url: String,
+    released: Arc<Semaphore>,
+    lost: Arc<AtomicBool>,
 }
 
 impl Failing {
-    fn start() -> Self {
-        let script = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/upstream/hostile_http.py"
-        );
-        let mut process = std::process::Command::new("python3")
-            .arg(script)
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut port = String::new();
-        let mut said = std::io::BufReader::new(process.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut said, &mut port).unwrap();
-        let url = format!("http://127.0.0.1:{}/mcp", port.trim());
-        Self { process, url }
+    async fn start() -> ServerSpec {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = Router::new().route("/mcp", post(Self::answer));
+        let router = router.with_state(Self {
+            released: Arc::new(Semaphore::new(0)),
+            lost: Arc::default(),
+        });
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        ServerSpec::http("h", url)
     }
-}
 
-impl Drop for Failing {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    async fn answer(State(server): State<Self>, Json(request): Json<Value>) -> Response {
+        if request.get("id").is_none() {
+            return StatusCode::ACCEPTED.into_response();
+        }
+        let method = request["method"].as_str().unwrap();
+        if server.lost.load(Ordering::Relaxed) && method != "initialize" {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+        let kind = request["params"]["arguments"]["do"].as_str();
+        let kind = kind.unwrap_or_default();
+        match (method, kind) {
+            ("tools/call", "wait") => server.released.acquire().await.unwrap().forget(),
+            ("tools/call", "release") => server.released.add_permits(1),
+            ("tools/call", "lose") => server.lost.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        if method == "tools/call" && ["fail", "lose"].contains(&kind) {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+        let mut answer = json!({"jsonrpc": "2.0", "id": request["id"]});
+        match method {
+            "initialize" => {
+                answer["result"] = json!({
+                    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "hostile", "version": "1"},
+                });
+            }
+            "tools/list" => {
+                let edit = json!({"name": "edit", "inputSchema": {"type": "object"}});
+                answer["result"] = json!({ "tools": [edit] });
+            }
+            "tools/call" => {
+                let text = format!("did {kind}");
+                answer["result"] = json!({"content": [{"type": "text", "text": text}]});
+            }
+            _ => answer["error"] = json!({"code": -32601, "message": "no such method"}),
+        }
+        Json(answer).into_response()
     }
 }
 
 #[tokio::test]
 async fn a_request_that_fails_by_http_ends_its_own_call_and_no_other() {
-    let server = Failing::start();
-    let upstreams = started([ServerSpec::http("h", &server.url)]).await;
+    let upstreams = started([Failing::start().await]).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;
     let waiting = worker.clone();
@@ -146,8 +184,7 @@ async fn a_request_that_fails_by_http_ends_its_own_call_and_no_other() {
 
 #[tokio::test]
 async fn a_server_by_http_that_answers_nothing_any_more_is_lost() {
-    let server = Failing::start();
-    let upstreams = started([ServerSpec::http("h", &server.url)]).await;
+    let upstreams = started([Failing::start().await]).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;
     assert_eq!(text(does(&worker, "h__edit", "").await), "did ");

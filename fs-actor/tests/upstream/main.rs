@@ -10,17 +10,21 @@
     reason = "the tests look at folders from outside, as their owner would"
 )]
 
+mod certificates;
 mod chain;
 mod client;
 mod failures;
+mod forwarding;
+mod gateway;
 mod hostile;
+mod hostile_server;
 mod http;
 mod life;
 mod noisy;
 mod oauth;
-mod others;
 mod pins;
 mod policy;
+mod raw;
 mod session;
 mod support;
 mod tls;

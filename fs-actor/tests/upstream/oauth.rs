@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use bailiwick::{
     AuditSink, Code, Head, Landing, MemoryAudit, OAuth, Policy, Record, Requested, Runtime,
-    ServerRequests, ServerSpec, ServerState, SignIn, SpecError, TokenStore, Upstreams, Worker,
+    ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, SpecError, TokenStore,
+    Upstreams, Worker,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,13 +50,14 @@ impl Person {
 }
 
 impl ServerRequests for Person {
-    fn sign_in(&self, request: SignIn) -> Requested<'_, Option<String>> {
+    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(request.clone());
             if self.asked().len() > self.times {
-                return None;
+                return SignInAnswer::Declined;
             }
-            (self.browser)(led(&request.url).await)
+            let back = (self.browser)(led(&request.url).await);
+            back.map_or(SignInAnswer::Declined, SignInAnswer::Completed)
         })
     }
 }
@@ -527,7 +529,7 @@ async fn a_call_that_needs_more_waits_for_a_person_who_allows_it() {
     assert_eq!(asked[1].scopes, ["read", "write"]);
     let said = |scopes: &[&str], tool: Option<&str>| {
         let mut said = json!({"step": "signed_in", "agent": "", "origin": "human", "server": "town",
-            "issuer": town.origin, "scopes": scopes, "allowed": true});
+            "issuer": town.origin, "scopes": scopes, "allowed": true, "by": "person"});
         if let Some(tool) = tool {
             said["tool_there"] = tool.into();
         }
@@ -562,7 +564,10 @@ async fn a_call_that_needs_more_than_a_person_allows_fails_alone() {
     assert_eq!(person.asked().len(), 2);
     let words = words(&stage).await;
     assert_eq!(words.len(), 2);
-    assert_eq!(words[1]["allowed"], false);
+    assert_eq!(
+        [&words[1]["allowed"], &words[1]["by"]],
+        [&json!(false), &json!("person")]
+    );
     assert_eq!(stage.upstreams.state("town"), Some(ServerState::Ready));
     assert_eq!(text(worker.call("town__look", json!({})).await), "look");
 }
@@ -640,7 +645,7 @@ async fn what_a_person_says_does_not_count_where_it_cannot_be_recorded() {
 struct Late(Person, Arc<Notify>);
 
 impl ServerRequests for Late {
-    fn sign_in(&self, request: SignIn) -> Requested<'_, Option<String>> {
+    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
         Box::pin(async move {
             self.1.notified().await;
             self.0.sign_in(request).await
@@ -887,7 +892,7 @@ async fn neither_codes_nor_tokens_are_told() {
 async fn a_browser_is_led_back_to_this_machine() {
     struct Host(Landing);
     impl ServerRequests for Host {
-        fn sign_in(&self, request: SignIn) -> Requested<'_, Option<String>> {
+        fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
             Box::pin(async move {
                 let browser = async {
                     let back = led(&request.url).await;

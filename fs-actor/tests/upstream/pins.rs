@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bailiwick::{BuildError, PinStore, PinStoreError, Runtime, ServerTool, Unoffered, Upstreams};
 
-use super::support::hostile;
+use super::hostile_server::hostile;
 
 /// The server that reads how it changed from the file `changes`, with its tools pinned in `pins`.
 async fn connected(pins: &Path, changes: &Path) -> Upstreams {

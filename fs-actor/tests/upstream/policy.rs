@@ -6,7 +6,8 @@ use bailiwick::{
 };
 use serde_json::json;
 
-use super::support::{code, does, hostile, stage, started, text, yes};
+use super::hostile_server::hostile;
+use super::support::{code, does, stage, started, text, yes};
 
 fn names(worker: &bailiwick::Worker) -> Vec<String> {
     worker
@@ -76,7 +77,7 @@ async fn a_child_may_be_given_exactly_one_tool_of_one_server() {
 
 #[tokio::test]
 async fn only_what_its_server_previews_is_said_to_have_previews() {
-    let (stage, worker) = super::support::alone("plain").await;
+    let (stage, worker) = super::hostile_server::alone("plain").await;
     let previews = |name: &str| {
         worker
             .tools()

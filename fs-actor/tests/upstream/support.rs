@@ -1,7 +1,7 @@
 //! What a test needs of a runtime and servers in, both out.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick::{
@@ -9,25 +9,6 @@ use bailiwick::{
     RuntimeBuilder, Scripted, ServerSpec, Upstreams, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
-
-/// Python itself: what is called so may be a script that looks for it, which takes longer than the server.
-fn python() -> &'static str {
-    static PYTHON: OnceLock<String> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let asked = std::process::Command::new("python3")
-            .args(["-c", "import sys; print(sys.executable)"])
-            .output();
-        let said = String::from_utf8(asked.unwrap().stdout).unwrap();
-        said.trim().to_owned()
-    })
-}
-
-/// The server that does what its argument says.
-pub(crate) fn hostile(name: &str, mode: &str) -> ServerSpec {
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/upstream/hostile.py");
-    let args = ["-I", "-S", script.to_str().unwrap(), mode];
-    ServerSpec::stdio(name, python()).args(args)
-}
 
 /// Returns once `is` holds, which it does soon or the test fails.
 pub(crate) async fn until(mut is: impl FnMut() -> bool) {
@@ -79,16 +60,6 @@ pub(crate) async fn stage(
         grants,
         audit,
     }
-}
-
-/// One hostile server `h`, and a person who allows everything once.
-pub(crate) async fn alone(mode: &str) -> (Stage, Worker) {
-    let stage = stage(started([hostile("h", mode)]).await, |builder| {
-        builder.approver(yes().0)
-    })
-    .await;
-    let worker = stage.worker(Policy::new()).await;
-    (stage, worker)
 }
 
 impl Stage {

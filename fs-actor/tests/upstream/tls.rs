@@ -1,17 +1,14 @@
 //! Servers by HTTPS in, those whose certificate counts out.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use axum::serve::Listener;
 use bailiwick::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::server::TlsStream;
 
+use super::certificates::certified;
 use super::support::started;
 use super::town::{Town, Ways};
 
@@ -37,18 +34,8 @@ impl Listener for Encrypted {
 }
 
 /// An authority of its own: as PEM, and a server for `name` that it certified.
-async fn certified(name: &str) -> (String, Town) {
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([name.to_owned()]).unwrap();
-    let certificate = certificate.signed_by(&key, &authority).unwrap();
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
-        .unwrap();
+async fn certified_town(name: &str) -> (String, Town) {
+    let (authority, acceptor) = certified(name);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let town = Town::at(
@@ -58,10 +45,10 @@ async fn certified(name: &str) -> (String, Town) {
             ..Ways::default()
         },
     );
-    let listener = Encrypted(listener, TlsAcceptor::from(Arc::new(config)));
+    let listener = Encrypted(listener, acceptor);
     let router = town.router();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    (authority.pem(), town)
+    (authority, town)
 }
 
 /// How the server fares; one that is not connected failed for its certificate.
@@ -82,17 +69,17 @@ async fn state(spec: ServerSpec) -> ServerState {
 
 #[tokio::test]
 async fn a_server_is_reached_by_https_if_its_certificate_counts() {
-    let (authority, town) = certified("localhost").await;
+    let (authority, town) = certified_town("localhost").await;
     let spec = ServerSpec::http("town", town.url());
     assert_eq!(
         state(spec.clone().authority(authority.clone())).await,
         ServerState::Ready
     );
     assert_ne!(state(spec.clone()).await, ServerState::Ready);
-    let (other, _) = certified("localhost").await;
+    let (other, _) = certified_town("localhost").await;
     assert_ne!(state(spec.authority(other)).await, ServerState::Ready);
     // One that is certified under another name.
-    let (authority, town) = certified("other.example").await;
+    let (authority, town) = certified_town("other.example").await;
     let spec = ServerSpec::http("town", town.url()).authority(authority);
     assert_ne!(state(spec).await, ServerState::Ready);
 }

@@ -13,7 +13,8 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
 };
 
-use super::support::{alone, does, text, until};
+use super::hostile_server::alone;
+use super::support::{does, text, until};
 
 /// Speaks raw lines to a gateway.
 struct Client {
@@ -93,15 +94,28 @@ impl Client {
         serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
     }
 
+    /// The next message that is not about the resources or prompts of servers, which come and go with their tools.
+    async fn hears_of_tools(&mut self) -> Value {
+        loop {
+            let message = self.hears().await;
+            let method = message["method"].as_str().unwrap_or_default();
+            let lists =
+                ["resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
+            if !lists.iter().any(|list| list == method) {
+                return message;
+            }
+        }
+    }
+
     async fn is_told(&mut self) {
-        let told = self.hears().await;
+        let told = self.hears_of_tools().await;
         assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
     }
 
     /// Nothing was told: what comes next is the answer to what is asked now.
     async fn is_told_nothing(&mut self) {
         self.says(json!({"id": "next", "method": "ping"})).await;
-        let next = self.hears().await;
+        let next = self.hears_of_tools().await;
         assert_eq!(next["id"], "next", "{next}");
     }
 }

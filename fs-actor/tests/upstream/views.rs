@@ -3,7 +3,8 @@
 use bailiwick::{Config, DenyView, GuestLink, Policy, RuntimeBuilder, View, ViewSpec, Worker};
 use serde_json::{Value, json};
 
-use crate::support::{Stage, hostile, stage, started, yes};
+use crate::hostile_server::hostile;
+use crate::support::{Stage, stage, started, yes};
 
 /// Two servers of the same kind, and a worker that may use both; the person behind it, if there is one, allows what is asked.
 async fn two(person: bool) -> (Stage, Worker) {

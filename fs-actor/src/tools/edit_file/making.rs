@@ -82,36 +82,44 @@ impl From<&Applied> for Made {
 }
 
 fn reply(edited: FileEdited) -> Reply {
-    let places: usize = edited.edits.iter().map(|made| made.count).sum();
-    let tolerant = edited
-        .edits
-        .iter()
-        .filter(|made| made.strategy != Strategy::Exact)
-        .count();
+    let edits: Vec<String> = edited.edits.iter().map(Made::text).collect();
     let mut text = format!(
-        "{}: {} edits at {places} places, +{} -{} lines, {} bytes, sha256 {}",
+        "{}: {} edits ({}), +{} -{} lines, {} bytes",
         escape(&edited.path),
         edited.edits.len(),
+        edits.join("; "),
         edited.added,
         edited.removed,
         edited.bytes,
-        edited.hash,
     );
-    if tolerant > 0 {
-        text.push_str(&format!(
-            "; {tolerant} matched but for line endings or indentation, which stayed the file's"
-        ));
-    }
     if !edited.left_out.is_empty() {
-        let lines: Vec<String> = edited
+        let parts: Vec<String> = edited
             .left_out
             .iter()
-            .map(|part| part.line.to_string())
+            .map(|part| format!("line {} (+{} -{})", part.line, part.added, part.removed))
             .collect();
         text.push_str(&format!(
-            "; a person left out what these edits would have changed from line {} on, so the file does not hold it",
-            lines.join(", ")
+            "; a person left out what these edits would have changed at {}, so the file does not hold it",
+            parts.join(", ")
         ));
     }
     Reply::text(text, edited)
+}
+
+impl Made {
+    /// Such as `lines 4, 9, whitespace`.
+    fn text(&self) -> String {
+        let lines: Vec<String> = self.lines.iter().map(ToString::to_string).collect();
+        let mut text = match (self.count, lines.as_slice()) {
+            (1, [line]) => format!("line {line}"),
+            (count, lines) if count == lines.len() => format!("lines {}", lines.join(", ")),
+            (count, lines) => format!("{count} places, first at lines {}", lines.join(", ")),
+        };
+        match self.strategy {
+            Strategy::Exact => {}
+            Strategy::LineEndings => text.push_str(", matched by line_endings"),
+            Strategy::Whitespace => text.push_str(", matched by whitespace"),
+        }
+        text
+    }
 }

@@ -7,21 +7,43 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use crate::tools::hash::HashPrefix;
+
+/// How many lines of a file are returned unless others are asked for.
+const DEFAULT_LINES: u64 = 2_000;
+/// How many bytes of text are returned unless others are asked for.
+const DEFAULT_BYTES: u64 = 100_000;
+
 /// Which lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     /// The first line, from 1; negative from the end.
     pub(super) offset: i64,
-    pub(super) limit: Option<u64>,
+    pub(super) limit: u64,
     pub(super) max_bytes: u64,
     pub(super) line_numbers: bool,
 }
 
 impl Want {
-    /// Whether it is everything as it stands.
-    pub(super) fn is_whole(&self, length: usize) -> bool {
+    /// What was asked for, or what a model can take.
+    pub(super) fn of(
+        offset: Option<i64>,
+        limit: Option<u64>,
+        max_bytes: Option<u64>,
+        line_numbers: bool,
+    ) -> Self {
+        Self {
+            offset: offset.unwrap_or(1),
+            limit: limit.unwrap_or(DEFAULT_LINES),
+            max_bytes: max_bytes.unwrap_or(DEFAULT_BYTES),
+            line_numbers,
+        }
+    }
+
+    /// Whether it is everything, of so many bytes and lines, as it stands.
+    pub(super) fn is_whole(&self, length: usize, lines: u64) -> bool {
         let fits = u64::try_from(length).is_ok_and(|length| length <= self.max_bytes);
-        fits && self.offset == 1 && self.limit.is_none() && !self.line_numbers
+        fits && self.offset == 1 && lines <= self.limit && !self.line_numbers
     }
 
     /// The first line wanted of so many, and the first one no longer wanted.
@@ -36,11 +58,12 @@ impl Want {
             let message = format!("there is no line {first}: the file has {lines} lines");
             return Err(CallError::new(Code::InvalidArguments, message).with("lines", lines));
         }
-        Ok((first, first.saturating_add(self.limit.unwrap_or(u64::MAX))))
+        Ok((first, first.saturating_add(self.limit)))
     }
 }
 
-/// The hash of a file, computed where it is asked for: a caller in this process that does not look pays nothing.
+/// The hash of a file, computed where it is asked for: a caller in this process that does not look pays nothing. JSON has
+/// the first 12 digits.
 #[derive(Clone)]
 pub enum Hash {
     /// Of these bytes.
@@ -68,7 +91,7 @@ impl std::fmt::Debug for Hash {
 
 impl Serialize for Hash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.get().serialize(serializer)
+        HashPrefix::from(self.get()).serialize(serializer)
     }
 }
 
@@ -204,7 +227,7 @@ mod tests {
     fn want(offset: i64, limit: Option<u64>, max_bytes: u64) -> Want {
         Want {
             offset,
-            limit,
+            limit: limit.unwrap_or(u64::MAX),
             max_bytes,
             line_numbers: false,
         }

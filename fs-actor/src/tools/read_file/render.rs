@@ -8,7 +8,7 @@ use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::piece::{self, Gather, Hash, Piece, Want};
-use super::{FileRead, Job, through};
+use super::{FileRead, Job, Room, through};
 use crate::lens::Lens;
 use crate::media;
 use crate::resolve::{self, OpenFile};
@@ -27,11 +27,11 @@ pub(super) fn open_and_render(
     lens: &dyn Lens,
     job: &Job,
     path: &VirtualPath,
-    room: u64,
+    room: Room,
     content: &mut Vec<Content>,
 ) -> Result<FileRead, Halt> {
     let mut opened = resolve::file(lens, path)?;
-    if room == 0 {
+    if room.all == 0 || room.text == 0 {
         let message = "the limit of one answer is reached; read this file by itself";
         return Err(CallError::new(Code::TooLarge, message).into());
     }
@@ -55,7 +55,7 @@ pub(super) fn render(
     lens: &dyn Lens,
     job: &Job,
     path: &VirtualPath,
-    room: u64,
+    room: Room,
     source: Source,
     content: &mut Vec<Content>,
 ) -> Result<FileRead, Halt> {
@@ -64,7 +64,7 @@ pub(super) fn render(
         ..FileRead::default()
     };
     let want = Want {
-        max_bytes: job.want.max_bytes.min(room),
+        max_bytes: job.want.max_bytes.min(room.text),
         ..job.want
     };
     let (source, head) = match source {
@@ -83,15 +83,29 @@ pub(super) fn render(
         Source::Through(opened) => opened.meta.len,
     };
     file.bytes = Some(length);
+    let most = job.binary_bytes.min(room.all);
     let kind = media::kind(&head);
     match (kind, source) {
-        (media::Kind::Text, Source::Whole(bytes)) => whole_text(job, want, &bytes, file, content),
+        (media::Kind::Text, Source::Whole(bytes)) => {
+            if job.binary && std::str::from_utf8(&bytes).is_err() {
+                let bytes = binary(path, length, most, Source::Whole(bytes))?;
+                return Ok(whole_binary(job, kind, path, bytes, file, content));
+            }
+            whole_text(job, want, &bytes, file, content)
+        }
         (media::Kind::Text, Source::Through(opened)) => {
-            through::text(lens, job, want, opened, file, content)
+            let read = through::text(lens, job, want, opened, file.clone(), content);
+            match read {
+                Err(Halt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
+                read => return read,
+            }
+            let again = Source::Through(resolve::file(lens, path)?);
+            let bytes = binary(path, length, most, again)?;
+            Ok(whole_binary(job, kind, path, bytes, file, content))
         }
         (media::Kind::Other(guess), _) if !job.binary => Err(not_text(path, length, guess).into()),
         (kind, source) => {
-            let bytes = binary(path, length, want.max_bytes, source)?;
+            let bytes = binary(path, length, most, source)?;
             Ok(whole_binary(job, kind, path, bytes, file, content))
         }
     }
@@ -124,7 +138,11 @@ fn whole_binary(
     content: &mut Vec<Content>,
 ) -> FileRead {
     let hash = Hash::Of(bytes.clone());
-    if job.known_hash.is_some_and(|known| known == hash.get()) {
+    if job
+        .known_hash
+        .as_ref()
+        .is_some_and(|known| known.matches(&hash.get()))
+    {
         return unchanged(file, hash, content);
     }
     file.hash = Some(hash);
@@ -153,7 +171,11 @@ fn whole_text(
     content: &mut Vec<Content>,
 ) -> Result<FileRead, Halt> {
     let hash = Hash::Of(bytes.clone());
-    if job.known_hash.is_some_and(|known| known == hash.get()) {
+    if job
+        .known_hash
+        .as_ref()
+        .is_some_and(|known| known.matches(&hash.get()))
+    {
         return Ok(unchanged(file, hash, content));
     }
     file.hash = Some(hash);
@@ -162,12 +184,13 @@ fn whole_text(
     let lines = piece::count_lines(&text);
     file.lines = Some(lines);
     let range = want.range(lines)?;
-    if want.is_whole(text.len()) {
+    if want.is_whole(text.len(), lines) {
         let length = text.len();
         let text = Utf8::new(text).map_err(|_| not_text_here(job, &file))?;
         if length > 0 {
             (file.first_line, file.last_line) = (Some(1), Some(lines));
         }
+        file.text = Some(text.clone());
         content.push(Content::Text(text));
         return Ok(file);
     }
@@ -185,6 +208,7 @@ pub(super) fn shown(
     content: &mut Vec<Content>,
 ) -> Result<FileRead, Halt> {
     let text = Utf8::new(piece.text.into()).map_err(|_| not_text_here(job, &file))?;
+    file.text = Some(text.clone());
     content.push(Content::Text(text));
     if piece.last >= first {
         (file.first_line, file.last_line) = (Some(first), Some(piece.last));
@@ -197,7 +221,7 @@ pub(super) fn shown(
     if piece.line_cut {
         let _ = write!(
             notice,
-            "[line {first} is longer than the limit and was cut] "
+            "[line {first} is longer than the limit and was cut; set `max_bytes` for more] "
         );
     }
     if let Some(next) = file.next_offset {

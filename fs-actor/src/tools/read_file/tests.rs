@@ -4,6 +4,8 @@ use std::fs;
 
 use serde_json::json;
 
+use bailiwick::ContentHash;
+
 use super::render::WHOLE;
 use super::*;
 use crate::testing::{Kernel, World, path};
@@ -13,10 +15,11 @@ fn job(asked: &str) -> Job {
         paths: vec![path(asked)],
         want: Want {
             offset: 1,
-            limit: None,
+            limit: u64::MAX,
             max_bytes: u64::MAX,
             line_numbers: false,
         },
+        binary_bytes: u64::MAX,
         known_hash: None,
         binary: false,
     }
@@ -25,7 +28,7 @@ fn job(asked: &str) -> Job {
 fn range(asked: &str, offset: i64, limit: Option<u64>) -> Job {
     let want = Want {
         offset,
-        limit,
+        limit: limit.unwrap_or(u64::MAX),
         ..job(asked).want
     };
     Job { want, ..job(asked) }
@@ -54,8 +57,12 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
     let slow = read(&world, job).unwrap();
     assert_eq!(texts(&slow), expected);
     let mut got = first(&slow);
-    let hash = got.as_object_mut().unwrap().remove("hash").unwrap();
-    assert_eq!(hash, json!(ContentHash::of(bytes).to_string()));
+    let mut take = |key: &str| got.as_object_mut().unwrap().remove(key).unwrap();
+    assert_eq!(
+        take("hash"),
+        json!(HashPrefix::from(ContentHash::of(bytes)))
+    );
+    assert_eq!(take("text"), json!(expected[0]));
     assert_eq!(got, *facts);
     if bytes.len() as u64 <= AT_HAND {
         let lens = world.lens();
@@ -135,7 +142,7 @@ fn the_limit_of_bytes_is_kept_at_the_end_of_a_line() {
 fn a_file_that_is_known_is_not_returned_again() {
     let world = World::new(&["file root/f text"]);
     let known = |text: &[u8]| Job {
-        known_hash: Some(ContentHash::of(text)),
+        known_hash: Some(ContentHash::of(text).into()),
         ..job("/r/f")
     };
     let same = read(&world, &known(b"text")).unwrap();
@@ -186,6 +193,77 @@ fn pictures_and_sounds_come_as_such_and_other_bytes_only_on_request() {
     );
     write(b"caf\xe9");
     assert_eq!(only(false), Err(Code::NotText));
+    assert_eq!(
+        only(true),
+        Ok(Content::Blob {
+            path: path("/r/f"),
+            bytes: Bytes::from_static(b"caf\xe9")
+        })
+    );
+    write("caf\u{e9}".as_bytes());
+    assert_eq!(
+        only(true),
+        Ok(Content::Text(Utf8::from("caf\u{e9}".to_owned())))
+    );
+}
+
+#[test]
+fn large_file_in_another_encoding_is_returned_as_bytes_on_request() {
+    let mut world = World::new(&[]);
+    world.max_bytes = 8 << 20;
+    let text = "caf\u{e9} ".repeat(300_000);
+    assert!(text.len() as u64 > WHOLE);
+    let latin: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
+    for (bytes, is_text) in [(text.as_bytes(), true), (&latin, false)] {
+        world.write("root/f", bytes);
+        let binary = Job {
+            binary: true,
+            ..job("/r/f")
+        };
+        let reply = read(&world, &binary);
+        let reply = reply.unwrap();
+        assert_eq!(matches!(reply.content[0], Content::Text(_)), is_text);
+        assert!(is_text || reply.content[0].len() == bytes.len());
+    }
+}
+
+fn asked(arguments: serde_json::Value) -> Job {
+    let args: ReadFileArgs = serde_json::from_value(arguments).unwrap();
+    let mut paths: Vec<String> = args.path.into_iter().collect();
+    paths.extend(args.paths);
+    Job {
+        paths: paths.iter().map(|asked| path(asked)).collect(),
+        want: Want::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
+        binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
+        known_hash: None,
+        binary: args.binary,
+    }
+}
+
+#[test]
+fn default_read_is_bounded_and_more_is_read_when_asked_for() {
+    let world = World::new(&[]);
+    world.write("root/lines", "x\n".repeat(5_000));
+    world.write("root/wide", format!("{}\n", "y".repeat(999)).repeat(150));
+    let read = |arguments| read(&world, &asked(arguments)).unwrap();
+    let reply = read(json!({"path": "/r/lines"}));
+    assert_eq!(texts(&reply)[0].lines().count(), 2_000);
+    assert_eq!(
+        texts(&reply)[1],
+        "[lines 1-2000 of 5000; go on with offset 2001]"
+    );
+    assert_eq!(first(&reply)["next_offset"], 2_001);
+    let whole = read(json!({"path": "/r/lines", "limit": 9_999}));
+    assert_eq!(texts(&whole), ["x\n".repeat(5_000)]);
+    let reply = read(json!({"path": "/r/wide"}));
+    assert_eq!(texts(&reply)[0].len(), 100_000);
+    assert_eq!(first(&reply)["next_offset"], 101);
+    let whole = read(json!({"path": "/r/wide", "max_bytes": 200_000}));
+    assert_eq!(texts(&whole)[0].len(), 150_000);
+    let both = read(json!({"paths": ["/r/wide", "/r/lines"]}));
+    let text: usize = both.content.iter().map(Content::len).sum();
+    assert!(text < 101_000, "{text}");
+    assert!(both.output.to_json().unwrap()["files"][1]["error"].is_string());
 }
 
 #[test]
@@ -231,7 +309,7 @@ fn a_large_text_is_read_through_for_its_lines_and_totals() {
         );
         assert_eq!(
             facts["hash"],
-            json!(ContentHash::of(text.as_bytes()).to_string())
+            json!(HashPrefix::from(ContentHash::of(text.as_bytes())))
         );
     }
     world.max_bytes = 100;

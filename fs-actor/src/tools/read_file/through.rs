@@ -62,7 +62,11 @@ pub(super) fn text(
     if read_all && all {
         file.lines = Some(piece.lines);
         let hash = Hash::Known(piece.hash);
-        if job.known_hash.is_some_and(|known| known == hash.get()) {
+        if job
+            .known_hash
+            .as_ref()
+            .is_some_and(|known| known.matches(&hash.get()))
+        {
             return Ok(unchanged(file, hash, content));
         }
         file.hash = Some(hash);

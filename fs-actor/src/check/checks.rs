@@ -1,0 +1,53 @@
+//! Every check of a server that is connected.
+
+mod called;
+mod listed;
+
+use super::log::MessageLog;
+use super::report::{Check, joined};
+use super::session::{Connected, Deadline};
+
+/// Makes every check. None of them changes anything on a server whose tools do what they say.
+pub(super) async fn all(server: &Connected, log: &MessageLog, deadline: Deadline) -> Vec<Check> {
+    let mut checks = vec![connect(server), lists(server)];
+    checks.extend(listed::all(&server.info).await);
+    checks.extend(called::all(server, deadline).await);
+    checks.push(form(log));
+    checks
+}
+
+/// Whether the server chose a revision that exists.
+fn connect(server: &Connected) -> Check {
+    const CHECK: &str = "connect";
+    match server.connection.chosen(&server.info.greeting) {
+        Ok(revision) => Check::pass(CHECK, &format!("revision {revision}")),
+        Err(unknown) => {
+            let unknown = super::report::shortened(&unknown);
+            Check::fail(CHECK, &format!("unknown revision `{unknown}`"))
+        }
+    }
+}
+
+/// Whether the server has the lists that it offers.
+fn lists(server: &Connected) -> Check {
+    let info = &server.info;
+    let (tools, views) = (info.tools.len(), info.apps.len());
+    let passed = format!("{}, {}", counted(tools, "tool"), counted(views, "view"));
+    Check::of_faults("lists", &info.unread, &passed)
+}
+
+/// Whether everything that the server sent is as MCP says.
+fn form(log: &MessageLog) -> Check {
+    const CHECK: &str = "wire.form";
+    let faults = log.faults();
+    if faults.count == 0 {
+        Check::pass(CHECK, &counted(faults.messages, "message"))
+    } else {
+        Check::fail(CHECK, &joined(&faults.first, faults.count))
+    }
+}
+
+/// A number of things, such as `1 tool` and `2 tools`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

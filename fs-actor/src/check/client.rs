@@ -1,0 +1,286 @@
+//! A client of one server: requests and their responses over a connection whose messages are logged.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::log::{MessageLog, Side};
+use super::message::is_id;
+use super::report::shortened;
+use super::transport::{self, Incoming, Transport};
+
+/// Why a server does not answer, or not with a result.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The connection is still being made, or was never made.
+    #[error("the server is not connected")]
+    NotConnected,
+    /// The program cannot be started.
+    #[error("cannot start `{program}`: {cause}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why it cannot be started.
+        cause: Arc<io::Error>,
+    },
+    /// The connection has ended.
+    #[error("{0}")]
+    Ended(String),
+    /// A request by HTTP failed, or was answered without a response to it.
+    #[error("{reason}")]
+    Http {
+        /// The status of the answer, if there is one.
+        status: Option<u16>,
+        /// What happened.
+        reason: String,
+    },
+    /// The server does not read what it is sent.
+    #[error("the server does not read its input")]
+    Congested,
+    /// The deadline passed before the response arrived.
+    #[error("no response to `{method}` within {:.1} s", .within.as_secs_f32())]
+    Timeout {
+        /// What was requested.
+        method: String,
+        /// How long the response could take.
+        within: Duration,
+    },
+    /// The time for everything together is over.
+    #[error("no time is left")]
+    NoTimeLeft,
+    /// The server answered with an error.
+    #[error("`{method}` failed with {code}: {message}")]
+    Refused {
+        /// What was requested.
+        method: String,
+        /// The code of the error.
+        code: i64,
+        /// The message of the error.
+        message: String,
+    },
+    /// A response has neither a result nor an error.
+    #[error("the response to `{0}` has no result")]
+    NoResult(String),
+    /// A list has more pages or items than are read.
+    #[error("`{0}` lists more than is read")]
+    TooLong(String),
+}
+
+type Waiting = HashMap<i64, oneshot::Sender<Result<Value, ServerError>>>;
+
+/// A client of one server.
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    next: AtomicI64,
+    /// What is added to the `_meta` of each request.
+    meta: Map<String, Value>,
+    ended: watch::Receiver<Option<String>>,
+    tasks: Mutex<Option<JoinSet<()>>>,
+}
+
+struct Shared {
+    log: Arc<MessageLog>,
+    waiting: Mutex<Waiting>,
+    outgoing: Mutex<Option<mpsc::Sender<Value>>>,
+    /// A person answers what the server asks.
+    attended: bool,
+}
+
+impl Client {
+    pub(super) fn new(
+        transport: Transport,
+        log: &Arc<MessageLog>,
+        meta: Map<String, Value>,
+        attended: bool,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            log: Arc::clone(log),
+            waiting: Mutex::default(),
+            outgoing: Mutex::new(Some(transport.outgoing)),
+            attended,
+        });
+        let (end, ended) = watch::channel(None);
+        let mut tasks = transport.tasks;
+        let listener = Arc::clone(&shared);
+        let mut incoming = transport.incoming;
+        tasks.spawn(async move {
+            let reason = listener.listen(&mut incoming).await;
+            end.send_replace(Some(reason));
+            listener.close();
+        });
+        Self {
+            shared,
+            next: AtomicI64::new(1),
+            meta,
+            ended,
+            tasks: Mutex::new(Some(tasks)),
+        }
+    }
+
+    /// Sends a request and waits for its response, an error too, for as long as that takes.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        mut params: Map<String, Value>,
+    ) -> Result<Value, ServerError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        if !self.meta.is_empty() {
+            let meta = params.entry("_meta").or_insert_with(|| json!({}));
+            if let Value::Object(meta) = meta {
+                meta.extend(self.meta.clone());
+            }
+        }
+        let (answer, answered) = oneshot::channel();
+        self.shared.waiting().insert(id, answer);
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        if let Err(error) = self.shared.send(message) {
+            self.shared.waiting().remove(&id);
+            return Err(self.ended().map_or(error, ServerError::Ended));
+        }
+        match answered.await {
+            Ok(response) => response,
+            Err(_) => Err(self
+                .ended()
+                .map_or(ServerError::NotConnected, ServerError::Ended)),
+        }
+    }
+
+    /// Sends a request and waits for its result.
+    pub(super) async fn result(
+        &self,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<Value, ServerError> {
+        let mut response = self.request(method, params).await?;
+        if let Some(error) = response.get("error") {
+            let message = error.get("message").and_then(Value::as_str);
+            return Err(ServerError::Refused {
+                method: method.to_owned(),
+                code: error
+                    .get("code")
+                    .and_then(Value::as_i64)
+                    .unwrap_or_default(),
+                message: shortened(message.unwrap_or_default()),
+            });
+        }
+        let result = response.get_mut("result").map(Value::take);
+        result.ok_or_else(|| ServerError::NoResult(method.to_owned()))
+    }
+
+    pub(super) fn notify(&self, method: &str) {
+        // Requests say why the connection has ended.
+        let _ = self
+            .shared
+            .send(json!({"jsonrpc": "2.0", "method": method}));
+    }
+
+    /// Answers a request of the server.
+    pub(super) fn reply(&self, id: &Value, result: &Value) {
+        self.shared.reply(id, "result", result);
+    }
+
+    /// Why the connection has ended, if it has.
+    pub(super) fn ended(&self) -> Option<String> {
+        self.ended.borrow().clone()
+    }
+
+    /// Closes the connection, and ends the server if it was started for it.
+    pub(super) async fn close(&self) {
+        self.shared.close();
+        let tasks = lock(&self.tasks).take();
+        if let Some(tasks) = tasks {
+            transport::end(tasks).await;
+        }
+    }
+}
+
+impl Shared {
+    async fn listen(&self, incoming: &mut mpsc::Receiver<Incoming>) -> String {
+        while let Some(incoming) = incoming.recv().await {
+            match incoming {
+                Incoming::Message(message) => {
+                    self.log.message(Side::Received, &message);
+                    self.on_message(message);
+                }
+                Incoming::Invalid { text, fault } => self.log.invalid(text, fault),
+                Incoming::Stderr(line) => self.log.stderr(line),
+                Incoming::Failed { id, status, reason } => {
+                    let reason = shortened(&reason);
+                    let entry = format!("request {id}: {reason}");
+                    if self.settle(&id, Err(ServerError::Http { status, reason })) {
+                        self.log.status(&entry);
+                    }
+                }
+                Incoming::Ended(reason) => {
+                    let reason = shortened(&reason);
+                    self.log.status(&format!("ended: {reason}"));
+                    return reason;
+                }
+            }
+        }
+        "the connection was closed".to_owned()
+    }
+
+    fn on_message(&self, message: Value) {
+        let id = message.get("id").cloned().unwrap_or_default();
+        match message.get("method").and_then(Value::as_str) {
+            None => {
+                self.settle(&id, Ok(message));
+            }
+            // It cannot be answered, or need not be.
+            Some(_) if !is_id(&id) => {}
+            Some("ping") => self.reply(&id, "result", &json!({})),
+            Some("elicitation/create") if self.attended => {}
+            Some("elicitation/create") => {
+                self.reply(&id, "result", &json!({"action": "cancel"}));
+            }
+            Some(_) => {
+                let error = json!({"code": -32601, "message": "the client has no such method"});
+                self.reply(&id, "error", &error);
+            }
+        }
+    }
+
+    /// Completes the request with this id; returns `false` if there is none.
+    fn settle(&self, id: &Value, answer: Result<Value, ServerError>) -> bool {
+        let waiting = id.as_i64().and_then(|id| self.waiting().remove(&id));
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    fn reply(&self, id: &Value, key: &str, value: &Value) {
+        // A server that does not read its input, or has ended, gets no reply.
+        let _ = self.send(json!({"jsonrpc": "2.0", "id": id, key: value}));
+    }
+
+    fn send(&self, message: Value) -> Result<(), ServerError> {
+        let outgoing = lock(&self.outgoing);
+        let outgoing = outgoing.as_ref().ok_or(ServerError::NotConnected)?;
+        let slot = outgoing.try_reserve().map_err(|error| match error {
+            mpsc::error::TrySendError::Full(()) => ServerError::Congested,
+            mpsc::error::TrySendError::Closed(()) => ServerError::NotConnected,
+        })?;
+        self.log.message(Side::Sent, &message);
+        slot.send(message);
+        Ok(())
+    }
+
+    fn close(&self) {
+        lock(&self.outgoing).take();
+        self.waiting().clear();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        lock(&self.waiting)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

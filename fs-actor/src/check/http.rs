@@ -1,0 +1,304 @@
+//! Streamable HTTP: a message is a POST, and its answer is JSON or a stream of events.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::ServerError;
+use super::transport::{Incoming, MAX_MESSAGE, Transport, parsed};
+
+const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// How long it may take to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long it may take to accept a notification or a response.
+const ACCEPTED: Duration = Duration::from_secs(5);
+/// How much of an unexpected answer is quoted, in characters.
+const MAX_QUOTED: usize = 200;
+
+/// What a handshake agreed on.
+#[derive(Default)]
+struct Agreed {
+    session: Option<HeaderValue>,
+    revision: Option<String>,
+}
+
+struct Connection {
+    client: Client,
+    url: Url,
+    bearer: Option<String>,
+    agreed: Mutex<Agreed>,
+    received: mpsc::Sender<Incoming>,
+}
+
+/// What a POST was answered with.
+struct Answer {
+    status: StatusCode,
+    /// The status and type in words, and the start of an error's body.
+    text: String,
+}
+
+/// Prepares a connection; the first message opens it.
+pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerError> {
+    let client = Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .connect_timeout(CONNECT)
+        .build()
+        .map_err(|error| ServerError::Http {
+            status: None,
+            reason: chained(&error),
+        })?;
+    let (mut transport, mut to_send, received) = Transport::new();
+    let connection = Arc::new(Connection {
+        client,
+        url: url.clone(),
+        bearer: bearer.map(str::to_owned),
+        agreed: Mutex::default(),
+        received,
+    });
+    transport.tasks.spawn(async move {
+        let mut posts = JoinSet::new();
+        while let Some(message) = to_send.recv().await {
+            if message.get("id").is_some() && message.get("method").is_some() {
+                let connection = Arc::clone(&connection);
+                posts.spawn(async move { connection.request(message).await });
+                while posts.try_join_next().is_some() {}
+            } else {
+                // What follows may rely on it.
+                connection.deliver(&message).await;
+            }
+        }
+        connection.end_session().await;
+    });
+    Ok(transport)
+}
+
+impl Connection {
+    /// Sends a request, and passes on what is answered. A request that is not answered by a response has failed.
+    async fn request(&self, message: Value) {
+        let (status, reason) = match self.post(&message).await {
+            Ok(answer) => (
+                Some(answer.status.as_u16()),
+                format!("{} without a response to the request", answer.text),
+            ),
+            Err(reason) => (None, reason),
+        };
+        let id = message.get("id").cloned().unwrap_or_default();
+        let failed = Incoming::Failed { id, status, reason };
+        self.pass_on(failed).await;
+    }
+
+    /// Sends a notification or a response, which the server is to accept.
+    async fn deliver(&self, message: &Value) {
+        let text = match timeout(ACCEPTED, self.post(message)).await {
+            Ok(Ok(answer)) if answer.status.is_success() => return,
+            Ok(answer) => answer.map_or_else(|reason| reason, |answer| answer.text),
+            Err(_) => "the server did not answer in time".to_owned(),
+        };
+        let method = message.get("method").and_then(Value::as_str);
+        let fault = format!("`{}` was not accepted", method.unwrap_or("a response"));
+        self.pass_on(Incoming::Invalid { text, fault }).await;
+    }
+
+    /// Posts a message; returns what kind of answer came.
+    async fn post(&self, message: &Value) -> Result<Answer, String> {
+        let request = self
+            .headers(self.client.post(self.url.clone()), message)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .body(message.to_string());
+        let mut response = request.send().await.map_err(|error| chained(&error))?;
+        self.note_session(&response);
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
+        if kind == "text/event-stream" {
+            self.read_events(&mut response).await?;
+            return Ok(Answer {
+                status,
+                text: format!("the server answered HTTP {status} and a stream"),
+            });
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| chained(&error))? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_MESSAGE {
+                return Err(format!("the answer has more than {MAX_MESSAGE} bytes"));
+            }
+        }
+        if kind == "application/json" {
+            self.pass_on_text(&body).await;
+        }
+        let mut text = format!("the server answered HTTP {status}");
+        if !kind.is_empty() {
+            text += &format!(" and {kind}");
+        }
+        if !status.is_success() && !body.trim_ascii().is_empty() {
+            let body = String::from_utf8_lossy(&body);
+            let quoted: String = body.trim().chars().take(MAX_QUOTED).collect();
+            text += &format!(" (`{quoted}`)");
+        }
+        Ok(Answer { status, text })
+    }
+
+    /// Adds the headers that the transport wants.
+    fn headers(&self, mut request: RequestBuilder, message: &Value) -> RequestBuilder {
+        if let Some(bearer) = &self.bearer {
+            request = request.bearer_auth(bearer);
+        }
+        let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str);
+        let meta = message.pointer("/params/_meta");
+        let stateless = meta.and_then(|meta| meta.get(PROTOCOL_VERSION)?.as_str());
+        if let Some(revision) = stateless {
+            let method = text("/method").unwrap_or_default();
+            request = request
+                .header("MCP-Protocol-Version", revision)
+                .header("Mcp-Method", method);
+            let name = match method {
+                "tools/call" | "prompts/get" => text("/params/name"),
+                "resources/read" => text("/params/uri"),
+                _ => None,
+            };
+            return match name {
+                Some(name) => request.header("Mcp-Name", name),
+                None => request,
+            };
+        }
+        let agreed = self.agreed();
+        if let Some(session) = &agreed.session {
+            request = request.header("Mcp-Session-Id", session);
+        }
+        match &agreed.revision {
+            Some(revision) => request.header("MCP-Protocol-Version", revision),
+            None => request,
+        }
+    }
+
+    fn note_session(&self, response: &Response) {
+        if let Some(session) = response.headers().get("mcp-session-id") {
+            self.agreed().session = Some(session.clone());
+        }
+    }
+
+    async fn read_events(&self, response: &mut Response) -> Result<(), String> {
+        let mut events = Events::default();
+        while let Some(chunk) = response.chunk().await.map_err(|error| chained(&error))? {
+            for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+                if let Some(data) = events.read(part)? {
+                    self.pass_on_text(&data).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn pass_on_text(&self, text: &[u8]) {
+        if text.trim_ascii().is_empty() {
+            return;
+        }
+        let incoming = parsed(text);
+        if let Incoming::Message(message) = &incoming {
+            let revision = message.pointer("/result/protocolVersion");
+            if let Some(revision) = revision.and_then(Value::as_str) {
+                self.agreed().revision = Some(revision.to_owned());
+            }
+        }
+        self.pass_on(incoming).await;
+    }
+
+    async fn pass_on(&self, incoming: Incoming) {
+        // It fails if nobody listens any more.
+        let _ = self.received.send(incoming).await;
+    }
+
+    /// Ends the session, if there is one. A server may refuse that.
+    async fn end_session(&self) {
+        if self.agreed().session.is_some() {
+            let request = self.headers(self.client.delete(self.url.clone()), &Value::Null);
+            let _ = request.send().await;
+        }
+    }
+
+    fn agreed(&self) -> MutexGuard<'_, Agreed> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the data of server-sent events.
+#[derive(Default)]
+struct Events {
+    line: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Events {
+    /// Reads a part of a line, with its line break if it has one; returns the data of an event that is complete.
+    fn read(&mut self, part: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        if self.line.len() + self.data.len() + part.len() > MAX_MESSAGE {
+            return Err(format!("an event has more than {MAX_MESSAGE} bytes"));
+        }
+        self.line.extend_from_slice(part);
+        let Some(line) = self.line.strip_suffix(b"\n") else {
+            return Ok(None);
+        };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let complete = line.is_empty();
+        if let Some(data) = line.strip_prefix(b"data:") {
+            self.data.extend_from_slice(data);
+            self.data.push(b'\n');
+        }
+        self.line.clear();
+        Ok(complete.then(|| std::mem::take(&mut self.data)))
+    }
+}
+
+/// An error with its causes, which reqwest leaves out of its message.
+fn chained(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_in_any_parts() {
+        let text =
+            b": comment\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nid: 1\ndata:{}\n\n";
+        for size in 1..text.len() {
+            let mut events = Events::default();
+            let mut found = Vec::new();
+            for chunk in text.chunks(size) {
+                for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+                    found.extend(events.read(part).unwrap());
+                }
+            }
+            let expected = [b" {\"a\":\n 1}\n".to_vec(), b"{}\n".to_vec()];
+            assert_eq!(found, expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn event_is_bounded() {
+        let part = vec![b'x'; MAX_MESSAGE / 2];
+        let mut events = Events::default();
+        assert_eq!(events.read(&part), Ok(None));
+        assert_eq!(events.read(&part), Ok(None));
+        assert!(events.read(b"x").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! Where a server is: a command that starts it, a URL, or a future in this process.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reqwest::Url;
+use tokio::io::DuplexStream;
+
+use super::client::ServerError;
+use super::transport::{self, Transport};
+use super::{child, http};
+
+/// The bytes that wait between a server in this process and its client.
+const PIPE: usize = 1 << 20;
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Serving = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+type Serve = Arc<dyn Fn(DuplexStream) -> Serving + Send + Sync>;
+
+/// A server to connect to.
+#[derive(Clone)]
+pub struct Target(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Command {
+        program: OsString,
+        arguments: Vec<OsString>,
+    },
+    Url {
+        url: Url,
+        bearer: Option<String>,
+    },
+    InProcess {
+        name: String,
+        serve: Serve,
+    },
+}
+
+/// A URL that nothing is sent to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It is not an `http://` or `https://` URL.
+    #[error("`{0}` is not an http:// or https:// URL")]
+    Invalid(String),
+    /// It has a user name or password, which would be shown with it.
+    #[error("the URL has a user name or password: give the server a bearer token instead")]
+    Credentials,
+    /// This program was built without the feature `tls`.
+    #[error("`{0}` needs TLS, which this program was built without (feature `tls`)")]
+    Tls(String),
+    /// The token would cross a network in the clear.
+    #[error(
+        "the bearer token would be sent to `{0}` unencrypted: use https://, or a server on this machine"
+    )]
+    Unencrypted(String),
+    /// The token has characters that no header takes.
+    #[error("the bearer token must have visible ASCII characters only")]
+    Bearer,
+}
+
+impl Target {
+    /// A program that serves MCP over its standard streams. It inherits the environment.
+    pub fn command<A: Into<OsString>>(
+        program: impl Into<OsString>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Self(Kind::Command {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+        })
+    }
+
+    /// A Streamable HTTP server, which is sent `bearer` with every request. Redirects are not followed, and no proxy is
+    /// used.
+    ///
+    /// # Errors
+    /// [`UrlError`] if nothing can be sent there, or the token only unencrypted.
+    pub fn url(text: &str, bearer: Option<String>) -> Result<Self, UrlError> {
+        let url = Url::parse(text).ok();
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let url = url.ok_or_else(|| UrlError::Invalid(text.to_owned()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(UrlError::Credentials);
+        }
+        let encrypted = url.scheme() == "https";
+        if encrypted && cfg!(not(feature = "tls")) {
+            return Err(UrlError::Tls(text.to_owned()));
+        }
+        if let Some(bearer) = &bearer {
+            if bearer.is_empty() || !bearer.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(UrlError::Bearer);
+            }
+            if !encrypted && !is_local(&url) {
+                return Err(UrlError::Unencrypted(text.to_owned()));
+            }
+        }
+        Ok(Self(Kind::Url { url, bearer }))
+    }
+
+    /// A server in this process: `serve` serves each connection, and the connection ends when it returns.
+    pub fn in_process<S>(
+        name: impl Into<String>,
+        serve: impl Fn(DuplexStream) -> S + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Self(Kind::InProcess {
+            name: name.into(),
+            serve: Arc::new(move |stream| Box::pin(serve(stream))),
+        })
+    }
+
+    /// Opens a connection.
+    pub(super) fn open(&self) -> Result<Transport, ServerError> {
+        match &self.0 {
+            Kind::Command { program, arguments } => child::start(program, arguments),
+            Kind::Url { url, bearer } => http::open(url, bearer.as_deref()),
+            Kind::InProcess { serve, .. } => {
+                let (near, far) = tokio::io::duplex(PIPE);
+                Ok(transport::in_process(near, serve(far)))
+            }
+        }
+    }
+}
+
+/// Whether a URL names this machine.
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let literal = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    match literal.unwrap_or(host).parse::<std::net::IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => host.trim_end_matches('.') == "localhost",
+    }
+}
+
+/// As it is shown: a command with its arguments, a URL or a name.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Command { program, arguments } => {
+                write!(f, "{}", program.display())?;
+                arguments
+                    .iter()
+                    .try_for_each(|argument| write!(f, " {}", argument.display()))
+            }
+            Kind::Url { url, .. } => f.write_str(url.as_str()),
+            Kind::InProcess { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// The target as it is shown, without a token.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(url: &str, bearer: Option<&str>, expected: Option<&UrlError>) {
+        let target = Target::url(url, bearer.map(str::to_owned));
+        assert_eq!(target.err().as_ref(), expected, "{url}");
+    }
+
+    #[test]
+    fn url_is_http_or_https_without_credentials() {
+        for url in [
+            "http://127.0.0.1:1/mcp",
+            "http://example.com/",
+            "http://[::1]:1/",
+        ] {
+            check(url, None, None);
+        }
+        let without_tls = cfg!(not(feature = "tls"));
+        let https = "https://example.com/mcp";
+        check(
+            https,
+            None,
+            without_tls
+                .then(|| UrlError::Tls(https.to_owned()))
+                .as_ref(),
+        );
+        for url in ["", "x", "ftp://x/", "file:///x", "http://", "node"] {
+            check(url, None, Some(&UrlError::Invalid(url.to_owned())));
+        }
+        for url in ["http://me@127.0.0.1/", "http://:secret@127.0.0.1/"] {
+            check(url, None, Some(&UrlError::Credentials));
+        }
+    }
+
+    #[test]
+    fn token_is_sent_encrypted_or_to_this_machine() {
+        for url in [
+            "http://127.0.0.1:1/",
+            "http://[::1]/",
+            "http://localhost/",
+            "http://localhost./",
+        ] {
+            check(url, Some("secret"), None);
+        }
+        for url in [
+            "http://example.com/",
+            "http://10.0.0.1/",
+            "http://localhost.example.com/",
+            "http://127.0.0.1.example.com/",
+        ] {
+            let refused = UrlError::Unencrypted(url.to_owned());
+            check(url, Some("secret"), Some(&refused));
+            check(url, None, None);
+        }
+        for bearer in ["", "two words", "a\nb", "\u{e9}"] {
+            check("http://127.0.0.1/", Some(bearer), Some(&UrlError::Bearer));
+        }
+    }
+
+    #[test]
+    fn token_is_not_shown() {
+        let target = Target::url("http://127.0.0.1/", Some("secret".to_owned())).unwrap();
+        assert_eq!(format!("{target:?}"), "Target(http://127.0.0.1/)");
+    }
+}

@@ -1,0 +1,147 @@
+//! The connection to a server as two channels of JSON messages; over streams, one message a line.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream,
+};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// The largest message that is read, in bytes.
+pub(super) const MAX_MESSAGE: usize = 4 << 20;
+/// How many messages wait to be read, and how many to be sent.
+const MAX_INCOMING: usize = 4;
+const MAX_OUTGOING: usize = 64;
+/// How much of an invalid message is kept, in bytes.
+const MAX_INVALID: usize = 4 << 10;
+/// How long a server may take to end by itself once the connection is closed.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Why a connection has ended that the server closed.
+pub(super) const CLOSED: &str = "the server closed the connection";
+
+/// What comes from a server.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// A message.
+    Message(Value),
+    /// Something that is not a message, and why.
+    Invalid { text: String, fault: String },
+    /// The request of this id was not answered with a response, but perhaps with an HTTP status.
+    Failed {
+        id: Value,
+        status: Option<u16>,
+        reason: String,
+    },
+    /// A line of the server's standard error.
+    Stderr(String),
+    /// The connection has ended.
+    Ended(String),
+}
+
+/// A connection to a server.
+pub(super) struct Transport {
+    pub(super) outgoing: mpsc::Sender<Value>,
+    pub(super) incoming: mpsc::Receiver<Incoming>,
+    pub(super) tasks: JoinSet<()>,
+}
+
+impl Transport {
+    /// A connection whose far ends `tasks` will serve.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Value>, mpsc::Sender<Incoming>) {
+        let (outgoing, to_send) = mpsc::channel(MAX_OUTGOING);
+        let (received, incoming) = mpsc::channel(MAX_INCOMING);
+        let transport = Self {
+            outgoing,
+            incoming,
+            tasks: JoinSet::new(),
+        };
+        (transport, to_send, received)
+    }
+}
+
+/// Connects to a server that `serving` is, at the other end of `stream`.
+pub(super) fn in_process(
+    stream: DuplexStream,
+    serving: impl Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+) -> Transport {
+    let (mut transport, to_send, received) = Transport::new();
+    let (reader, writer) = tokio::io::split(stream);
+    transport.tasks.spawn(write(writer, to_send));
+    transport.tasks.spawn(async move {
+        let (served, closed) = tokio::join!(serving, read(reader, &received));
+        let reason = match (served, closed) {
+            (Err(failure), _) => format!("the server failed: {failure}"),
+            (Ok(()), Err(reason)) => reason,
+            (Ok(()), Ok(())) => CLOSED.to_owned(),
+        };
+        // It fails if nobody listens any more.
+        let _ = received.send(Incoming::Ended(reason)).await;
+    });
+    transport
+}
+
+/// Waits until the tasks have ended, which they do once nobody sends or listens, and ends those that do not.
+pub(super) async fn end(mut tasks: JoinSet<()>) {
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if timeout(GRACE, ended).await.is_err() {
+        tasks.shutdown().await;
+    }
+}
+
+/// Writes messages until nobody sends any, then closes the stream.
+pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut to_send: mpsc::Receiver<Value>) {
+    while let Some(message) = to_send.recv().await {
+        let line = format!("{message}\n");
+        let written = writer.write_all(line.as_bytes()).await;
+        if written.is_err() || writer.flush().await.is_err() {
+            return;
+        }
+    }
+    // It fails if the server has closed it already.
+    let _ = writer.shutdown().await;
+}
+
+/// Reads messages until the end of the stream. An error is the reason why reading stopped before it.
+pub(super) async fn read(
+    reader: impl AsyncRead + Unpin,
+    received: &mpsc::Sender<Incoming>,
+) -> Result<(), String> {
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let mut bounded = (&mut reader).take(MAX_MESSAGE as u64);
+        match bounded.read_until(b'\n', &mut line).await {
+            Err(error) => return Err(format!("the connection failed: {error}")),
+            Ok(0) => return Ok(()),
+            Ok(_) if !line.ends_with(b"\n") && bounded.limit() == 0 => {
+                return Err(format!(
+                    "the server sent a line of more than {MAX_MESSAGE} bytes"
+                ));
+            }
+            Ok(_) if line.trim_ascii().is_empty() => {}
+            Ok(_) => {
+                if received.send(parsed(&line)).await.is_err() {
+                    return Err("the connection was closed".to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// A text as a message, if it is one.
+pub(super) fn parsed(text: &[u8]) -> Incoming {
+    match serde_json::from_slice(text) {
+        Ok(message) => Incoming::Message(message),
+        Err(error) => {
+            let start = text.get(..MAX_INVALID).unwrap_or(text);
+            Incoming::Invalid {
+                text: String::from_utf8_lossy(start).trim_end().to_owned(),
+                fault: format!("invalid JSON: {error}"),
+            }
+        }
+    }
+}

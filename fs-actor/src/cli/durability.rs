@@ -1,0 +1,81 @@
+//! How durable writes are, by flag, variable or configuration file.
+
+use std::path::Path;
+
+use bailiwick_fs::Durability;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Arg, ArgMatches};
+use serde_json::{Value, json};
+
+use super::CliError;
+use super::variables::Variables;
+
+/// The key in the configuration file, and the name of the flag.
+const KEY: &str = "durability";
+/// The variable.
+const VARIABLE: &str = "BAILIWICK_DURABILITY";
+
+const LEVELS: [(&str, Durability); 3] = [
+    ("visible", Durability::Visible),
+    ("ordered", Durability::Ordered),
+    ("durable", Durability::Durable),
+];
+
+fn parse(text: &str) -> Option<Durability> {
+    LEVELS
+        .iter()
+        .find(|(name, _)| *name == text)
+        .map(|(_, level)| *level)
+}
+
+pub(super) fn flag() -> Arg {
+    let names = PossibleValuesParser::new(LEVELS.map(|(name, _)| name));
+    Arg::new(KEY)
+        .long(KEY)
+        .value_name("LEVEL")
+        .value_parser(names.map(|name| parse(&name).unwrap_or_default()))
+        .help(format!(
+            "What a write survives once it is answered: visible (a crash of the program), ordered (also a crash of the machine, \
+             with the old or the new content) or durable (the new content is on the disk) [default: ordered] [env: {VARIABLE}]"
+        ))
+}
+
+/// The schema of the configuration file with the key.
+pub(super) fn in_schema(mut schema: Value) -> Value {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        let level = json!({
+            "description": "What a write survives; only in the configuration file",
+            "type": "string",
+            "enum": LEVELS.map(|(name, _)| name),
+            "default": "ordered",
+        });
+        properties.insert(KEY.into(), level);
+    }
+    schema
+}
+
+/// Removes the key from a configuration file.
+pub(super) fn take(path: &Path, document: &mut Value) -> Result<Option<Durability>, CliError> {
+    let Some(value) = document
+        .as_object_mut()
+        .and_then(|members| members.shift_remove(KEY))
+    else {
+        return Ok(None);
+    };
+    let level = value.as_str().and_then(parse);
+    let place = || format!("`/{KEY}` in `{}`", path.display());
+    level.map(Some).ok_or_else(|| CliError::Durability(place()))
+}
+
+/// What the flag says, else the variable, which is taken out, else the file.
+pub(super) fn chosen(
+    matches: &ArgMatches,
+    variables: &mut Variables,
+    file: Option<Durability>,
+) -> Result<Durability, CliError> {
+    let variable = super::variables::take(variables, VARIABLE)?;
+    let level = |text: String| parse(&text).ok_or_else(|| CliError::Durability(VARIABLE.into()));
+    let variable = variable.map(level).transpose()?;
+    let flag = matches.get_one::<Durability>(KEY).copied();
+    Ok(flag.or(variable).or(file).unwrap_or_default())
+}

@@ -1,0 +1,180 @@
+//! Flags and variables of the HTTP server: the names it is reached by, and the pages that may use it.
+
+use std::net::Ipv6Addr;
+
+use clap::{Arg, ArgAction, ArgMatches};
+
+use super::CliError;
+use super::variables::Variables;
+
+/// The variable of `--allow-host`.
+const HOSTS: &str = "BAILIWICK_ALLOW_HOST";
+/// The variable of `--allow-origin`.
+const ORIGINS: &str = "BAILIWICK_ALLOW_ORIGIN";
+
+/// Who may use the HTTP server besides programs that reach it by its own address.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// Further values of the `Host` header.
+    pub(crate) hosts: Vec<String>,
+    /// Origins of pages.
+    pub(crate) origins: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NameError {
+    #[error(
+        "must be a host name or address, and a port unless clients send none, such as mcp.example or localhost:9000"
+    )]
+    Host,
+    #[error("must be a scheme, a host and perhaps a port, such as https://app.example")]
+    Origin,
+}
+
+pub(super) fn flags() -> [Arg; 2] {
+    [
+        Arg::new("allow-host")
+            .long("allow-host")
+            .value_name("HOST[:PORT]")
+            .value_parser(host)
+            .action(ArgAction::Append)
+            .requires("http")
+            .help(format!(
+                "With --http, also answer requests for this host, as clients name it behind an SSH tunnel, a published container port or a reverse proxy, \
+                 such as localhost:9000 or mcp.example; repeatable [env: {HOSTS}]"
+            )),
+        Arg::new("allow-origin")
+            .long("allow-origin")
+            .value_name("ORIGIN")
+            .value_parser(origin)
+            .action(ArgAction::Append)
+            .requires("http")
+            .help(format!(
+                "With --http, let pages of this origin use the server from a browser (CORS); they need the token, too, such as https://app.example; \
+                 repeatable [env: {ORIGINS}]"
+            )),
+    ]
+}
+
+/// What the flags say, else the variables, which are taken out.
+pub(super) fn allowed(
+    matches: &ArgMatches,
+    variables: &mut Variables,
+) -> Result<Allowed, CliError> {
+    Ok(Allowed {
+        hosts: list(matches, "allow-host", variables, HOSTS, host)?,
+        origins: list(matches, "allow-origin", variables, ORIGINS, origin)?,
+    })
+}
+
+fn list(
+    matches: &ArgMatches,
+    flag: &str,
+    variables: &mut Variables,
+    variable: &'static str,
+    parse: fn(&str) -> Result<String, NameError>,
+) -> Result<Vec<String>, CliError> {
+    let set = super::variables::take(variables, variable)?;
+    if let Some(given) = matches.get_many::<String>(flag) {
+        return Ok(given.cloned().collect());
+    }
+    let set = set.unwrap_or_default();
+    let items = set.split([',', '\n']).map(str::trim);
+    items
+        .filter(|item| !item.is_empty())
+        .map(|item| parse(item).map_err(|reason| CliError::Name { variable, reason }))
+        .collect()
+}
+
+/// A value of the `Host` header.
+fn host(text: &str) -> Result<String, NameError> {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (text, None),
+    };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let is_name = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !name.is_empty() && name.bytes().all(plain)
+        }
+    };
+    let is_port = |port: &str| {
+        let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+        digits && port.parse().is_ok_and(|port: u16| port > 0)
+    };
+    if is_name && port.is_none_or(is_port) {
+        Ok(text.to_owned())
+    } else {
+        Err(NameError::Host)
+    }
+}
+
+/// An origin as browsers send it: without the port that its scheme implies.
+fn origin(text: &str) -> Result<String, NameError> {
+    let (scheme, rest) = text.split_once("://").ok_or(NameError::Origin)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
+    if !is_scheme || !scheme.bytes().all(plain) {
+        return Err(NameError::Origin);
+    }
+    let named = host(rest).map_err(|_| NameError::Origin)?;
+    let implied = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let named = named.strip_suffix(implied).unwrap_or(&named);
+    Ok(format!("{scheme}://{named}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_origins_are_checked() {
+        for good in [
+            "localhost:9000",
+            "mcp.example",
+            "10.0.0.1:1",
+            "[::1]:9000",
+            "[::1]",
+            "a_b-c:65535",
+        ] {
+            assert_eq!(host(good).unwrap(), good);
+        }
+        for bad in [
+            "", ":80", "a:", "a:0", "a:65536", "a:+1", "::1", "[x]:1", "me@host", "a/b",
+            "http://a", "*", "a b",
+        ] {
+            assert!(host(bad).is_err(), "{bad}");
+        }
+        for (given, sent) in [
+            ("https://app.example", "https://app.example"),
+            ("https://app.example:443", "https://app.example"),
+            ("http://app.example:443", "http://app.example:443"),
+            ("http://localhost:80", "http://localhost"),
+            ("http://[::1]:5173", "http://[::1]:5173"),
+            ("vscode-webview://x1", "vscode-webview://x1"),
+        ] {
+            assert_eq!(origin(given).unwrap(), sent);
+        }
+        for bad in [
+            "null",
+            "*",
+            "app.example",
+            "https://",
+            "https://a/",
+            "https://a/b",
+            "://a",
+            "1x://a",
+            "https://*.example",
+        ] {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
+    }
+}

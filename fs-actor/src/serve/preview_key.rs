@@ -1,0 +1,99 @@
+//! The key of preview tokens that the processes of one user share.
+//!
+//! Some clients start a process for each call. Where previews are required, the process that makes a change must know the
+//! token of the process that previewed it.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::state;
+
+/// The key, and the file that holds it.
+#[derive(Clone, Debug)]
+pub(super) struct PreviewKey {
+    pub(super) bytes: [u8; 32],
+    pub(super) file: PathBuf,
+}
+
+/// The key in the state directory of this user, which is made if it is missing.
+pub(super) fn shared() -> io::Result<PreviewKey> {
+    let folder = state::folder(|name| std::env::var_os(name).map(PathBuf::from));
+    let unset = || io::Error::other("neither XDG_STATE_HOME nor HOME is set");
+    let folder = folder.ok_or_else(unset)?;
+    state::create(&folder)?;
+    in_file(&folder.join("preview-key"))
+}
+
+fn in_file(path: &Path) -> io::Result<PreviewKey> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    file.lock()?;
+    let facts = file.metadata()?;
+    if facts.mode() & 0o077 != 0 {
+        let reason = format!(
+            "`{}` must be private: run `chmod 600` on it",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    let mut bytes = [0; 32];
+    // A process that was killed may have left a part of a key.
+    if facts.len() == 32 {
+        file.read_exact(&mut bytes)?;
+    } else {
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+    }
+    Ok(PreviewKey {
+        bytes,
+        file: path.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn key_is_made_once_and_read_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let made = in_file(&path).unwrap().bytes;
+        assert_ne!(made, [0; 32]);
+        assert_eq!(in_file(&path).unwrap().bytes, made);
+    }
+
+    #[test]
+    fn part_of_a_key_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        in_file(&path).unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(7).unwrap();
+        let made = in_file(&path).unwrap().bytes;
+        assert_eq!(in_file(&path).unwrap().bytes, made);
+    }
+
+    #[test]
+    fn key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        in_file(&path).unwrap();
+        set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let error = in_file(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,69 @@
+//! The gateway with the suite's fixtures beside it in, the verdict of the official conformance suite out.
+
+mod dressed;
+mod fixtures;
+mod questions;
+pub(crate) mod verdict;
+
+use std::collections::BTreeMap;
+
+use bailiwick::{Http, Trust};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::installed::run_node;
+use crate::support::World;
+use dressed::Dressed;
+use verdict::{Verdict, required};
+
+/// Runs what `revision` requires of servers against a gateway on a free port: how many scenarios there were, and how their
+/// checks ended.
+async fn run(revision: &str) -> (usize, Verdict) {
+    let world = World::new();
+    let gateway = world.gateway(Trust::Agent).build();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            let dressing = Dressed::dressing();
+            gateway
+                .serve_http_dressed(listener, Http::without_token(), stop.cancelled(), dressing)
+                .await
+        }
+    });
+    let out = tempfile::tempdir().unwrap();
+    let suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
+    let arguments = [suite, "server", "--url", &url, "--requirements", revision];
+    let mut arguments: Vec<_> = arguments.map(ToOwned::to_owned).into();
+    arguments.extend(["-o".to_owned(), out.path().display().to_string()]);
+    let output = run_node(arguments).await;
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+    let required = required(revision, "server:");
+    let told = String::from_utf8_lossy(&output.stderr);
+    let mut verdict = Verdict::default();
+    for scenario in &required {
+        let seen = verdict.add(out.path(), &format!("server-{scenario}"));
+        assert!(seen > 0, "`{scenario}` was not run: {told}");
+    }
+    (required.len(), verdict)
+}
+
+/// All checks succeeded, and none was left out.
+fn passed(scenarios: usize, checks: usize) -> (usize, Verdict) {
+    let tally = BTreeMap::from([("SUCCESS".to_owned(), checks)]);
+    let failed = Vec::new();
+    (scenarios, Verdict { tally, failed })
+}
+
+#[tokio::test]
+async fn every_scenario_that_2025_11_25_requires_of_servers_passes() {
+    assert_eq!(run("2025-11-25").await, passed(30, 70));
+}
+
+#[tokio::test]
+async fn every_scenario_that_2026_07_28_requires_of_servers_passes() {
+    assert_eq!(run("2026-07-28").await, passed(37, 121));
+}

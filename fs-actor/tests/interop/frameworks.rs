@@ -1,0 +1,126 @@
+//! Agent frameworks that others wrote: what their models receive of the file tools.
+//!
+//! Each script makes the calls of `python/framework.py` or `node/framework.mjs` and fails if a message for the model lacks
+//! something. No model is reached: the frameworks run with one that records its requests.
+
+use std::fs;
+use std::process::Output;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::every_tool::PROGRAM;
+use crate::installed::{Environment, run_node, run_python};
+
+/// A picture of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// A root with a text, a picture and a file that the server denies.
+fn root() -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("root");
+    fs::create_dir_all(root.join("secret")).unwrap();
+    fs::write(root.join("a.txt"), "first line\nsecond line\nthird line\n").unwrap();
+    fs::write(root.join("secret/key"), "hidden content").unwrap();
+    let pixel = BASE64_STANDARD.decode(PIXEL).unwrap();
+    fs::write(root.join("pixel.png"), pixel).unwrap();
+    temp
+}
+
+fn arguments(words: &[&str], temp: &tempfile::TempDir) -> Vec<String> {
+    let root = temp.path().join("root").display().to_string();
+    let words = words.iter().map(|word| (*word).to_owned());
+    words.chain([PROGRAM.to_owned(), root]).collect()
+}
+
+#[track_caller]
+fn succeeded(output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+async fn python(environment: Environment, script: &str) {
+    let temp = root();
+    let output = run_python(environment, arguments(&[script], &temp)).await;
+    succeeded(&output);
+}
+
+async fn node(words: &[&str]) {
+    let temp = root();
+    succeeded(&run_node(arguments(words, &temp)).await);
+}
+
+#[tokio::test]
+async fn fastmcp_gives_a_host_complete_content_and_data() {
+    python(Environment::Current, "fastmcp_client.py").await;
+}
+
+#[tokio::test]
+async fn models_of_pydantic_ai_receive_what_was_read() {
+    python(Environment::Current, "pydantic_ai_agent.py").await;
+}
+
+#[tokio::test]
+async fn models_of_openai_agents_receive_what_was_read_as_text_and_structured() {
+    python(Environment::Current, "openai_agents.py").await;
+}
+
+#[tokio::test]
+async fn models_of_google_adk_receive_what_was_read() {
+    python(Environment::Current, "google_adk.py").await;
+}
+
+#[tokio::test]
+async fn models_of_llama_index_receive_what_was_read() {
+    python(Environment::Current, "llama_index_tools.py").await;
+}
+
+#[tokio::test]
+async fn models_of_agno_receive_what_was_read() {
+    python(Environment::Current, "agno_tools.py").await;
+}
+
+#[tokio::test]
+async fn models_of_smolagents_receive_what_was_read_as_text_and_structured() {
+    python(Environment::First, "smolagents_agent.py").await;
+}
+
+#[tokio::test]
+async fn langchain_builds_the_next_request_for_three_providers() {
+    python(Environment::First, "langchain_tools.py").await;
+}
+
+#[tokio::test]
+async fn models_of_mcp_use_receive_what_was_read() {
+    python(Environment::First, "mcp_use_tools.py").await;
+}
+
+#[tokio::test]
+async fn models_of_the_ai_sdk_receive_what_was_read() {
+    node(&["ai.mjs"]).await;
+}
+
+#[tokio::test]
+async fn mcporter_prints_what_was_read_as_text_and_json() {
+    node(&["mcporter.mjs"]).await;
+}
+
+#[tokio::test]
+async fn models_behind_mcp_remote_receive_what_was_read_and_forged_grants_reach_nothing() {
+    node(&["bridges.mjs", "mcp-remote"]).await;
+}
+
+#[tokio::test]
+async fn models_behind_supergateway_receive_what_was_read_and_forged_grants_reach_nothing() {
+    node(&["bridges.mjs", "supergateway"]).await;
+}
+
+#[tokio::test]
+async fn models_behind_mcp_proxy_receive_what_was_read_and_forged_grants_reach_nothing() {
+    let program = crate::installed::python_program(Environment::First, "mcp-proxy").await;
+    node(&["bridges.mjs", "mcp-proxy", program.to_str().unwrap()]).await;
+}

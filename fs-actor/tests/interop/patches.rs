@@ -1,0 +1,106 @@
+//! GNU patch applies the diffs of calls.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use bailiwick::{Policy, Runtime, WorkerSpec};
+use serde_json::{Value, json};
+
+/// What `patch` takes from the front of each name, run in the root: `a` or `b`.
+const STRIP: &str = "-p1";
+
+type Files = BTreeMap<String, String>;
+
+fn put(root: &Path, files: &Files) {
+    for (name, text) in files {
+        let file = root.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+}
+
+fn taken(root: &Path) -> Files {
+    let mut found = Files::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                found.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Calls the tool on `before`, gives its diff to `patch` on the same files, and compares.
+async fn check(before: &Files, tool: &str, arguments: Value) {
+    let temp = tempfile::tempdir().unwrap();
+    let (changed, patched) = (temp.path().join("changed"), temp.path().join("patched"));
+    for root in [&changed, &patched] {
+        fs::create_dir(root).unwrap();
+        put(root, before);
+    }
+    let builder = Runtime::builder().root("repo", &changed);
+    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let outcome = worker.call(tool, arguments).await.unwrap();
+    let diff = outcome
+        .artifacts
+        .iter()
+        .find(|artifact| artifact.name == "diff");
+    let diff = worker.artifact(&diff.unwrap().uri).unwrap().bytes;
+    let file = temp.path().join("diff");
+    fs::write(&file, &diff).unwrap();
+    let patch = Command::new("patch")
+        .args([STRIP, "--batch", "--binary", "--fuzz=0", "-i"])
+        .arg(&file)
+        .current_dir(&patched)
+        .output()
+        .unwrap();
+    let diff = String::from_utf8(diff.to_vec()).unwrap();
+    let said = String::from_utf8_lossy(&patch.stdout);
+    assert!(patch.status.success(), "{tool}: {said}\n{diff}");
+    let after = taken(&changed);
+    assert_ne!(&after, before, "{tool}");
+    assert_eq!(taken(&patched), after, "{tool}: {said}\n{diff}");
+}
+
+#[tokio::test]
+async fn patch_does_to_the_files_of_a_root_what_the_call_did() {
+    let names = [
+        "plain",
+        "d/with space",
+        "d/quo\"te",
+        "back\\slash",
+        "d/\u{e9}\u{65e5}",
+    ];
+    let texts = ["one\ntwo\nthree\n", "one\r\ntwo\r\nthree\r\n", "one\ntwo"];
+    for (name, text) in names
+        .iter()
+        .flat_map(|name| texts.map(|text| (*name, text)))
+    {
+        let path = format!("/repo/{name}");
+        let before = Files::from([
+            (name.to_owned(), text.to_owned()),
+            ("other".to_owned(), "stays\n".to_owned()),
+        ]);
+        let without = Files::from([("other".to_owned(), "stays\n".to_owned())]);
+        let edit = json!({"path": path, "edits": [{"old_text": "two", "new_text": "2"}]});
+        check(&before, "edit_file", edit).await;
+        let more = json!({"path": path, "content": "more", "mode": "append"});
+        check(&before, "write_file", more).await;
+        let new = json!({"path": path, "content": text, "create_parents": true});
+        check(&without, "write_file", new).await;
+        check(&before, "delete", json!({"path": path})).await;
+        let to = format!("{path} moved");
+        check(&before, "move", json!({"from": path, "to": to})).await;
+        check(&before, "copy", json!({"from": path, "to": to})).await;
+    }
+}

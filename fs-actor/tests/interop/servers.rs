@@ -1,0 +1,195 @@
+//! Real third-party servers behind `Upstreams`.
+
+use bailiwick::{
+    Answers, Code, Elicited, Policy, Requested, Sampled, Sampling, ServerRequests, ServerSpec,
+    ServerState, ServerText, ServerTool, Upstreams, Verb,
+};
+use serde_json::{Map, json};
+
+use crate::installed::{node, package};
+use crate::raw::{Client, gateway};
+use crate::upstream_support::{code, stage, started, text, yes};
+
+async fn server(name: &str, script: &'static str) -> ServerSpec {
+    let installed = tokio::task::spawn_blocking(move || (node(), package(script)));
+    let (node, script) = installed.await.unwrap();
+    ServerSpec::stdio(name, node.to_str().unwrap()).args([script.to_str().unwrap()])
+}
+
+const FILESYSTEM: &str = "@modelcontextprotocol/server-filesystem/dist/index.js";
+const EVERYTHING: &str = "@modelcontextprotocol/server-everything/dist/index.js";
+
+#[tokio::test]
+async fn the_file_server_of_others_is_held_to_a_policy_it_knows_nothing_of() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("a.txt"), "one\n").unwrap();
+    let spec = server("disk", FILESYSTEM)
+        .await
+        .args([temp.path().to_str().unwrap()]);
+    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    assert_eq!(stage.upstreams.state("disk"), Some(ServerState::Ready));
+    let verb = |tool: &str| {
+        let tools = stage.upstreams.tools("disk");
+        let tool = tools.into_iter().find(|it| it.tool == tool).unwrap();
+        tool.offered.unwrap().1
+    };
+    assert_eq!(
+        (verb("read_text_file"), verb("write_file")),
+        (Verb::Read, Verb::Write)
+    );
+    let at = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
+
+    let reader = stage.worker(Policy::new().allow("read:mcp:disk")).await;
+    let read = reader
+        .call("disk__read_text_file", json!({"path": at("a.txt")}))
+        .await;
+    assert_eq!(text(read), "one\n");
+    let write = || json!({"path": at("b.txt"), "content": "two\n"});
+    assert_eq!(
+        code(reader.call("disk__write_file", write()).await),
+        Code::PermissionDenied
+    );
+    assert!(!temp.path().join("b.txt").try_exists().unwrap());
+
+    let writer = stage
+        .worker(Policy::new().allow("write:mcp:disk:write_file"))
+        .await;
+    writer.call("disk__write_file", write()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(at("b.txt")).unwrap(), "two\n");
+    let preview = writer
+        .preview("disk__write_file", write())
+        .await
+        .unwrap_err();
+    assert_eq!(preview.code(), Code::InvalidArguments);
+}
+
+struct Host;
+
+impl ServerRequests for Host {
+    fn answers(&self) -> Answers {
+        Answers::ALL
+    }
+
+    fn elicit(&self, _: bailiwick::Elicitation) -> Requested<'_, Elicited> {
+        Box::pin(std::future::ready(Elicited::Decline))
+    }
+
+    fn sample(&self, request: Sampling) -> Requested<'_, Option<Sampled>> {
+        assert_eq!(request.server, "all");
+        let said = Sampled {
+            model: "scripted".into(),
+            text: "a scripted word".into(),
+        };
+        Box::pin(std::future::ready(Some(said)))
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_everything_serves_its_tools_and_has_its_questions_answered() {
+    let spec = server("all", EVERYTHING).await;
+    let upstreams = Upstreams::builder()
+        .server(spec)
+        .requests(Host)
+        .start()
+        .await
+        .unwrap();
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let echoed = worker.call("all__echo", json!({"message": "hello"})).await;
+    assert!(text(echoed).contains("hello"));
+    let structured = worker
+        .call(
+            "all__get-structured-content",
+            json!({"location": "New York"}),
+        )
+        .await;
+    assert!(
+        structured
+            .unwrap()
+            .structured()
+            .unwrap()
+            .get("temperature")
+            .is_some()
+    );
+    let sampled = worker
+        .call(
+            "all__trigger-sampling-request",
+            json!({"prompt": "Say.", "maxTokens": 9}),
+        )
+        .await;
+    assert!(text(sampled).contains("a scripted word"));
+    let image = worker.call("all__get-tiny-image", json!({})).await.unwrap();
+    assert!(
+        image
+            .reply
+            .content
+            .iter()
+            .any(|it| matches!(it, bailiwick::Content::Image { .. }))
+    );
+}
+
+#[tokio::test]
+async fn a_client_of_the_gateway_answers_a_server_with_everything() {
+    let spec = server("all", EVERYTHING).await;
+    let builder = Upstreams::builder().server(spec).forward_requests();
+    let upstreams = builder.start().await.unwrap();
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    let gateway = gateway(&worker);
+    let call = "all__trigger-elicitation-request";
+    let mut client = Client::connect(&gateway, json!({"elicitation": {}})).await;
+    let id = client.call(call, json!({})).await;
+    let asked = client.asked("elicitation/create").await;
+    let message = asked["params"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("`all`")
+            && message.ends_with("> Please provide inputs for the following fields:"),
+        "{message}"
+    );
+    let fields = &asked["params"]["requestedSchema"]["properties"];
+    assert_eq!(fields["name"]["description"], "Your full, legal name");
+    let content = json!({"name": "Ada", "check": true});
+    client
+        .answer(&asked, json!({"action": "accept", "content": content}))
+        .await;
+    let answer = client.text(id).await;
+    assert!(answer.contains("- Name: Ada"), "{answer}");
+
+    let mut plain = Client::connect(&gateway, json!({})).await;
+    let id = plain.call(call, json!({})).await;
+    let refused = plain.text(id).await;
+    assert!(
+        refused.contains("of a client that supports it"),
+        "{refused}"
+    );
+    // It asks for roots when it is connected, outside of every call.
+    let id = plain.call("all__get-roots-list", json!({})).await;
+    assert!(plain.text(id).await.contains("no roots are currently"));
+    // Sampling is not offered to servers.
+    let tools = stage.upstreams.tools("all");
+    let asks_model = |tool: &ServerTool| tool.tool.contains("sampling");
+    assert!(!tools.iter().any(asks_model));
+}
+
+#[tokio::test]
+async fn what_a_server_has_to_read_is_read_by_the_host() {
+    let upstreams = started([server("all", EVERYTHING).await]).await;
+    let resources = upstreams.resources("all").await.unwrap();
+    let first = resources.first().unwrap();
+    let read = upstreams.read_resource("all", &first.uri).await.unwrap();
+    assert!(matches!(
+        read.first(),
+        Some(ServerText::Text(_) | ServerText::Bytes(_))
+    ));
+    let prompts = upstreams.prompts("all").await.unwrap();
+    let plain = prompts
+        .iter()
+        .find(|prompt| prompt.arguments.is_empty())
+        .unwrap();
+    let said = upstreams
+        .prompt("all", &plain.name, Map::new())
+        .await
+        .unwrap();
+    assert!(said.iter().any(|said| !said.text.is_empty()));
+    assert!(upstreams.resources("none").await.is_err());
+}

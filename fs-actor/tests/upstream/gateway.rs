@@ -1,0 +1,12 @@
+//! The program as a gateway in front of third-party MCP servers.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "requests are made where they are sent"
+)]
+
+mod calls;
+mod client;
+/// Its server is a Python program.
+#[cfg(feature = "interop")]
+mod documents;
+mod files;
