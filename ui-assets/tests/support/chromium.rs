@@ -1,25 +1,34 @@
-//! Nothing in, where Chromium is out.
+//! Finds the installed Chromium.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-/// Debian's Chromium, installed if it is missing.
+/// Names of the program, on Debian and elsewhere.
+const NAMES: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+];
+
+/// The program that `BAILIWICK_CHROMIUM` names, or else the first one in `PATH`.
 ///
 /// # Panics
-/// If it cannot be installed.
-pub(crate) fn place() -> PathBuf {
-    let place = std::env::var_os("BAILIWICK_CHROMIUM")
-        .map_or_else(|| PathBuf::from("/usr/bin/chromium"), PathBuf::from);
-    if !place.exists() {
-        let script =
-            "apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium";
-        let installed = Command::new("sh").args(["-c", script]).output().unwrap();
+/// If there is none.
+pub(crate) fn find() -> PathBuf {
+    if let Some(program) = std::env::var_os("BAILIWICK_CHROMIUM").map(PathBuf::from) {
         assert!(
-            installed.status.success() && place.exists(),
-            "these tests need Chromium at {} (or where BAILIWICK_CHROMIUM says), and it cannot be installed:\n{}",
-            place.display(),
-            String::from_utf8_lossy(&installed.stderr)
+            program.is_file(),
+            "`BAILIWICK_CHROMIUM` names {}, which is not a file",
+            program.display()
         );
+        return program;
     }
-    place
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs =
+        std::env::split_paths(&folders).flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    programs.find(|program| program.is_file()).unwrap_or_else(|| {
+        panic!(
+            "these tests need Chromium: install it (on Debian, `apt-get install chromium`), or set `BAILIWICK_CHROMIUM` to its path"
+        )
+    })
 }

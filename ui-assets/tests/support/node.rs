@@ -1,35 +1,64 @@
-//! A folder of pinned packages in, what runs with them out; they are installed when they are first needed.
+//! Installs pinned npm packages inside the target folder.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
-/// Installs what the lock file in `folder` names, unless that is what is installed; one process does it, others wait.
+/// Installs the packages that the lock file in `folder` names, and links `node_modules` in `folder` to them. They stay
+/// in `name` below the target folder until the lock file changes. Other processes that need them wait.
 ///
-/// # Panics
-/// If it cannot be installed: what needs the packages cannot be tested without them.
-pub(crate) fn install(folder: &Path) {
-    let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("node.lock")).unwrap();
-    lock.lock().unwrap();
-    let wanted = std::fs::read(folder.join("package-lock.json")).unwrap();
-    let mark = folder.join("node_modules/.installed");
-    if std::fs::read(&mark).is_ok_and(|installed| installed == wanted) {
-        return;
+/// # Errors
+/// What is missing, or what npm printed.
+pub(crate) fn install(folder: &Path, name: &str) -> Result<(), String> {
+    let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let failed = |error: std::io::Error| format!("cannot install {}: {error}", packages.display());
+    fs::create_dir_all(&packages).map_err(failed)?;
+    let lock = File::create(packages.join(".lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    let wanted = fs::read(folder.join("package-lock.json")).map_err(failed)?;
+    let modules = packages.join("node_modules");
+    let stamp = modules.join(".installed");
+    if !fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(folder.join(file), packages.join(file)).map_err(failed)?;
+        }
+        npm_ci(&packages)?;
+        fs::write(stamp, wanted).map_err(failed)?;
     }
+    link(&modules, &folder.join("node_modules")).map_err(failed)
+}
+
+/// Scripts of packages are not run, and Playwright downloads no browser.
+fn npm_ci(packages: &Path) -> Result<(), String> {
     let npm = Command::new("npm")
-        .args(["ci", "--no-audit", "--no-fund"])
+        .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
         .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
-        .current_dir(folder)
+        .current_dir(packages)
         .output();
     match npm {
-        Ok(output) if output.status.success() => std::fs::write(mark, wanted).unwrap(),
-        Ok(output) => panic!(
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!(
             "`npm ci` failed in {}; these tests need the packages in its lock file:\n{}",
-            folder.display(),
+            packages.display(),
             String::from_utf8_lossy(&output.stderr)
-        ),
-        Err(error) => panic!(
-            "`npm` cannot be run ({error}); these tests run programs written in JavaScript, so install Node and npm"
-        ),
+        )),
+        Err(error) => Err(format!(
+            "cannot run `npm`: {error}; these tests run JavaScript, so install Node 20 or newer with npm"
+        )),
     }
+}
+
+/// Makes `link` lead to `modules`; a folder of packages that somebody installed there is removed.
+fn link(modules: &Path, link: &Path) -> std::io::Result<()> {
+    if fs::read_link(link).is_ok_and(|target| target == modules) {
+        return Ok(());
+    }
+    match fs::symlink_metadata(link) {
+        Ok(old) if old.is_dir() => fs::remove_dir_all(link)?,
+        Ok(_) => fs::remove_file(link)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    std::os::unix::fs::symlink(modules, link)
 }

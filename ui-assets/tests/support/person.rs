@@ -1,36 +1,39 @@
-//! Scripts of what a person does on a page in, whether it goes so in a real browser out.
+//! Runs Playwright scripts against real pages in Chromium.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 #[path = "chromium.rs"]
 pub(crate) mod chromium;
 #[path = "node.rs"]
 pub(crate) mod node;
 
-/// Where the sources of the pages are, and the scripts; what both need is installed.
+/// The folder with the sources of the pages and the scripts, once the packages of both are installed.
 ///
 /// # Panics
-/// If it cannot be installed.
+/// If they cannot be installed.
 pub(crate) fn web() -> PathBuf {
+    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui-assets/web");
-    node::install(&web);
+    let installed = INSTALLED.get_or_init(|| node::install(&web, "web"));
+    installed.as_ref().unwrap();
     web
 }
 
-/// Does what the scripts say that these arguments of Playwright name; `told` is what they read. Those in `tests/live` are of
-/// the configuration `playwright.live.config.ts`.
+/// Runs the scripts that these arguments of Playwright name, with `variables` in their environment. Those in `tests/live` belong
+/// to the configuration `playwright.live.config.ts`.
 ///
 /// # Panics
-/// If it does not go so.
+/// If a script fails.
 #[track_caller]
-pub(crate) fn does(scripts: &[&str], told: &[(&str, &OsStr)]) {
+pub(crate) fn does(scripts: &[&str], variables: &[(&str, &OsStr)]) {
     let output = Command::new("npx")
         .args(["playwright", "test"])
         .args(scripts)
-        .envs(told.iter().copied())
-        .env("BAILIWICK_CHROMIUM", chromium::place())
+        .envs(variables.iter().copied())
+        .env("BAILIWICK_CHROMIUM", chromium::find())
         .current_dir(web())
         .stdin(Stdio::null())
         .output()

@@ -300,9 +300,10 @@ test("a template is applied only after its rules were shown, and only those", as
 test("what is refused for a session is asked again if a person says so", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
-  host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", needs: ["write:file:/a/x"] }];
+  host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
   await host.open(page, site);
   await tab(page, "Permissions").click();
+  await expect(page.getByRole("listitem").filter({ hasText: "change /a/x" })).toBeVisible();
   await press(page, page.getByRole("button", { name: "Ask again" }));
   await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
 });
@@ -313,6 +314,8 @@ const past = {
   entries: [
     { run: 1, at: 1_700_000_000_000, agent: "main", tool: "edit_file", decision: "denied", by: "person", entry: "question", needs: ["write:file:/a/x"], note: "not now" },
     { run: 1, at: 1_700_000_001_000, agent: "", decision: "granted", by: "person", entry: "signed_in", server: "mail", issuer: "https://a.example", scopes: ["mail.read"], tool_there: "send" },
+    { run: 1, at: 1_700_000_002_000, agent: "main", tool: "delete", by: "nobody", entry: "call", outcome: "failed", begun: true, needs: ["write:file:/a/t"] },
+    { run: 1, at: 1_700_000_003_000, agent: "main", tool: "delete", by: "nobody", entry: "call", outcome: "failed", begun: true, code: "DEADLINE", needs: ["write:file:/a/u"] },
   ],
   total: 150,
   tally: { granted: 3, denied: 1, expired: 0, cancelled: 0, open: 0 },
@@ -331,6 +334,10 @@ test("the history is filtered, counted, paged and exported", async ({ page, site
   await expect(page.getByText("✓ The record is whole: 12 records")).toBeVisible();
   await expect(page.getByText("150 entries. Questions: 3 granted, 1 denied")).toBeVisible();
   for (const words of ["write:file:/a/x", "write:file:/never", "not now", "mail.read", "mail https://a.example send"]) await expect(page.getByText(words)).toBeVisible();
+  const unknown = "The effect began, and no end of it is recorded.";
+  await expect(page.getByRole("row").filter({ hasText: "/a/t" })).toContainText(unknown);
+  await expect(page.getByRole("row").filter({ hasText: "/a/u" })).toContainText("DEADLINE");
+  await expect(page.getByText(unknown)).toHaveCount(1);
   await page.getByLabel("Agent").selectOption("main/tests");
   await page.getByLabel("Tool").selectOption("edit_file");
   await page.getByLabel("Decision").selectOption("denied");

@@ -1,7 +1,7 @@
 // A host page with `<mcp-view>` in, what it is set up with and what it heard out.
 import type { Frame, Page } from "@playwright/test";
 
-import { built } from "./fixtures.ts";
+import { built, expect } from "./fixtures.ts";
 import type { Answer, Site } from "./fixtures.ts";
 
 export interface Heard {
@@ -62,4 +62,9 @@ export function innermost(page: Page): Frame {
   const [last] = page.frames().slice(-1);
   if (last === undefined) throw new Error("no frames");
   return last;
+}
+
+/** Expects what the page itself says, as soon as it does. The page before it may end while it is asked. */
+export function expectInside<T>(page: Page, read: () => T) {
+  return expect.poll(() => innermost(page).evaluate(read).catch((error: unknown) => error));
 }

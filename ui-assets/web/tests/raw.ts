@@ -3,7 +3,7 @@ import type { Page } from "@playwright/test";
 
 import { expect } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
-import { hostPage, innermost } from "./hosts.ts";
+import { expectInside, hostPage, innermost } from "./hosts.ts";
 
 export interface View extends HTMLElement {
   readonly instance: string;
@@ -45,7 +45,7 @@ export async function open(page: Page, sites: () => Promise<Site>, setup: string
   await page.goto(site.origin);
   await expect(page.locator("#view")).toHaveAttribute("data-status", status);
   // A view is shown before its page has run.
-  if (status !== "failed" && app.includes("window.raw")) await expect.poll(() => innermost(page).evaluate(() => "raw" in window)).toBe(true);
+  if (status !== "failed" && app.includes("window.raw")) await expectInside(page, () => "raw" in window).toBe(true);
 }
 export const ask = (page: Page, method: string, params: object = {}) =>
   innermost(page).evaluate(([name, given]) => window.raw(name, given), [method, params] as const);

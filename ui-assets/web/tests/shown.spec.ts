@@ -1,6 +1,6 @@
 // Resources of servers in, what is shown of them, what it may reach and why it may not be shown out.
 import { barriers, expect, test } from "./fixtures.ts";
-import { FORMS, hostPage, innermost } from "./hosts.ts";
+import { FORMS, expectInside, hostPage, innermost } from "./hosts.ts";
 import { GREETED, open } from "./raw.ts";
 
 test("scripts, styles and media of the server are put into the page", async ({ page, sites }) => {
@@ -69,7 +69,7 @@ test("a host in a frame of its own origin gives its sandbox page no origin", asy
 
 test("a page makes no code of text", async ({ page, sites }) => {
   await open(page, sites, "", `${GREETED}<script>setTimeout(() => { try { new Function("1")(); document.title = "made" } catch (e) { document.title = e.name } })</script>`);
-  await expect.poll(() => innermost(page).evaluate(() => document.title)).toBe("EvalError");
+  await expectInside(page, () => document.title).toBe("EvalError");
 });
 
 test("what cannot be shown says why, to the eye and to the host", async ({ page, sites }) => {
@@ -122,7 +122,7 @@ test("what is set in one go shows the page once, and all of it counts", async ({
     });
   });
   expect(reads).toEqual(["ui://b"]);
-  await expect.poll(() => innermost(page).evaluate(() => document.title)).toBe("b");
+  await expectInside(page, () => document.title).toBe("b");
 });
 
 test("what is put off in the same go is shown when it is asked for", async ({ page, sites }) => {

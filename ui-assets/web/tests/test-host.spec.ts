@@ -204,15 +204,19 @@ test("what a call lacks is asked for once, and sent once with what was allowed",
   expect(calls().slice(3)).toEqual([undefined]);
 });
 
-test("nothing can be allowed before what it would do is there to look at", async ({ page, site }) => {
+const DIFF = { name: "diff", uri: "ui://x/1.diff", mimeType: "text/x-diff" };
+for (const [place, result] of [
+  ["a link", { content: [{ type: "resource_link", ...DIFF }], _meta: { preview: true } }],
+  ["the `_meta` of a link", { content: [{ type: "resource_link", name: "json", uri: "ui://x/1.json", _meta: { artifacts: [DIFF] } }], _meta: { preview: true } }],
+  ["the `_meta` of the result", { content: [], _meta: { preview: true, artifacts: [DIFF] } }],
+] as const) test(`nothing can be allowed before the diff in ${place} is there to look at`, async ({ page, site }) => {
   let there = false;
-  const link = { type: "resource_link", name: "diff", uri: "ui://x/1.diff", mimeType: "text/x-diff" };
   const text = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n kept\n";
   await open(page, site, {
     state: () => ready({ tools: [tool("write", { preview: true, annotations: { scopes: ["write:file"] } })] }),
     request: ({ method }) => {
-      if (method === "tools/call") return { result: { content: [link], _meta: { preview: true } } };
-      return there ? { result: { contents: [{ uri: link.uri, mimeType: link.mimeType, text }] } } : { error: { code: -32002, message: "not yet" } };
+      if (method === "tools/call") return { result };
+      return there ? { result: { contents: [{ uri: DIFF.uri, mimeType: DIFF.mimeType, text }] } } : { error: { code: -32002, message: "not yet" } };
     },
   });
   await part(page, "Preview, ask, call").click();

@@ -49,7 +49,7 @@ export interface State {
   readonly questions: readonly Question[];
   readonly batches: readonly { readonly verb: string; readonly resource: string; readonly folder?: string; readonly questions: readonly string[] }[];
   readonly grants: readonly Grant[];
-  readonly refusals: readonly { readonly run: string; readonly refusal: number; readonly agent: string; readonly needs: readonly string[] }[];
+  readonly refusals: readonly { readonly run: string; readonly refusal: number; readonly agent: string; readonly refused: string }[];
   readonly tallies: readonly { readonly session: string; readonly allowed: number; readonly denied: number }[];
   /** How many more there are than these lists have. */
   readonly omitted: Readonly<Record<"questions" | "grants" | "refusals", number>>;
@@ -123,6 +123,8 @@ export interface History {
     readonly outcome?: string;
     readonly code?: string;
     readonly message?: string;
+    /** Its effect began, and it failed or no end of it is recorded. */
+    readonly begun?: boolean;
     readonly grants?: readonly number[];
     readonly brought?: readonly string[];
     readonly changes?: readonly string[];

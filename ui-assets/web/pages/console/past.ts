@@ -9,7 +9,7 @@ const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
 const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
 const PAGE = 100;
 
-function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause, outcome, code: error, message, grants, brought }: History["entries"][number]): HTMLElement {
+function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause, outcome, code: error, message, begun, grants, brought }: History["entries"][number]): HTMLElement {
   const what = patterns?.map((one) => (typeof one === "string" ? one : `${one.operations.join(", ")}: ${one.pattern}${one.reach === "beneath" ? " and everything in it" : ""}`)) ?? needs ?? brought ?? scopes ?? (pattern ? [pattern] : []);
   const used = outcome && grants?.map((one) => `g${one}`);
   const end = outcome ?? decision;
@@ -19,7 +19,7 @@ function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, ne
     oneLine(tool ?? ""),
     oneLine(entry + (grant ? ` g${grant}` : "") + (end ? `: ${end}` : "")),
     oneLine(origin && origin !== "model" ? `${by}, for ${origin}` : by),
-    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, error, message, note, rule, cause, used].filter(Boolean).join(" "))),
+    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, error, begun && !error && "The effect began, and no end of it is recorded.", message, note, rule, cause, used].filter(Boolean).join(" "))),
   ];
   return el("tr", ...cells.map((cell) => el("td", cell)));
 }

@@ -112,8 +112,8 @@ export function settings(place: HTMLElement): (state: State) => void {
       refusals.length && el("h2", "Refused for the rest of a session"),
       el(
         "ul.plain",
-        ...refusals.map(({ run, refusal, agent, needs }) =>
-          el("li", { "data-key": `${run}${refusal}` }, line(name(agent), ...needs.map(code), button("Ask again", () => act(host("ask-again", { run, refusal }))))),
+        ...refusals.map(({ run, refusal, agent, refused }) =>
+          el("li", { "data-key": `${run}${refusal}` }, line(name(agent), name(refused), button("Ask again", () => act(host("ask-again", { run, refusal }))))),
         ),
       ),
       omitted.refusals && el("p.notice", `${omitted.refusals} more refusals are not listed.`),

@@ -48,6 +48,8 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
   const out = new Set<number>();
   let split = false;
   let busy = false;
+  // What was wanted while something else was on its way.
+  let next: Cell | undefined;
   let laid: ReturnType<typeof layout> = { lines: [], starts: [] };
   let drawn: Virtual | undefined;
 
@@ -63,7 +65,9 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     try {
       const page = await load(query);
       if (!keep((page as { rows?: unknown } | null)?.rows, at)) throw new Error("they are no longer kept");
+      failed.hidden = true;
       busy = false;
+      next = undefined;
       drawn?.redraw();
     } catch (error) {
       asking.delete(query);
@@ -71,10 +75,20 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
       say(part(failed, "span"), `More lines could not be had: ${message(error)}`);
       part(failed, "button").onclick = () => {
         table.focus();
+        asking.delete(query);
         void fetch(cell, rest);
       };
       failed.hidden = false;
+      if (next) wants(next);
     }
+  }
+
+  /** Asks for one page after the other, and whole ones: what comes after is wanted soon. */
+  function wants(first: Cell): void {
+    next = busy ? first : undefined;
+    if (busy) return;
+    busy = true;
+    void fetch(first, "count=500");
   }
 
   const lay = (): void => {
@@ -110,12 +124,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     const shown = laid.lines.slice(from, to);
     const away = shown.flatMap((line) => (isGap(line) ? [] : line)).filter((cell) => cell !== undefined).filter((cell) => !acts.row(cell));
     const least = (some: readonly Cell[], by: 1 | 3): Cell | undefined => some.toSorted((a, b) => (a[by] ?? 0) - (b[by] ?? 0))[0];
-    // One page after the other, and whole ones: what comes after is wanted soon.
-    for (const first of [least(away.filter((cell) => cell[3] !== undefined), 3), least(away.filter((cell) => cell[3] === undefined), 1)]) {
-      if (!first || busy) continue;
-      busy = true;
-      void fetch(first, "count=500");
-    }
+    for (const first of [least(away.filter((cell) => cell[3] !== undefined), 3), least(away.filter((cell) => cell[3] === undefined), 1)]) if (first) wants(first);
     return shown.map((line, at) => rowOf(line, from + at + 1, split, acts));
   }
 

@@ -132,19 +132,15 @@ export async function approved(one: Call, show: (outcome: Outcome) => void): Pro
 /** Whether a call came to nothing. */
 export const failed = (response: unknown): boolean => errorOf(response) !== undefined || at(response, "result", "isError") === true;
 
-interface Artifact {
-  readonly name: string;
-  readonly uri: string;
+/** What a preview or call left behind: its links, and the artifacts in the `_meta` of a link or of the result. */
+export function artifacts(came: unknown): unknown[] {
+  const links = list(came, "content").filter((block) => at(block, "type") === "resource_link");
+  return [...links, ...[came, ...links].flatMap((one) => list(at(one, "_meta"), "artifacts"))];
 }
 
-/** A page says of itself whether it shows a preview, so it is none of them. */
-const artifacts = (came: unknown): Artifact[] =>
-  list(came, "content")
-    .filter((block) => at(block, "type") === "resource_link" && !isApp(block))
-    .map((block) => ({ name: string(block, "name"), uri: string(block, "uri") }));
-
 /** What an artifact holds; its name is new each time, and must not count. */
-async function body({ uri }: Artifact): Promise<string> {
+async function body(artifact: unknown): Promise<string> {
+  const uri = string(artifact, "uri");
   const held = string(list(await result("resources/read", { uri }), "contents")[0], "text");
   const id = uri.slice(uri.lastIndexOf("/") + 1).split(".")[0];
   return id ? held.replaceAll(id, "ID") : held;
@@ -152,10 +148,12 @@ async function body({ uri }: Artifact): Promise<string> {
 
 /** Compares what a preview and its call left behind: they must be the same but for their names. */
 async function compared(preview: unknown, call: unknown): Promise<Compared[]> {
-  const after = artifacts(call);
-  const pairs = artifacts(preview).map(async (one): Promise<Compared> => {
-    const { name } = one;
-    const other = after.find((found) => found.name === name);
+  // A page says of itself whether it shows a preview.
+  const data = (came: unknown) => artifacts(came).filter((one) => !isApp(one));
+  const after = data(call);
+  const pairs = data(preview).map(async (one): Promise<Compared> => {
+    const name = string(one, "name");
+    const other = after.find((found) => at(found, "name") === name);
     if (!other) return { name, differs: "the call has none" };
     try {
       const [shown, made] = await Promise.all([body(one), body(other)]);

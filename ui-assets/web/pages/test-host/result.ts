@@ -4,7 +4,7 @@ import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
 import { errorOf, result } from "./api.ts";
 import { at, list, pretty, reason, string, text } from "./json.ts";
-import { failed } from "./calls.ts";
+import { artifacts, failed } from "./calls.ts";
 import { isApp } from "./model.ts";
 import type { Tool } from "./model.ts";
 import { badge, button, code, notice, row, said, told, words } from "./parts.ts";
@@ -100,10 +100,9 @@ export function results(title: string, response: unknown, tool: Tool, input: unk
 
 /** The diffs that a preview left behind, for whoever has to decide about it. */
 export async function diffs(came: unknown): Promise<Child> {
-  const links = list(came, "content").filter((block) => DIFF.test(string(block, "mimeType")));
   return Promise.all(
-    links.map(async (block) => {
-      const read = await first(at(block, "uri"));
+    artifacts(came).filter((one) => DIFF.test(string(one, "mimeType"))).map(async (one) => {
+      const read = await first(at(one, "uri"));
       if (text(read, "text") === undefined) throw new Error("the diff is no text");
       return contents(read);
     }),
