@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use bailiwick::{
     Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, Verdict, WorkerSpec,
-    verify,
+    listed, verify,
 };
 use bailiwick_examples::{Failure, coloured, diff, ended};
 
@@ -91,7 +91,7 @@ fn with_somebody_to_ask(builder: RuntimeBuilder) -> RuntimeBuilder {
             "no"
         };
         let agents = request.agent_path.join(" > ");
-        println!("    you are asked: {agents} needs {}", needs.join(", "));
+        println!("    you are asked: {agents} needs {}", listed(&needs, ", "));
         if let Some(preview) = &request.preview {
             print_lines(&diff(&preview.changes, coloured()));
         }

@@ -39,7 +39,6 @@ use std::process::ExitCode;
 use bailiwick::{Http, Token};
 use bailiwick_examples::{Failure, ended};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 #[path = "hr_dashboard/server.rs"]
 mod server;
@@ -88,13 +87,10 @@ async fn run() -> Result<(), Failure> {
             let token = Token::random()?;
             eprintln!("serving http://{}/mcp", listener.local_addr()?);
             eprintln!("bearer token: {}", token.reveal());
-            let stop = CancellationToken::new();
-            let ended = stop.clone();
-            tokio::spawn(async move {
+            let stop = async {
                 // Without signals it is ended in some other way.
                 let _ = tokio::signal::ctrl_c().await;
-                ended.cancel();
-            });
+            };
             gateway.serve_http(listener, Http::new(token), stop).await?;
         }
     }

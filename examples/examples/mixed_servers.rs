@@ -96,7 +96,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("A helper is given one tool of the other server, and nothing else:");
     let one = Policy::new().allow("write:mcp:notes:write_file");
     let helper = worker.spawn(WorkerSpec::new("helper").policy(one)).await?;
-    let refused = step(&helper, "write_file", note("other.md")).await;
+    let refused = step(&helper, "write_file", note("/repo/other.md")).await;
     assert_eq!(refused, Err(Code::PermissionDenied));
     upstreams.shutdown().await;
     let gone = step(&worker, "notes__write_file", note("late.md")).await;

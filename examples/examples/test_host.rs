@@ -1,4 +1,4 @@
-//! An MCP server in, a page on which people try it out; or, with `check`, what is right and wrong with it.
+//! A page on which people try an MCP server; or, with `check`, the checks of `bailiwick-fs check`.
 //!
 //! ```text
 //! cargo run -p bailiwick-examples --example test_host -- [check [--json] | --serve] [OPTIONS] [SERVER COMMAND...]
@@ -8,14 +8,11 @@
 //! exits with 1 if one failed. Without either it takes a server of its own, the file tools on a small tree that is made for it:
 //! at a terminal, or with `--serve`, for the page, else for the checks.
 //!
-//! - `--url URL`: a Streamable HTTP server, `http://` only; `--bearer TOKEN` is sent to it
+//! - `--url URL`: a Streamable HTTP server; `--bearer TOKEN` is sent to it
 //! - `--revision 2025-11-25` (with a handshake; the default) or `2026-07-28` (stateless)
 //! - `--configuration JSON`: what is sent as `experimental.configuration`
 //! - `--elicit`: the own server puts its questions by elicitation in place of naming `requested_scopes`
 //! - `--port PORT`: where the page is served, on loopback alone; any free port by default
-//!
-//! The messages are its own and not a client library's, since those drop what they have no name for, such as `dashdash` and
-//! `configSchema`, and the log is there to show everything. rmcp's types say what a message should look like.
 #![expect(clippy::print_stderr, reason = "a host says why it failed")]
 
 use std::io::{IsTerminal, stdin, stdout};

@@ -193,7 +193,7 @@ impl Told {
     pub(crate) fn is_as_said(&self) -> Result<(), Failure> {
         match (&self.ended, self.answers.last()) {
             (Ok(_), None | Some(Answer::Allow { .. })) => Ok(()),
-            (Err(refused), Some(Answer::Deny { note })) => {
+            (Err(refused), Some(Answer::Deny { note, .. })) => {
                 let told = note
                     .as_deref()
                     .is_none_or(|note| refused.message().contains(&*escape(note)));

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use bailiwick::{Answer, Approver as _, Lifetime, Question, Scope, Terminal, escape};
+use bailiwick::{Answer, Approver as _, Lifetime, Question, Scope, Terminal, escape, listed};
 use bailiwick_examples::{coloured, diff};
 use serde::Deserialize;
 
@@ -86,13 +86,13 @@ fn lines(file: &Path) -> Result<Vec<Line>, Failure> {
 fn take(lines: &mut Vec<Line>, question: &Question) -> Result<Answer, Failure> {
     let request = &question.request;
     let agent = request.agent_path.join("/");
-    let place = lines
-        .iter()
-        .position(|line| line.agent == agent && in_a_row(&line.needs) == in_a_row(&request.needs));
+    let place = lines.iter().position(|line| {
+        line.agent == agent && listed(&line.needs, ", ") == listed(&request.needs, ", ")
+    });
     match place {
         Some(place) => Ok(lines.remove(place).answer),
         None => {
-            let needs = in_a_row(&request.needs);
+            let needs = listed(&request.needs, ", ");
             Err(format!("no answer is left for {agent}, which needs {needs}").into())
         }
     }
@@ -103,7 +103,7 @@ fn show(question: &Question) {
     let request = &question.request;
     let agent = request.agent_path.join("/");
     println!("    {} asks: {}", agent, escape(&request.intent));
-    println!("    it needs {}", in_a_row(&request.needs));
+    println!("    it needs {}", listed(&request.needs, ", "));
     let changes = request.preview.iter().flat_map(|shown| &shown.changes);
     for change in changes {
         let lines = diff(std::slice::from_ref(change), coloured());
@@ -111,15 +111,12 @@ fn show(question: &Question) {
     }
 }
 
-fn in_a_row<T: ToString>(items: &[T]) -> String {
-    let items: Vec<String> = items.iter().map(T::to_string).collect();
-    escape(&items.join(", ")).into_owned()
-}
-
 fn in_words(answer: &Answer) -> String {
     match answer {
-        Answer::Deny { note: None } => "no".to_owned(),
-        Answer::Deny { note: Some(note) } => format!("no: \"{}\"", escape(note)),
+        Answer::Deny { note: None, .. } => "no".to_owned(),
+        Answer::Deny {
+            note: Some(note), ..
+        } => format!("no: \"{}\"", escape(note)),
         Answer::Allow {
             patterns,
             lifetime,
@@ -128,11 +125,12 @@ fn in_words(answer: &Answer) -> String {
         } => {
             let mut words = format!("yes, {}", how_long(*lifetime));
             if !patterns.is_empty() {
-                words += &format!(", all of {}", in_a_row(patterns));
+                words += &format!(", all of {}", listed(patterns, ", "));
             }
             for part in left_out {
-                let hunks: Vec<usize> = part.hunks.iter().map(|hunk| hunk + 1).collect();
-                words += &format!(", without hunk {} of {}", in_a_row(&hunks), part.path);
+                let hunks = part.hunks.iter().map(|hunk| (hunk + 1).to_string());
+                let hunks = hunks.collect::<Vec<_>>().join(", ");
+                words += &format!(", without hunk {hunks} of {}", part.path);
             }
             words
         }

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use bailiwick::{
     Answer, Asks, Begun, Call, CallMeta, Code, Decision, GrantFilter, GrantStore, History,
     HistoryEntry, HistoryEvent, HistoryFilter, Lifetime, PendingCall, StoredGrant, Tally, Worker,
-    escape, verify,
+    escape, listed, verify,
 };
 use serde_json::json;
 
@@ -108,7 +108,7 @@ pub(crate) async fn runs_out(desk: &mut Desk, team: &Team, said: &Answer) -> Res
     let told = overwrite(desk, &team.editor, OF_EDITOR, uses + 1).await?;
     ensure(told.answers.len() == 1, "a spent grant was used")?;
     match told.answers.as_slice() {
-        [Answer::Deny { note: Some(_) }] => Ok(()),
+        [Answer::Deny { note: Some(_), .. }] => Ok(()),
         _ => desk.not_shown("a no whose note reaches the agent"),
     }
 }
@@ -288,8 +288,7 @@ pub(crate) async fn looked_back(desk: &Desk) -> Result<(), Failure> {
 
 /// One entry on one line.
 fn show(entry: &HistoryEntry) {
-    let needs = entry.event.needs().iter().map(ToString::to_string);
-    let needs = needs.collect::<Vec<_>>().join(", ");
+    let needs = listed(entry.event.needs(), ", ");
     let what = match &entry.event {
         HistoryEvent::Question(question) => {
             let how = entry.decision.map_or("open", name);

@@ -1,32 +1,26 @@
-//! Arguments in, a served page or printed checks out.
+//! Serves the page, or prints the checks.
 
 mod builtin;
 mod callers;
-mod checks;
-mod child;
 mod cli;
-mod client;
-mod connect;
 mod door;
-mod facts;
-mod link;
-mod schema;
-mod session;
-mod streamable;
-mod wire;
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bailiwick_examples::Failure;
+use bailiwick_fs::check::{self, Outcome, Session};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use cli::Mode;
 pub(crate) use cli::Options;
-use session::Session;
+
+/// How long a server may take to list what it has, and all checks together.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Does what the arguments say; whether all checks passed.
 ///
@@ -56,17 +50,15 @@ pub(crate) async fn run(
 }
 
 async fn check(options: Options, json: bool, out: &mut impl Write) -> Result<bool, Failure> {
-    let session = Session::new(options.target, false);
-    let checks = session.checked(options.connection).await;
-    session.close().await;
-    for check in &checks {
-        if json {
-            writeln!(out, "{}", serde_json::to_string(check)?)?;
-        } else {
-            writeln!(out, "{check}")?;
-        }
+    let endless = std::future::pending();
+    let report = check::run(options.target, options.connection, PATIENCE, endless).await;
+    let report = report.ok_or("the checks were interrupted")?;
+    if json {
+        writeln!(out, "{}", report.to_json())?;
+    } else {
+        writeln!(out, "{report}")?;
     }
-    Ok(checks.iter().all(|check| !check.failed()))
+    Ok(report.count(Outcome::Fail) == 0)
 }
 
 /// A page that is served.
@@ -89,13 +81,13 @@ pub(crate) async fn serve(options: Options) -> Result<Serving, Failure> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let address = listener.local_addr()?;
     let token = bailiwick::Token::random()?.reveal().to_owned();
-    let session = Arc::new(Session::new(options.target, true));
+    let session = Arc::new(Session::new(options.target).attended());
     let router = door::router(Arc::clone(&session), address, &token);
     let serving = tokio::spawn(async move {
         // The listener is ours, and accepting never ends in an error.
         let _ = axum::serve(listener, router).await;
     });
-    session.connect(options.connection).await;
+    session.connect(options.connection, PATIENCE).await;
     Ok(Serving {
         address,
         token,

@@ -1,4 +1,4 @@
-//! A small tree that is made for it in, a server of the file tools on it out, in this process.
+//! A server of the file tools on a small tree of its own, in this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,10 @@ use bailiwick::{
     Policy, Runtime, Served, Trust, WorkerSpec, config_schema,
 };
 use bailiwick_examples::Failure;
+use bailiwick_fs::check::Target;
 use serde_json::{Value, json};
+use tokio::io::DuplexStream;
 
-use super::link::Link;
-
-/// How many bytes wait between the two ends.
-const PIPE: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What the tools' own examples speak of, and something to look at.
@@ -86,11 +84,14 @@ impl Opener for Tree {
     }
 }
 
-/// Serves a tree of its own to whoever has the link; both are gone once the link is.
-///
-/// # Errors
-/// If the tree cannot be made, or there are no random bits.
-pub(crate) fn open(elicit: bool) -> Result<Link, Failure> {
+/// A server on a tree that lasts as long as the connection.
+pub(crate) fn target(elicit: bool) -> Target {
+    Target::in_process("file tools on a tree of its own", move |stream| {
+        serve(stream, elicit)
+    })
+}
+
+async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
     let about = About {
         name: "bailiwick-fs".into(),
         title: "Bailiwick files".into(),
@@ -108,14 +109,9 @@ pub(crate) fn open(elicit: bool) -> Result<Link, Failure> {
         gateway = gateway.ask_client()?;
     }
     let gateway = gateway.build();
-    let (near, far) = tokio::io::duplex(PIPE);
-    let (reader, writer) = tokio::io::split(near);
-    let mut link = Link::lines(reader, writer);
-    link.tasks.spawn(async move {
-        let (reader, writer) = tokio::io::split(far);
-        // Why a handshake was refused stands in its answer.
-        let _ = gateway.serve(reader, writer).await;
-        gateway.shutdown().await;
-    });
-    Ok(link)
+    let (reader, writer) = tokio::io::split(stream);
+    // The response to a handshake that was refused says why.
+    let _ = gateway.serve(reader, writer).await;
+    gateway.shutdown().await;
+    Ok(())
 }

@@ -1,9 +1,10 @@
-//! Arguments in, options out.
+//! The command line of the test host.
 
 use bailiwick_examples::Failure;
-use serde_json::Value;
+use bailiwick_fs::check::{Connection, Revision, Target};
+use serde_json::{Map, Value};
 
-use super::connect::{Connection, Era};
+use super::builtin;
 
 const USAGE: &str = "usage: test_host [check [--json] | --serve] [--url URL [--bearer TOKEN]] [--revision REVISION] \
                      [--configuration JSON] [--elicit] [--port PORT] [--] [SERVER COMMAND...]";
@@ -17,19 +18,8 @@ pub(crate) enum Mode {
     Check { json: bool },
 }
 
-/// The server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// The file tools on a small tree, in this process.
-    Own { elicit: bool },
-    /// A child process.
-    Command(Vec<String>),
-    /// A Streamable HTTP server.
-    Url { url: String, bearer: Option<String> },
-}
-
 /// What was asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
     pub(crate) target: Target,
@@ -45,8 +35,8 @@ struct Read {
     port: Option<u16>,
     url: Option<String>,
     bearer: Option<String>,
-    era: Era,
-    configuration: Option<Value>,
+    revision: Revision,
+    configuration: Option<Map<String, Value>>,
     command: Vec<String>,
 }
 
@@ -62,15 +52,12 @@ impl Options {
         if read.check && read.serve || read.json && serve || read.port.is_some() && !serve {
             return Err(USAGE.into());
         }
-        let target = match (read.url, read.command) {
-            (Some(url), command) if command.is_empty() && !read.elicit => Target::Url {
-                url: plain(url)?,
-                bearer: read.bearer,
-            },
-            (None, command) if read.bearer.is_none() && command.is_empty() => Target::Own {
-                elicit: read.elicit,
-            },
-            (None, command) if read.bearer.is_none() && !read.elicit => Target::Command(command),
+        let target = match (read.url, read.command.split_first()) {
+            (Some(url), None) if !read.elicit => Target::url(&url, read.bearer)?,
+            (None, None) if read.bearer.is_none() => builtin::target(read.elicit),
+            (None, Some((program, arguments))) if read.bearer.is_none() && !read.elicit => {
+                Target::command(program, arguments)
+            }
             _ => return Err(USAGE.into()),
         };
         let port = read.port.unwrap_or(0);
@@ -82,19 +69,10 @@ impl Options {
             },
             target,
             connection: Connection {
-                era: read.era,
+                revision: read.revision,
                 configuration: read.configuration,
             },
         })
-    }
-}
-
-/// This host has no TLS: what it tries runs on the same machine.
-fn plain(url: String) -> Result<String, Failure> {
-    if url.starts_with("http://") {
-        Ok(url)
-    } else {
-        Err(format!("`{url}` does not begin with http://").into())
     }
 }
 
@@ -112,13 +90,9 @@ impl Read {
                 "--url" => read.url = Some(value()?),
                 "--bearer" => read.bearer = Some(value()?),
                 "--port" => read.port = Some(value()?.parse()?),
-                "--revision" => read.era = value()?.parse()?,
+                "--revision" => read.revision = value()?.parse()?,
                 "--configuration" => {
-                    let value: Value = serde_json::from_str(&value()?)?;
-                    if !value.is_object() {
-                        return Err("`--configuration` must be a JSON object".into());
-                    }
-                    read.configuration = Some(value);
+                    read.configuration = Some(serde_json::from_str(&value()?)?);
                 }
                 "--" => read.command = arguments.by_ref().collect(),
                 option if option.starts_with("--") => return Err(USAGE.into()),
@@ -126,15 +100,5 @@ impl Read {
             }
         }
         Ok(read)
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Own { .. } => f.write_str("file tools on a tree of its own"),
-            Self::Command(command) => f.write_str(&command.join(" ")),
-            Self::Url { url, .. } => f.write_str(url),
-        }
     }
 }

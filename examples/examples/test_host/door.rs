@@ -1,4 +1,4 @@
-//! Requests of the page in, answers out.
+//! Serves the page, and answers its requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,15 +11,17 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bailiwick::IntentTemplate;
+use bailiwick_fs::check::{
+    Connection, ListedTool, ServerInfo, Session, State as ConnectionState, member,
+};
 use bailiwick_ui::{MCP_VIEW, PERMISSION_PROMPT, SANDBOX, SANDBOX_POLICY};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
+use super::PATIENCE;
 use super::callers::{Callers, page, script};
-use super::connect::Connection;
-use super::session::Session;
 
 /// What the page's own policy cannot say, as it stands in the page.
 const PAGE: &str = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
@@ -59,14 +61,14 @@ struct After {
 #[serde(deny_unknown_fields)]
 struct Connect {
     revision: String,
-    configuration: Option<Value>,
+    configuration: Option<Map<String, Value>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ask {
     method: String,
-    params: Value,
+    params: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +94,7 @@ async fn answer(
 ) -> Response {
     let answer = match what.as_str() {
         "state" => match read::<Nothing>(&body) {
-            Ok(_) => Ok(session.told().await),
+            Ok(_) => Ok(state(&session).await),
             Err(refused) => Err(refused),
         },
         "connect" => connect(&session, &body).await,
@@ -101,7 +103,7 @@ async fn answer(
         "intent" => intent(&body),
         "events" => events(&session, &body).await,
         "checks" => match read::<Nothing>(&body) {
-            Ok(_) => Ok(json!(session.checks().await)),
+            Ok(_) => Ok(json!(session.checks(PATIENCE).await)),
             Err(refused) => Err(refused),
         },
         _ => Err((StatusCode::NOT_FOUND, "there is no such request".to_owned())),
@@ -122,35 +124,75 @@ fn gone(reason: &impl ToString) -> (StatusCode, String) {
     (StatusCode::BAD_GATEWAY, reason.to_string())
 }
 
+/// How the connection is, and what the server says of itself.
+async fn state(session: &Session) -> Value {
+    let connection = session.connection().await;
+    let mut state = json!({
+        "target": session.target().to_string(),
+        "revision": connection.revision.as_str(),
+        "configuration": connection.configuration,
+    });
+    let more = match session.state().await {
+        ConnectionState::Ready(connected) => {
+            json!({"status": "ready", "facts": facts(connected.info())})
+        }
+        ConnectionState::Ended(connected, error) => json!({
+            "status": "ended", "reason": error.to_string(), "facts": facts(connected.info()),
+        }),
+        ConnectionState::Failed(error) => json!({"status": "failed", "reason": error.to_string()}),
+        _ => json!({"status": "connecting"}),
+    };
+    if let (Value::Object(state), Value::Object(more)) = (&mut state, more) {
+        state.extend(more);
+    }
+    state
+}
+
+/// What the page shows of a server.
+fn facts(info: &ServerInfo) -> Value {
+    let any = |has: fn(&ListedTool) -> bool| info.tools.iter().any(has);
+    let badges = [
+        (
+            "apps",
+            !info.apps.is_empty() || any(|tool| tool.ui.is_some()),
+        ),
+        ("intent templates", any(|tool| tool.intent.is_some())),
+        ("preview", any(|tool| tool.preview)),
+        ("policy", info.policy),
+        ("configuration", info.config_schema.is_some()),
+        ("dashdash", member(&info.greeting, "dashdash").is_some()),
+    ];
+    let badges = badges.map(|(name, on)| json!({"name": name, "on": on}));
+    let mut facts = json!(info);
+    if let Value::Object(facts) = &mut facts {
+        facts.insert("badges".to_owned(), json!(badges));
+    }
+    facts
+}
+
 async fn connect(session: &Session, body: &[u8]) -> Answer {
     let wanted: Connect = read(body)?;
-    let era = wanted.revision.parse();
-    let era = era.map_err(|error| (StatusCode::BAD_REQUEST, format!("{error}")))?;
-    let configuration = wanted.configuration;
-    if configuration.as_ref().is_some_and(|said| !said.is_object()) {
-        let reason = "`configuration` must be an object".to_owned();
-        return Err((StatusCode::BAD_REQUEST, reason));
-    }
-    let connection = Connection { era, configuration };
-    session.connect(connection).await;
-    Ok(session.told().await)
+    let revision = wanted.revision.parse();
+    let revision = revision.map_err(|error| (StatusCode::BAD_REQUEST, format!("{error}")))?;
+    let connection = Connection {
+        revision,
+        configuration: wanted.configuration,
+    };
+    session.connect(connection, PATIENCE).await;
+    Ok(state(session).await)
 }
 
 async fn request(session: &Session, body: &[u8]) -> Answer {
     let asked: Ask = read(body)?;
-    if !asked.params.is_object() {
-        let reason = "`params` must be an object".to_owned();
-        return Err((StatusCode::BAD_REQUEST, reason));
-    }
-    let server = session.server().await.map_err(|reason| gone(&reason))?;
-    let response = server.client.request(&asked.method, asked.params).await;
-    response.map_err(|reason| gone(&reason))
+    let server = session.connected().await.map_err(|error| gone(&error))?;
+    let response = server.request(&asked.method, asked.params).await;
+    response.map_err(|error| gone(&error))
 }
 
 async fn reply(session: &Session, body: &[u8]) -> Answer {
     let reply: Reply = read(body)?;
-    let server = session.server().await.map_err(|reason| gone(&reason))?;
-    server.client.reply(&reply.id, &reply.result);
+    let server = session.connected().await.map_err(|error| gone(&error))?;
+    server.reply(&reply.id, &reply.result);
     Ok(json!({}))
 }
 
@@ -164,6 +206,6 @@ fn intent(body: &[u8]) -> Answer {
 
 async fn events(session: &Session, body: &[u8]) -> Answer {
     let asked: After = read(body)?;
-    let entries = timeout(POLL, session.wire.after(asked.after)).await;
+    let entries = timeout(POLL, session.messages_after(asked.after)).await;
     Ok(json!(entries.unwrap_or_default()))
 }

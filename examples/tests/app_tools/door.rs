@@ -1,22 +1,17 @@
 //! Sockets that are and are not the guest's in, who is turned away, and messages both ways, out.
 
-use std::sync::Arc;
-
-use bailiwick::{
-    DenyView, Policy, Runtime, View, ViewHost, ViewNews, ViewSpec, ViewState, WorkerSpec,
-};
+use bailiwick::{DenyView, Policy, Runtime, View, ViewHost, ViewSpec, ViewState, WorkerSpec};
 use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use reqwest::{Client, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message, http};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
+use crate::PATIENCE;
 use crate::story::door::{self, Door};
-use crate::{PATIENCE, person};
 
 type Socket = WebSocketStream<TcpStream>;
 
@@ -25,7 +20,7 @@ const MANY: u64 = 1000;
 const AT_ONCE: u64 = 100;
 
 /// A page, its view and the door to it; they end with the runtime.
-async fn opened(host: impl ViewHost, html: &str) -> (Runtime, View, Door) {
+pub(crate) async fn opened(host: impl ViewHost, html: &str) -> (Runtime, View, Door) {
     let (runtime, _people) = Runtime::builder().build().await.unwrap();
     let spec = WorkerSpec::new("guide").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
@@ -273,35 +268,4 @@ async fn what_a_page_does_not_read_is_not_gathered_for_it() {
         }
     }
     closed(&view).await;
-}
-
-/// Tells when its page wants to be closed.
-struct Wanted(Arc<Notify>);
-
-impl ViewHost for Wanted {
-    fn heard(&self, news: ViewNews) {
-        if news == ViewNews::WantsClose {
-            self.0.notify_one();
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_page_in_a_browser_talks_in_order_and_goes_with_its_view() {
-    let over = Arc::new(Notify::new());
-    let html = include_str!("talks.html");
-    let (_runtime, view, door) = opened(Wanted(Arc::clone(&over)), html).await;
-    let url = door.url.clone();
-    let mut done = tokio::task::spawn_blocking(move || {
-        let script = ["--config", "playwright.live.config.ts", "live/app-tools.ts"];
-        person::does(&script, &[("BAILIWICK_APP", url.as_ref())]);
-    });
-    let closing = async {
-        over.notified().await;
-        view.close().await;
-    };
-    tokio::select! {
-        ended = &mut done => panic!("it was over before the page wanted so: {ended:?}"),
-        () = closing => done.await.unwrap(),
-    }
 }

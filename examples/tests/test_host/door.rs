@@ -5,7 +5,8 @@ use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::Serving;
-use crate::{serving, wrong};
+use crate::serving;
+use crate::wrong::wrong;
 
 /// What the page knows of its host.
 pub(crate) struct Page {
@@ -162,7 +163,7 @@ async fn each_page_comes_with_its_own_policy() {
 
 #[tokio::test]
 async fn a_server_that_ended_is_told_and_can_be_started_again() {
-    let host = serving(&["node", &wrong()]).await;
+    let host = serving(&wrong().each_ref().map(String::as_str)).await;
     let page = Page::of(&host);
     let called = page.call("twice").await;
     assert_eq!(called["result"]["content"][0]["text"], "done", "{called}");
@@ -193,7 +194,7 @@ async fn a_command_that_cannot_be_started_is_told_on_the_page() {
     assert_eq!(state["status"], "failed");
     let reason = state["reason"].as_str().unwrap();
     assert!(
-        reason.starts_with("`/nowhere/server` cannot be started"),
+        reason.starts_with("cannot start `/nowhere/server`: "),
         "{reason}"
     );
     host.shutdown().await;
@@ -201,7 +202,7 @@ async fn a_command_that_cannot_be_started_is_told_on_the_page() {
 
 #[tokio::test]
 async fn the_log_has_every_message_as_it_was_and_what_is_wrong_with_it() {
-    let host = serving(&["node", &wrong()]).await;
+    let host = serving(&wrong().each_ref().map(String::as_str)).await;
     let page = Page::of(&host);
     let log = page.ask("events", &json!({"after": 0})).await;
     let log = log.as_array().unwrap();

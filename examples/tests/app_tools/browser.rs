@@ -1,0 +1,118 @@
+//! The example's page, and one of another server, in Chromium.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bailiwick::{
+    Config, DenyView, MemoryAudit, Policy, Runtime, ServerSpec, ServerText, Upstreams, Verb,
+    ViewHost, ViewNews, ViewSpec, ViewState, WorkerSpec,
+};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use crate::PATIENCE;
+use crate::door::opened;
+use crate::story;
+use crate::story::chromium::Chromium;
+use person::chromium;
+
+#[path = "../../../ui-assets/tests/support/person.rs"]
+mod person;
+
+/// A page of others, by the official `App`, and a finger on its button.
+const PAGE: &str = "ui://get-time/mcp-app.html";
+const FINGER: &str =
+    r#"<script>setInterval(() => document.getElementById("get-time-btn").click(), 200)</script>"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_uses_a_page_in_a_browser() {
+    story::run(&chromium::find()).await.unwrap();
+}
+
+/// The server of that page.
+async fn clock() -> Upstreams {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
+    person::node::install(&folder, "sample-servers").unwrap();
+    let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
+    // Its tool says nothing of itself; a person knows that it only tells the time.
+    let spec = ServerSpec::stdio("clock", program.to_str().unwrap())
+        .args(["--stdio"])
+        .tool("get-time", Verb::Read);
+    Upstreams::builder().server(spec).start().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_others_calls_the_tool_of_its_server() {
+    let upstreams = clock().await;
+    let read = upstreams.read_resource("clock", PAGE).await.unwrap();
+    let [ServerText::Text(html)] = read.as_slice() else {
+        panic!("the page is text: {read:?}")
+    };
+    let audit = MemoryAudit::new(4096);
+    let config = Config {
+        allow: vec!["read:mcp:clock".parse().unwrap()],
+        ..Config::new()
+    };
+    let builder = Runtime::builder().servers(&upstreams).config(config);
+    let (runtime, _people) = builder.audit(audit.clone()).build().await.unwrap();
+    let spec = WorkerSpec::new("guide").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let spec = ViewSpec::new("clock").of_server(&upstreams, "clock");
+    let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
+    let door = story::door::open(link, format!("{html}{FINGER}"))
+        .await
+        .unwrap();
+    let browser = Chromium::open(&chromium::find(), &door.url).unwrap();
+    view.tool_input(Map::new());
+    assert!(view.reached(ViewState::Mounted).await);
+    assert_eq!(view.app(), Some(("Get Time App", "1.0.0")));
+    let told = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let event = &line["event"];
+        event["step"] == "finished"
+            && event["origin"] == "view"
+            && event["tool"] == "clock__get-time"
+    };
+    let told = async {
+        while !audit.records().iter().any(|record| told(record.line())) {
+            tokio::task::yield_now().await;
+            runtime.flush_audit().await.unwrap();
+        }
+    };
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
+    browser.close().await.unwrap();
+    // The view ends with the page, and its socket.
+    assert!(view.reached(ViewState::Closed).await);
+    upstreams.shutdown().await;
+}
+
+/// Tells when its page wants to be closed.
+struct Wanted(Arc<Notify>);
+
+impl ViewHost for Wanted {
+    fn heard(&self, news: ViewNews) {
+        if news == ViewNews::WantsClose {
+            self.0.notify_one();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_in_a_browser_talks_in_order_and_goes_with_its_view() {
+    let over = Arc::new(Notify::new());
+    let html = include_str!("talks.html");
+    let (_runtime, view, door) = opened(Wanted(Arc::clone(&over)), html).await;
+    let url = door.url.clone();
+    let mut done = tokio::task::spawn_blocking(move || {
+        let script = ["--config", "playwright.live.config.ts", "live/app-tools.ts"];
+        person::does(&script, &[("BAILIWICK_APP", url.as_ref())]);
+    });
+    let closing = async {
+        over.notified().await;
+        view.close().await;
+    };
+    tokio::select! {
+        ended = &mut done => panic!("it was over before the page wanted so: {ended:?}"),
+        () = closing => done.await.unwrap(),
+    }
+}
