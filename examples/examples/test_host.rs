@@ -1,4 +1,4 @@
-//! A page on which people try an MCP server; or, with `check`, the checks of `bailiwick-fs check`.
+//! A page on which people try an MCP server; or, with `check`, the checks of `bailiwick check`.
 //!
 //! ```text
 //! cargo run -p bailiwick-examples --example test_host -- [check [--json] | --serve] [OPTIONS] [SERVER COMMAND...]

@@ -6,12 +6,9 @@ compile_error!(
 );
 
 mod change;
-#[cfg(feature = "server")]
-pub mod check;
 mod diff;
 mod edit;
 mod lens;
-mod manual;
 mod media;
 mod page;
 mod replace;
@@ -25,7 +22,6 @@ mod tools;
 mod walk;
 
 pub use edit::Strategy;
-pub use manual::{description, manual};
 pub use replace::{Durability, Reached};
 pub use resolve::Kind;
 pub use tools::{

@@ -13,8 +13,6 @@ pub(crate) use rustix::fs::{
     readlinkat, renameat, renameat_with, seek, statat, statx, syncfs, unlinkat,
 };
 pub(crate) use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite};
-#[cfg(feature = "server")]
-pub(crate) use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 pub(crate) use rustix::process::{Resource, getrlimit};
 
 /// A number that has 32 bits on some machines and 64 on others.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick_examples::Failure;
-use bailiwick_fs::check::{self, Outcome, Session};
+use bailiwick_cli::check::{self, Outcome, Session};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;

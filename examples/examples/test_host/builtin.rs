@@ -10,7 +10,7 @@ use bailiwick::{
     Policy, Runtime, Served, Trust, WorkerSpec, config_schema,
 };
 use bailiwick_examples::Failure;
-use bailiwick_fs::check::Target;
+use bailiwick_cli::check::Target;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 
@@ -93,7 +93,7 @@ pub(crate) fn target(elicit: bool) -> Target {
 
 async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
     let about = About {
-        name: "bailiwick-fs".into(),
+        name: "bailiwick".into(),
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         instructions: "The file tools on a small tree; `list_roots` says where it is.".into(),
@@ -104,7 +104,7 @@ async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
             list: "list_directory",
         })
         .config_schema(config_schema())
-        .manual(bailiwick_fs::manual());
+        .manual(bailiwick_cli::manual());
     if elicit {
         gateway = gateway.ask_client()?;
     }

@@ -11,7 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bailiwick::IntentTemplate;
-use bailiwick_fs::check::{
+use bailiwick_cli::check::{
     Connection, ListedTool, ServerInfo, Session, State as ConnectionState, member,
 };
 use bailiwick_ui::{MCP_VIEW, PERMISSION_PROMPT, SANDBOX, SANDBOX_POLICY};

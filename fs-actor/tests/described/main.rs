@@ -7,5 +7,4 @@
 )]
 
 mod claims;
-mod help;
 mod support;

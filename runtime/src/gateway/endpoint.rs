@@ -42,7 +42,7 @@ impl Endpoint {
         &self.token
     }
 
-    /// The socket where one message a line is spoken; `bailiwick-fs --attach SOCKET` joins it to stdio.
+    /// The socket where one message a line is spoken; `bailiwick serve --attach SOCKET` joins it to stdio.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket.path

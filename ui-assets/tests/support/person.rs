@@ -16,7 +16,9 @@ pub(crate) mod node;
 /// If they cannot be installed.
 pub(crate) fn web() -> PathBuf {
     static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
-    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui-assets/web");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let web = here.ancestors().map(|folder| folder.join("ui-assets/web"));
+    let web = web.into_iter().find(|folder| folder.is_dir()).unwrap();
     let installed = INSTALLED.get_or_init(|| node::install(&web, "web"));
     installed.as_ref().unwrap();
     web

@@ -19,7 +19,7 @@ interface Reply {
 
 /** The program over `root` on a free port. */
 async function serve(root: string, ...args: string[]) {
-  const child = spawn(process.env["BAILIWICK_FS"] ?? "", ["--http", "127.0.0.1:0", ...args, root], {
+  const child = spawn(process.env["BAILIWICK_PROGRAM"] ?? "", ["serve", "--http", "127.0.0.1:0", ...args, root], {
     stdio: ["ignore", "inherit", "pipe"],
     env: { BAILIWICK_TOKEN: TOKEN },
   });

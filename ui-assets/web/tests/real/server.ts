@@ -10,10 +10,10 @@ export interface Server {
   close(): Promise<void>;
 }
 
-/** Starts the program that `BAILIWICK_FS` names. */
+/** Starts the program that `BAILIWICK_PROGRAM` names. */
 export async function server(...args: string[]): Promise<Server> {
   // Variables of these tests are none of the program's.
-  const child = spawn(process.env["BAILIWICK_FS"] ?? "", args, { stdio: ["pipe", "pipe", "inherit"], env: {} });
+  const child = spawn(process.env["BAILIWICK_PROGRAM"] ?? "", ["serve", ...args], { stdio: ["pipe", "pipe", "inherit"], env: {} });
   const waiting = new Map<unknown, (message: Fields) => void>();
   createInterface({ input: child.stdout }).on("line", (line) => {
     const message = JSON.parse(line) as Fields;

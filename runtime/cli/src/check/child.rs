@@ -1,0 +1,142 @@
+//! A server as a child process, which ends with everything that it started in its process group.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::client::ServerError;
+use super::transport::{self, CLOSED, Incoming, Transport};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+/// How long a process may take to end once it closed its output.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often its status is read meanwhile.
+const POLL: Duration = Duration::from_millis(10);
+/// How long the end of its standard error is waited for once it has ended.
+const LAST_LINES: Duration = Duration::from_millis(500);
+/// The longest line of its standard error, in bytes; a longer one is split.
+const MAX_STDERR_LINE: u64 = 4 << 10;
+
+/// Starts the process. It is expected to end when its input is closed; it is killed with its group if it does not, or if
+/// the transport is dropped.
+pub(super) fn start(program: &OsStr, arguments: &[OsString]) -> Result<Transport, ServerError> {
+    let not_started = |cause: io::Error| ServerError::Start {
+        program: program.display().to_string(),
+        cause: Arc::new(cause),
+    };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(not_started)?;
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(not_started(io::ErrorKind::BrokenPipe.into()));
+    };
+    let process = Process::new(child);
+    let (mut transport, to_send, received) = Transport::new();
+    transport.tasks.spawn(transport::write(stdin, to_send));
+    let (logging, logged) = oneshot::channel::<()>();
+    let log_to = received.clone();
+    transport.tasks.spawn(async move {
+        log(stderr, log_to).await;
+        drop(logging);
+    });
+    transport.tasks.spawn(async move {
+        let closed = transport::read(stdout, &received).await;
+        let reason = process.end(closed).await;
+        // A process that left the group may keep it open.
+        let _ = timeout(LAST_LINES, logged).await;
+        // It fails if nobody listens any more.
+        let _ = received.send(Incoming::Ended(reason)).await;
+    });
+    Ok(transport)
+}
+
+/// A process and the group that began with it.
+struct Process {
+    child: Child,
+    /// The number of both. It is not used again until the process is waited for.
+    group: Option<Pid>,
+}
+
+impl Process {
+    fn new(child: Child) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self {
+            child,
+            group: id.and_then(Pid::from_raw),
+        }
+    }
+
+    /// Whether it ends by itself in time. It is not reaped.
+    async fn exits(&self) -> bool {
+        let Some(process) = self.group else {
+            return true;
+        };
+        let status = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let exited = async {
+            while let Ok(None) = waitid(WaitId::Pid(process), status) {
+                sleep(POLL).await;
+            }
+        };
+        timeout(GRACE, exited).await.is_ok()
+    }
+
+    /// Ends what is left of it, once its output was `closed` or is not read any more; returns how it ended, or why it was
+    /// ended.
+    async fn end(mut self, closed: Result<(), String>) -> String {
+        let by_itself = self.exits().await;
+        self.kill();
+        let status = self.child.wait().await;
+        self.group = None;
+        match (closed, status) {
+            (Err(reason), _) => format!("{reason}, and was ended"),
+            (Ok(()), Ok(status)) if by_itself => format!("the server ended ({status})"),
+            (Ok(()), Ok(_)) => format!("{CLOSED}, and was ended"),
+            (Ok(()), Err(error)) => format!("the server is lost: {error}"),
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(group) = self.group {
+            // It fails if the group has ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Passes on the lines of standard error.
+async fn log(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<Incoming>) {
+    let mut reader = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        let mut bounded = (&mut reader).take(MAX_STDERR_LINE);
+        match bounded.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if received.send(Incoming::Stderr(line)).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Flags, variables and a configuration file in, an MCP server of the file tools out.
+
+mod cli;
+mod grants;
+mod logging;
+mod record;
+mod serve;
+mod servers;
+mod signals;
+mod state;
+mod table;
+mod templates;
+
+use std::error::Error;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bailiwick::{BuildError, VirtualPath, escape};
+use bailiwick_cli::check::{self, Outcome, ServerError};
+use cli::{Options, Wanted};
+use serve::ServeError;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// What was given to the program cannot be used.
+const BAD_INPUT: u8 = 2;
+/// How long the end waits for the log to be written, or for tasks to end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let here = std::env::current_dir().ok();
+    let here = here.and_then(|here| VirtualPath::parse(here.to_str()?, None).ok());
+    match cli::parse(std::env::args_os(), std::env::vars_os(), here.as_ref()) {
+        Ok(Wanted::Text(text)) => show(&text),
+        Ok(Wanted::Look(look)) => match record::look(look) {
+            Ok(text) => show(&text),
+            Err(error) => refuse(&error, 1),
+        },
+        Ok(Wanted::Granted(granted)) => match grants::look(granted) {
+            Ok(text) => show(&text),
+            Err(error) => refuse(&error, 1),
+        },
+        Ok(Wanted::Templates(templates)) => match templates::look(&templates) {
+            Ok(text) => show(&text),
+            Err(error) => refuse(&error, 1),
+        },
+        Ok(Wanted::Servers(command)) => look_at_servers(&command),
+        Ok(Wanted::Check(command)) => check(*command),
+        Ok(Wanted::Server(options)) => serve(*options),
+        Err(error) => refuse(&error, BAD_INPUT),
+    }
+}
+
+fn show(text: &str) -> ExitCode {
+    match writeln!(std::io::stdout(), "{}", text.trim_end()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn look_at_servers(command: &cli::ServersCommand) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error, 1),
+    };
+    match runtime.block_on(servers::look(command)) {
+        Ok(text) => show(&text),
+        Err(error) => refuse(&error, 1),
+    }
+}
+
+/// Checks a server and prints the report; an interrupted check prints none.
+fn check(command: cli::CheckCommand) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error, BAD_INPUT),
+    };
+    let report = runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate())?;
+        let interrupted = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminated.recv() => {}
+            }
+        };
+        let (target, connection) = (command.target, command.connection);
+        let report = check::run(target, connection, command.within, interrupted);
+        Ok::<_, std::io::Error>(report.await)
+    });
+    // A server that was still starting is ended with the tasks; a schema that is still being compiled is not waited for.
+    runtime.shutdown_timeout(LAST_WORDS);
+    let report = match report {
+        Ok(Some(report)) => report,
+        Ok(None) => return tell("the check was interrupted", BAD_INPUT),
+        Err(error) => return refuse(&error, BAD_INPUT),
+    };
+    let shown = match (report.unreachable(), command.json) {
+        (_, true) => show(&format!("{:#}", report.to_json())),
+        (None, false) => show(&report.to_string()),
+        (Some(_), false) => ExitCode::SUCCESS,
+    };
+    if let Some(error) = report.unreachable() {
+        let connect = report.checks().first().map(|check| check.detail.as_str());
+        let hint = match error {
+            ServerError::Http {
+                status: Some(401 | 403),
+                ..
+            } => "; --bearer-env VAR sends a token",
+            _ => "",
+        };
+        let connect = connect.unwrap_or_default();
+        return tell(&format!("cannot connect: {connect}{hint}"), BAD_INPUT);
+    }
+    match report.count(Outcome::Fail) {
+        0 => shown,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn serve(options: Options) -> ExitCode {
+    let log = match logging::Log::start(std::io::stderr()) {
+        Ok(log) => log,
+        Err(error) => return refuse(&error, 1),
+    };
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_max_level(options.log)
+        .with_ansi(false)
+        .finish()
+        .with(logging::levels(options.log))
+        .init();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error, 1),
+    };
+    let sources = options.sources.clone();
+    let served = runtime.block_on(serve::run(options));
+    // A read of standard input that waits must not keep the program.
+    runtime.shutdown_background();
+    log.settle(LAST_WORDS);
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ServeError::Input(BuildError::Configured { field, source })) => tell(
+            &format!("{} is refused: {}", sources.place(&field), chain(&source)),
+            BAD_INPUT,
+        ),
+        Err(
+            error @ (ServeError::Input(_)
+            | ServeError::Audit(_)
+            | ServeError::Grants(_)
+            | ServeError::Servers(_)
+            | ServeError::RootHolds { .. }),
+        ) => refuse(&error, BAD_INPUT),
+        Err(error) => refuse(&error, 1),
+    }
+}
+
+/// Says in one line on standard error what is wrong, with its causes.
+fn refuse(error: &(dyn Error + 'static), code: u8) -> ExitCode {
+    tell(&chain(error), code)
+}
+
+/// An error with its causes.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let told: Vec<_> = causes.map(ToString::to_string).collect();
+    told.join(": ")
+}
+
+/// Says it in one line on standard error.
+fn tell(what: &str, code: u8) -> ExitCode {
+    // If even this cannot be written the code says it.
+    let _ = writeln!(std::io::stderr(), "bailiwick: {}", escape(what));
+    ExitCode::from(code)
+}

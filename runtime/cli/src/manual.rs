@@ -1,0 +1,102 @@
+//! Manual of the file server for agents; the tools describe themselves.
+
+use bailiwick::{Access, Description, Elsewhere, Install, Manual, Trouble};
+
+/// The manual of a server of [the file tools](bailiwick_fs::tools).
+#[must_use]
+pub const fn manual() -> Manual {
+    Manual {
+        summary: "Reads, searches and changes files in the directories that a person chose, and shows what a change would do before it is made.",
+        when: &[
+            "read, list or look at files and directories",
+            "find files by name or search in their content",
+            "create or edit files",
+            "move, copy or delete files and directories",
+            "see what a change would do before it is made",
+        ],
+        when_not: &[
+            "running commands or tests (use a shell, if one was given to you)",
+            "fetching pages or anything else from a network (use a web tool)",
+            "the history of a repository (use a Git tool)",
+            "files outside the directories that `list_roots` names (ask the person to add one)",
+        ],
+        install: &[Install {
+            by: "cargo",
+            package: concat!("--git ", env!("CARGO_PKG_REPOSITORY"), " bailiwick-cli"),
+            command: concat!(
+                "cargo install --git ",
+                env!("CARGO_PKG_REPOSITORY"),
+                " bailiwick-cli"
+            ),
+        }],
+        launch: &["bailiwick", "serve", "/path/to/project"],
+        authentication: "No key and no account: the server works for whoever starts it, on the directories named when \
+                         it is started. What a call may do is decided by the policy, and where that says so by a person.",
+        environment: &[],
+        elsewhere: Elsewhere {
+            cli: None,
+            api: None,
+            web: None,
+            notes: &[
+                "`bailiwick --ai-help` prints this help on a command line; `--skill` prints a `SKILL.md`.",
+                "What people allowed and refused is for people: `bailiwick history AUDIT` shows it to them, `verify` checks the record.",
+                "In a checkout of the repository, `cargo install --path runtime/cli` installs the same program.",
+                "Rust programs link the crates `bailiwick` and `bailiwick-fs` and need no server.",
+                "For some tools there is a shell command with the same effect; the tool reference names it.",
+            ],
+        },
+        best_practices: &[
+            "Begin with `list_roots` if you do not know the paths; it also says where relative paths begin.",
+            "Search with `grep` and `find` before you read, and read parts of long files with `offset` and `limit`.",
+            "Change files with `edit_file`; write a file as a whole only if it is new or short.",
+            "Give the `hash` of your last read as `expected_hash`, so that nobody's change is lost.",
+            "Read several files in one call with `paths`.",
+        ],
+        troubleshooting: TROUBLES,
+        categories: &["files", "developer-tools", "search"],
+        homepage: None,
+        repository: Some(env!("CARGO_PKG_REPOSITORY")),
+        content_version: env!("CARGO_PKG_VERSION"),
+        last_updated: None,
+    }
+}
+
+const TROUBLES: &[Trouble] = &[
+    Trouble {
+        sign: "`PERMISSION_DENIED` for a file that is there",
+        cause: "The policy keeps it from you, by its directory, its name or the way you want to use it.",
+        solution: "Tell the person what you need and why. No other path and no link leads there.",
+    },
+    Trouble {
+        sign: "`SCOPE_REQUIRED`",
+        cause: "A person has to allow the call first.",
+        solution: "Have the person grant the scopes in `_meta.requested_scopes`, and send the same call again.",
+    },
+    Trouble {
+        sign: "`NO_MATCH` from `edit_file`",
+        cause: "The old text is not in the file as it is now.",
+        solution: "Read the lines again and copy the text from there.",
+    },
+    Trouble {
+        sign: "`STALE_PREVIEW`",
+        cause: "The files changed between the preview and the call.",
+        solution: "Preview again; what is shown then is what will be done.",
+    },
+];
+
+/// The description of a server of all [the file tools](bailiwick_fs::tools) that may change files, for who has not started one.
+///
+/// ```
+/// let help = bailiwick_cli::description();
+/// assert!(help.markdown(None)?.contains("### read_file"));
+/// assert!(help.markdown(Some("quick-reference"))?.contains("`read_file`"));
+/// assert!(help.json(Some("none")).is_err());
+/// # Ok::<(), bailiwick::UnknownSection>(())
+/// ```
+#[must_use]
+pub fn description() -> Description {
+    Description::new(manual(), "bailiwick", env!("CARGO_PKG_VERSION"))
+        .title("Bailiwick file server")
+        .tools(bailiwick_fs::tools().infos())
+        .access(Access::Interact)
+}

@@ -1,0 +1,592 @@
+//! Serves the file tools and third-party servers, as the options say.
+
+mod asking;
+mod preview_key;
+mod secret;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiwick::{
+    About, AskLimits, AuditFileError, BuildError, ConfigSource, Console, ConsoleError,
+    ConsoleRecord, Deferred, FileTools, Gateway, GatewayBuilder, GrantStore, GrantStoreError, Http,
+    HttpError, JsonLines, MemoryAudit, OpenError, Opener, Policy, RootConfig, Runtime,
+    RuntimeBuilder, ServeError as StreamError, Served, Token, WorkerSpec, config_schema,
+};
+use serde_json::Value;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::{Ask, Options};
+use crate::servers::{START, Servers, ServersFault, ServersFile};
+use crate::signals;
+use asking::Asked;
+use preview_key::PreviewKey;
+use secret::SecretFile;
+
+/// How much of a record without a file is kept for the page, in records.
+const KEPT: usize = 4096;
+
+/// How long a question waits for a person.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Why a server ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// What was configured cannot be served.
+    #[error(transparent)]
+    Input(#[from] BuildError),
+    /// The audit cannot be written.
+    #[error(transparent)]
+    Audit(#[from] AuditFileError),
+    /// The grants cannot be kept.
+    #[error(transparent)]
+    Grants(#[from] GrantStoreError),
+    /// Third-party servers cannot be started.
+    #[error(transparent)]
+    Servers(#[from] ServersFault),
+    /// A connection did not begin.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The address cannot be bound.
+    #[error("cannot listen on `{address}`")]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    /// The address cannot be served.
+    #[error("cannot serve HTTP")]
+    Http(#[from] HttpError),
+    /// A root would open what no worker may reach.
+    #[error("`{}` cannot be a root: it holds `{}`; {remedy}", .root.display(), .held.display())]
+    RootHolds {
+        root: PathBuf,
+        held: PathBuf,
+        remedy: &'static str,
+    },
+    /// A secret cannot be handed to the person who started the server.
+    #[error("cannot write a file for a secret")]
+    Secret(#[source] io::Error),
+    /// There is no page to ask on.
+    #[error("cannot serve a page to ask on")]
+    Console(#[from] ConsoleError),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+    /// The socket to attach to cannot be reached.
+    #[error("cannot connect to the socket `{}`", .socket.display())]
+    Attach { socket: PathBuf, source: io::Error },
+    /// The socket or a standard stream broke off.
+    #[error("the connection broke off")]
+    Joined(#[source] io::Error),
+    /// The system gives no random bits.
+    #[error("no random bits")]
+    Random(#[from] getrandom::Error),
+}
+
+/// Opens runtimes over the configured roots.
+struct Server {
+    options: Arc<Options>,
+    /// Held while the files of one runtime are chosen and opened: two at once would choose the same audit.
+    files: Arc<Mutex<Files>>,
+    /// Where people are asked, if that is a page.
+    console: Option<Arc<Console>>,
+    /// Third-party servers whose tools are offered as well.
+    servers: Option<Servers>,
+    /// Files with secrets, which workers must not reach.
+    secrets: Vec<PathBuf>,
+    /// What preview tokens are made with, if other processes accept them.
+    preview_key: Option<PreviewKey>,
+}
+
+/// What people may be asked for of third-party servers where nothing else is configured.
+const GRANTABLE_OF_SERVERS: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
+
+/// Which files the runtimes that were opened have.
+#[derive(Debug, Default)]
+struct Files {
+    /// How many audits were opened; each runtime keeps one of its own.
+    opened: u32,
+    /// Whether one of the runtimes has had the grant store.
+    kept: bool,
+}
+
+impl Files {
+    /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: the audit file is read.
+    fn open(
+        &mut self,
+        options: &Options,
+        mut builder: RuntimeBuilder,
+    ) -> Result<(RuntimeBuilder, ConsoleRecord), OpenError> {
+        let record;
+        if let Some(file) = self.audit(options) {
+            record = ConsoleRecord::File(file.clone());
+            let audit = JsonLines::append(file).map_err(|error| {
+                tracing::error!(%error, "the audit file cannot be written");
+                OpenError::Audit(error)
+            })?;
+            // Only a file that could be opened is done with: records never move on to another for a fault of the first.
+            self.opened += 1;
+            builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
+        } else {
+            let audit = MemoryAudit::new(KEPT);
+            record = ConsoleRecord::Memory(audit.clone());
+            builder = builder.audit(audit);
+        }
+        Ok((self.keeping(options, builder)?, record))
+    }
+
+    /// The file that the next runtime records in: the one that was named, then that name with a number.
+    fn audit(&self, options: &Options) -> Option<PathBuf> {
+        let file = options.audit.as_ref()?;
+        match self.opened {
+            0 => Some(file.clone()),
+            n => {
+                let mut numbered = file.clone().into_os_string();
+                numbered.push(format!(".{}", n + 1));
+                Some(numbered.into())
+            }
+        }
+    }
+
+    /// Gives the grant store to the runtime that is opened first; while it has it, the others keep theirs in memory.
+    fn keeping(
+        &mut self,
+        options: &Options,
+        builder: RuntimeBuilder,
+    ) -> Result<RuntimeBuilder, OpenError> {
+        let Some(file) = &options.grants else {
+            return Ok(builder);
+        };
+        match GrantStore::open(file) {
+            Ok(store) => {
+                self.kept = true;
+                Ok(builder.grant_store(store))
+            }
+            Err(GrantStoreError::InUse { .. }) if self.kept => {
+                tracing::warn!(
+                    "another client's runtime has the grant store; grants of this one end with it"
+                );
+                Ok(builder.keep_out_grants(file))
+            }
+            Err(error) => {
+                tracing::error!(%error, "the grants cannot be kept");
+                Err(OpenError::Grants(error))
+            }
+        }
+    }
+}
+
+impl Server {
+    fn new(
+        options: Arc<Options>,
+        console: Option<Arc<Console>>,
+        servers: Option<Servers>,
+        secrets: Vec<PathBuf>,
+        preview_key: Option<PreviewKey>,
+    ) -> Self {
+        Self {
+            options,
+            files: Arc::default(),
+            console,
+            servers,
+            secrets,
+            preview_key,
+        }
+    }
+
+    async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
+        let mut builder = builder(&self.options, configuration, self.servers.as_ref())?;
+        // Somebody may have removed them; then there is nothing to reach.
+        for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
+            builder = builder.keep_out(secret);
+        }
+        if let Some(key) = &self.preview_key {
+            builder = builder.preview_key(key.bytes).keep_out(&key.file);
+        }
+        let mut files = Arc::clone(&self.files).lock_owned().await;
+        let options = Arc::clone(&self.options);
+        let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
+        let (builder, record) = opening.await.map_err(|_| OpenError::Stopped)??;
+        let (runtime, grants) = builder.build().await?;
+        let spec = WorkerSpec::new("client").policy(Policy::new());
+        let worker = runtime.spawn(spec).await?;
+        let grants = Arc::new(grants);
+        if let Some(console) = &self.console {
+            console.attend(asking::source(Arc::clone(&grants), record));
+        }
+        let served = Served::new(runtime, &worker, None);
+        Ok(if Asked::of(&self.options).grants {
+            served.shared_grants(grants)
+        } else {
+            served
+        })
+    }
+}
+
+impl Opener for Server {
+    fn open(
+        &self,
+        configuration: Option<Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+        Box::pin(self.served(configuration))
+    }
+}
+
+/// Puts together a runtime; `initialize` is the configuration that a trusted client sent, if any.
+fn builder(
+    options: &Options,
+    initialize: Option<Value>,
+    servers: Option<&Servers>,
+) -> Result<RuntimeBuilder, BuildError> {
+    let mut sources = options.sources.clone();
+    if let Some(said) = initialize {
+        sources = sources.with(ConfigSource::Initialize, said)?;
+    }
+    let effective = sources.effective()?;
+    for note in effective.notes() {
+        tracing::warn!("{note}");
+    }
+    let grants_nothing = effective.origin("grantable").is_none();
+    let has_files = options.servers.is_none() || !effective.config.roots.is_empty();
+    let roots = effective.config.roots.iter();
+    let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
+    let mut builder = Runtime::builder().configured(effective.config);
+    if let Some(servers) = servers {
+        builder = servers.offered(builder, &roots);
+    }
+    if has_files {
+        builder = builder.tools(bailiwick_fs::tools_with(options.durability));
+    }
+    if grants_nothing && options.servers.is_some() {
+        builder = GRANTABLE_OF_SERVERS
+            .iter()
+            .fold(builder, |builder, pattern| builder.grantable(pattern));
+    }
+    if options.ask != Ask::Replay {
+        // Stateless clients share a worker, and one that leaves its question must not keep the others from asking.
+        let limits = AskLimits {
+            open_per_worker: 10,
+            ..AskLimits::default()
+        };
+        builder = builder.approver(Deferred).asks(limits, PATIENCE);
+    }
+    Ok(match &options.config_file {
+        Some(file) => builder.keep_out(file),
+        None => builder,
+    })
+}
+
+/// Serves until the other end is gone or a signal ends the server.
+pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
+    // A write beyond the limit on file sizes fails then, and does not end the program.
+    let _handled = signal(signals::file_size_exceeded()).map_err(ServeError::Signals)?;
+    if let Some(socket) = &options.attach {
+        return attach(socket).await;
+    }
+    let servers = options.servers.as_ref().map(ServersFile::read);
+    let servers = servers.transpose()?;
+    check(&options, servers.as_ref()).await?;
+    let options = Arc::new(options);
+    let asked = Asked::of(&options);
+    let (console, address) = if asked.page {
+        let (console, address) = asking::page().await?;
+        (Some(console), address)
+    } else {
+        (None, None)
+    };
+    let listening = match options.http {
+        Some(address) => Some(Listening::new(address, &options).await?),
+        None => None,
+    };
+    let token = listening.as_ref().and_then(|it| it.token_file.as_ref());
+    let secrets = address.iter().chain(token).map(SecretFile::path);
+    let secrets = secrets.map(Path::to_owned).collect();
+    let servers = match servers {
+        Some(servers) => Some(servers.start(START).await?),
+        None => None,
+    };
+    let has_files = has_files(&options)?;
+    let about = servers
+        .as_ref()
+        .map_or_else(about, |servers| about_with(servers, has_files));
+    let key = preview_key(&options)?;
+    let server = Server::new(Arc::clone(&options), console, servers.clone(), secrets, key);
+    let gateway = Gateway::opening(server, options.trust, about);
+    let gateway = asking::by_client(gateway, options.ask, asked)?;
+    let gateway = configured(gateway, &options, has_files)?.build();
+    let served = match listening {
+        None => {
+            let stop = stopped_by_signals()?;
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            let serving = gateway.serve_until(input, output, stop.cancelled());
+            serving.await.map_err(ServeError::from)
+        }
+        Some(listening) => http(&gateway, listening, &options).await,
+    };
+    gateway.shutdown().await;
+    if let Some(servers) = &servers {
+        servers.shutdown().await;
+    }
+    served
+}
+
+/// The gateway with what the options say of it.
+fn configured(
+    gateway: GatewayBuilder,
+    options: &Options,
+    has_files: bool,
+) -> Result<GatewayBuilder, ServeError> {
+    let mut gateway = gateway
+        .config_schema(config_schema())
+        .rate(options.rate)
+        .advice(asking::advice(options));
+    if has_files {
+        gateway = gateway
+            .files(FileTools {
+                read: "read_file",
+                list: "list_directory",
+            })
+            .manual(bailiwick_cli::manual());
+    }
+    let roots = options.sources.effective().map_err(BuildError::from)?;
+    if has_files && options.http.is_none() && roots.config.roots.is_empty() {
+        gateway = gateway.client_roots();
+    }
+    Ok(gateway)
+}
+
+/// What preview tokens are made with where previews are required and each client may start processes of its own.
+fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
+    let config = options.sources.effective()?.config.to_json();
+    let required = config.get("require_preview") == Some(&Value::Bool(true));
+    if !required || options.http.is_some() {
+        return Ok(None);
+    }
+    let key = preview_key::shared();
+    Ok(key
+        .inspect_err(|error| {
+            tracing::warn!(%error, "preview tokens are valid in this process alone, as its key cannot be stored");
+        })
+        .ok())
+}
+
+/// What a model is told, and on standard error a person, where there are third-party servers.
+fn about_with(servers: &Servers, has_files: bool) -> About {
+    for line in servers.troubles() {
+        tell(&line);
+    }
+    let mut about = about();
+    let of_servers = servers.instructions();
+    about.instructions = if has_files {
+        format!("{} {of_servers}", about.instructions)
+    } else {
+        of_servers
+    };
+    about
+}
+
+/// Whether the file tools are offered to clients that configure nothing.
+fn has_files(options: &Options) -> Result<bool, BuildError> {
+    let configured = options.sources.effective()?;
+    Ok(options.servers.is_none() || !configured.config.roots.is_empty())
+}
+
+/// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.
+async fn check(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
+    let mut builder = builder(options, None, None)?;
+    if let Some(file) = &options.audit {
+        // It is opened and let go at once: whoever is served first records in it.
+        drop(JsonLines::append(file)?);
+        builder = builder.keep_out(file);
+    }
+    if let Some(file) = &options.grants {
+        builder = builder.grant_store(GrantStore::open(file)?);
+    }
+    let (runtime, _grants) = builder.build().await?;
+    runtime.shutdown().await;
+    if let Some(servers) = servers {
+        let remedy = "name another file with --pins";
+        without(options, servers.pins(), remedy)?;
+    }
+    let has_secret =
+        options.ask == Ask::Page || options.http.is_some() && chosen_token(options).is_none();
+    if has_secret && secret::is_written() {
+        let remedy = "a file with a secret would be written there; set XDG_RUNTIME_DIR to a directory outside the roots";
+        without(options, &secret::folder(), remedy)?;
+    }
+    Ok(())
+}
+
+/// Refuses roots that are or hold `held`.
+fn without(options: &Options, held: &Path, remedy: &'static str) -> Result<(), ServeError> {
+    let effective = options.sources.effective().map_err(BuildError::from)?;
+    // What is not there yet, or cannot be opened, is refused when it is used.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let held = real(held);
+    let mut roots = effective.config.roots.iter();
+    let holds = |root: &&RootConfig| held.starts_with(real(Path::new(root.mount.as_str())));
+    match roots.find(holds) {
+        None => Ok(()),
+        Some(root) => Err(ServeError::RootHolds {
+            root: root.mount.as_str().into(),
+            held,
+            remedy,
+        }),
+    }
+}
+
+fn about() -> About {
+    About {
+        name: "bailiwick".into(),
+        title: "Bailiwick files".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        instructions: "Reads, searches and changes files beneath the directories that `list_roots` names; everything \
+                       else is out of reach."
+            .into(),
+    }
+}
+
+/// An address that is listened on, and the token that its clients send.
+struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Token,
+    token_file: Option<SecretFile>,
+}
+
+impl Listening {
+    async fn new(address: SocketAddr, options: &Options) -> Result<Self, ServeError> {
+        let bound = TcpListener::bind(address).await;
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
+        let (token, token_file) = match chosen_token(options) {
+            Some(token) => (token, None),
+            None => {
+                let token = Token::random()?;
+                let secret = token.reveal();
+                let file = secret::hand_out("bearer token", secret, "token", secret);
+                let file = file.map_err(ServeError::Secret)?;
+                (token, file)
+            }
+        };
+        Ok(Self {
+            listener,
+            address: at,
+            token,
+            token_file,
+        })
+    }
+}
+
+fn chosen_token(options: &Options) -> Option<Token> {
+    options.token.as_deref().and_then(Token::chosen)
+}
+
+async fn http(
+    gateway: &Gateway,
+    listening: Listening,
+    options: &Options,
+) -> Result<(), ServeError> {
+    let Listening {
+        listener,
+        address,
+        token,
+        token_file: _file,
+    } = listening;
+    // Whoever is told the address may end the server in order.
+    let stop = stopped_by_signals()?;
+    tell(&format!("serving http://{address}/mcp"));
+    let stop = stop.cancelled_owned();
+    let allowed = &options.allowed;
+    let http = allowed.hosts.iter().fold(Http::new(token), Http::host);
+    let http = allowed.origins.iter().fold(http, Http::origin);
+    gateway.serve_http(listener, http, stop).await?;
+    Ok(())
+}
+
+/// Is cancelled by the first signal that asks the program to end; the second ends it at once.
+fn stopped_by_signals() -> Result<CancellationToken, ServeError> {
+    let stop = CancellationToken::new();
+    let mut signals = Signals::heard().map_err(ServeError::Signals)?;
+    let ended = stop.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        ended.cancel();
+        // Whoever asks again does not want to wait for what is under way.
+        let again = signals.next().await;
+        std::process::exit(128 + again.as_raw_value());
+    });
+    Ok(stop)
+}
+
+/// What asks the program to end.
+struct Signals {
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Signals {
+    fn heard() -> io::Result<Self> {
+        Ok(Self {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next one that comes.
+    async fn next(&mut self) -> SignalKind {
+        tokio::select! {
+            Some(()) = self.interrupted.recv() => SignalKind::interrupt(),
+            Some(()) = self.terminated.recv() => SignalKind::terminate(),
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Says something to the person who started the server.
+fn tell(line: &str) {
+    use std::io::Write as _;
+    // A closed standard error is nobody who could be told.
+    let _ = writeln!(std::io::stderr(), "bailiwick: {line}");
+}
+
+/// Joins standard input and output to the socket of a worker's endpoint.
+async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|source| ServeError::Attach {
+        socket: socket.to_owned(),
+        source,
+    })?;
+    joined(stream).await.map_err(ServeError::Joined)
+}
+
+async fn joined(stream: UnixStream) -> io::Result<()> {
+    let (mut from, mut to) = stream.into_split();
+    let sending = async {
+        tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
+        tokio::io::AsyncWriteExt::shutdown(&mut to).await
+    };
+    let mut out = tokio::io::stdout();
+    let receiving = tokio::io::copy(&mut from, &mut out);
+    tokio::pin!(sending, receiving);
+    tokio::select! {
+        received = &mut receiving => {
+            received?;
+        }
+        sent = &mut sending => {
+            sent?;
+            receiving.await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1048 @@
+//! The real program in, what it prints and how it ends out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes the directories that are served"
+)]
+
+use std::fmt::Display;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// A server over stdio, and its client's ends of the standard streams.
+struct Client {
+    server: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Client {
+    /// Starts a server whose standard error is not read.
+    fn of(program: &mut Command) -> Self {
+        let mut server = program
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self {
+            input: server.stdin.take().unwrap(),
+            output: BufReader::new(server.stdout.take().unwrap()).lines(),
+            server,
+        }
+    }
+
+    /// Sends a line, and returns the next message.
+    #[track_caller]
+    fn ask(&mut self, line: &impl Display) -> Value {
+        writeln!(self.input, "{line}").unwrap();
+        self.next()
+    }
+
+    #[track_caller]
+    fn next(&mut self) -> Value {
+        serde_json::from_str(&self.output.next().unwrap().unwrap()).unwrap()
+    }
+
+    /// Ends the input, and returns how the server ended once it said all.
+    fn end(mut self) -> ExitStatus {
+        drop(self.input);
+        assert!(self.output.next().is_none());
+        self.server.wait().unwrap()
+    }
+}
+
+/// The handshake of a client called `me`.
+fn initialize(capabilities: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": capabilities,
+        "clientInfo": {"name": "me", "version": "1"},
+    }})
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("root")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// `bailiwick COMMAND` here, without variables.
+    fn command(&self, command: &str) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick"));
+        program.arg(command).env_clear().current_dir(self.path());
+        program
+    }
+
+    /// `bailiwick serve` here, with these arguments and without variables.
+    fn program(&self, arguments: &[&str]) -> Command {
+        let mut program = self.command("serve");
+        program.args(arguments);
+        program
+    }
+
+    /// Starts the program here as a server over stdio.
+    fn client(&self, arguments: &[&str]) -> Client {
+        Client::of(&mut self.program(arguments))
+    }
+
+    /// Runs `bailiwick serve` here, with these variables alone.
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut program = self.program(arguments);
+        program.envs(variables.iter().copied()).output().unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
+        self.fails(2, arguments, variables, expected);
+    }
+
+    #[track_caller]
+    fn fails(&self, code: i32, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
+        let output = self.run(arguments, variables);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        for part in expected {
+            assert!(told.contains(part), "`{part}` is not in: {told}");
+        }
+    }
+
+    /// The address is served, and told on standard error alone.
+    #[track_caller]
+    fn listens(&self, address: &str) {
+        let mut server = self
+            .program(&["--http", address])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let told = BufReader::new(server.stderr.take().unwrap()).lines();
+        let mut told = told.map(Result::unwrap);
+        assert!(told.any(|line| line.contains("serving http://127.0.0.1:")));
+        server.kill().unwrap();
+        let output = server.wait_with_output().unwrap();
+        assert!(output.stdout.is_empty());
+    }
+
+    /// The options are good: the server ends because nobody speaks to it.
+    #[track_caller]
+    fn accepted(&self, arguments: &[&str], variables: &[(&str, &str)]) {
+        let output = self.run(arguments, variables);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_schema_that_is_printed_is_the_schema() {
+    let place = Place::new();
+    // What else is wrong does not matter to whoever asks for the schema.
+    let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+    let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // What the program adds for its own configuration file.
+    let properties = printed["properties"].as_object_mut().unwrap();
+    let durability = properties.remove("durability").unwrap();
+    assert_eq!(durability["enum"], json!(["visible", "ordered", "durable"]));
+    assert_eq!(printed, bailiwick::config_schema());
+}
+
+#[test]
+fn help_and_version_are_shown() {
+    let place = Place::new();
+    for (flag, part) in [
+        ("--help", "Usage"),
+        ("--version", env!("CARGO_PKG_VERSION")),
+    ] {
+        let output = place.command(flag).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(String::from_utf8(output.stdout).unwrap().contains(part));
+    }
+}
+
+#[test]
+fn a_wrong_flag_is_named_with_the_reason() {
+    let place = Place::new();
+    let refused = |arguments: &[&str], expected: &[&str]| place.refused(arguments, &[], expected);
+    refused(&["--read-only=yes"], &["--read-only must be true or false"]);
+    refused(
+        &["--read-max-bytes", "1k"],
+        &["--read-max-bytes must be a whole number"],
+    );
+    refused(
+        &["--max-calls=1", "--max-calls=2"],
+        &["--max-calls", "multiple times"],
+    );
+    refused(
+        &["--access", "all"],
+        &["--access must", "read, interact, full"],
+    );
+    refused(
+        &["--deny", "/etc"],
+        &["--deny (item 1)", "relative to each root"],
+    );
+    refused(
+        &["--allow-scopes", "fly"],
+        &["--allow-scopes (item 1)", "no verb"],
+    );
+    refused(&["--budget", "5"], &["--budget must be an object"]);
+    refused(
+        &["--budget-calls", "x"],
+        &["--budget-calls must be a whole number"],
+    );
+    refused(
+        &["--budget", r#"{"calls":"x"}"#],
+        &["--budget (calls) must"],
+    );
+    refused(&["--nonsense"], &["--nonsense"]);
+    refused(&["--nonsense\u{1b}[2J\nx"], &["--nonsense"]);
+    refused(&["--config"], &["--config"]);
+    refused(&["--trust", "me"], &["--trust", "me"]);
+    refused(&["--log", "loud"], &["--log", "loud"]);
+    refused(
+        &["--tools", "grep,reed_file"],
+        &[
+            "--tools (item 2)",
+            "`reed_file`",
+            "did you mean `read_file`",
+        ],
+    );
+    refused(&["--tools", "x"], &["--tools (item 1)", "there are copy,"]);
+    place.accepted(&["--tools", "grep,read_file"], &[]);
+    place.accepted(
+        &[
+            "--read-only",
+            "--read-max-bytes=0",
+            "--deny=**/.env",
+            "root",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn what_joining_a_socket_would_not_heed_is_refused() {
+    let place = Place::new();
+    for more in [
+        &["--http", "127.0.0.1:0"] as &[&str],
+        &["root"],
+        &["--roots", "root"],
+        &["--read-only"],
+        &["--audit", "audit"],
+        &["--grants", "grants"],
+    ] {
+        let arguments = [&["--attach", "socket"], more].concat();
+        place.refused(&arguments, &[], &["--attach", "cannot be used with"]);
+    }
+    // Alone it is understood, and finds no socket.
+    let output = place.run(&["--attach", "socket", "--log", "error"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_help_for_agents_tells_the_rate_that_is_kept() {
+    let place = Place::new();
+    for (arguments, rate) in [
+        (
+            &["--ai-help", "--section", "rate-limits"] as &[&str],
+            "1000/second",
+        ),
+        (
+            &["--ai-help", "--section", "rate-limits", "--rate", "5/hour"],
+            "5/hour",
+        ),
+    ] {
+        let told = String::from_utf8(place.run(arguments, &[]).stdout).unwrap();
+        assert!(told.contains(&format!("**Default:** {rate}")), "{told}");
+    }
+}
+
+#[test]
+fn only_addresses_of_this_machine_are_listened_on() {
+    let place = Place::new();
+    for address in [
+        "0.0.0.0:80",
+        "[::]:80",
+        "192.168.0.1:80",
+        "[::ffff:10.0.0.1]:80",
+    ] {
+        place.refused(&["--http", address], &[], &["--http", "this machine alone"]);
+    }
+    for address in ["localhost:80", "127.0.0.1", "80", ":80"] {
+        place.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
+    }
+    place.listens("127.0.0.1:0");
+}
+
+#[test]
+fn what_cannot_be_opened_is_named_with_the_reason() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let listen = format!("bailiwick: cannot listen on `{address}`: ");
+    place.fails(1, &["--http", &address], &[], &[&listen, "in use"]);
+    drop(taken);
+    place.listens(&address);
+    place.fails(
+        1,
+        &["--attach", "none.sock"],
+        &[],
+        &["cannot connect to the socket `none.sock`: ", "No such file"],
+    );
+    place.refused(
+        &["root", "--audit=none/audit"],
+        &[],
+        &[
+            "the audit file `none/audit` cannot be opened: ",
+            "No such file",
+        ],
+    );
+}
+
+/// A server on a free port, where it is, and what its clients send as bearer.
+fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String) {
+    let mut server = place
+        .program(&["--http", "127.0.0.1:0"])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut told = told.map(Result::unwrap);
+    let mut after = |start: &str| {
+        let found = told.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
+        found.unwrap()
+    };
+    let token = after("bearer token in: ");
+    let token = std::fs::read_to_string(token).unwrap();
+    let address = after("serving http://");
+    let address = address.strip_suffix("/mcp").unwrap().parse().unwrap();
+    (server, address, token)
+}
+
+/// A server that waits for the rest of a request; the connection keeps it waiting.
+fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
+    let (server, address, token) = http_server(place, &["root"]);
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    )
+    .unwrap();
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line).unwrap();
+    assert!(line.contains("100"), "{line}");
+    (server, address, stream)
+}
+
+fn send(server: &Child, signal: Signal) {
+    kill_process(Pid::from_child(server), signal).unwrap();
+}
+
+#[test]
+fn one_signal_ends_a_server_in_order_and_a_second_one_at_once() {
+    let place = Place::new();
+    for (first, second, code) in [
+        (Signal::TERM, Signal::INT, 130),
+        (Signal::INT, Signal::TERM, 143),
+    ] {
+        let (mut server, address, _stream) = kept_waiting(&place);
+        send(&server, first);
+        // It has heard the signal once it listens no more.
+        while TcpStream::connect(address).is_ok() {
+            std::thread::yield_now();
+        }
+        send(&server, second);
+        assert_eq!(server.wait().unwrap().code(), Some(code));
+    }
+    let (mut server, _, stream) = kept_waiting(&place);
+    send(&server, Signal::TERM);
+    drop(stream);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_a_server_over_stdio_and_what_is_open_is_answered() {
+    let place = Place::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut client = place.client(&["root"]);
+        let listen = json!({
+            "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
+            "params": {"notifications": {"toolsListChanged": true}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }},
+        });
+        let told = client.ask(&listen);
+        assert!(told.to_string().contains("acknowledged"), "{told}");
+        send(&client.server, signal);
+        let answer = client.next();
+        assert_eq!(answer["id"], "l", "{answer}");
+        // Its input is open still.
+        assert!(client.output.next().is_none());
+        assert_eq!(client.server.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_bearer_token_is_in_a_file_of_the_user_that_goes_with_the_server() {
+    let place = Place::new();
+    let folder = place.path().join("run");
+    std::fs::create_dir(&folder).unwrap();
+    let mut server = place
+        .program(&["--http", "127.0.0.1:0", "root"])
+        .env("XDG_RUNTIME_DIR", &folder)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
+    let (_, file) = line.split_once("bearer token in: ").unwrap();
+    let file = Path::new(file);
+    assert_eq!(file.parent(), Some(folder.as_path()));
+    let mode = std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let token = std::fs::read_to_string(file).unwrap();
+    assert!(token.len() == 64 && !line.contains(&token), "{line}");
+    let serving = told.next().unwrap().unwrap();
+    assert!(
+        serving.contains("serving http://") && !serving.contains(&token),
+        "{serving}"
+    );
+    send(&server, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert!(!file.exists());
+}
+
+#[test]
+fn roots_that_hold_the_folder_of_secrets_are_refused() {
+    let place = Place::new();
+    let run = place.path().join("root/run");
+    std::fs::create_dir(&run).unwrap();
+    let variable = [("XDG_RUNTIME_DIR", run.to_str().unwrap())];
+    let expected = ["cannot be a root: it holds", "XDG_RUNTIME_DIR"];
+    for root in ["root", "root/run"] {
+        for secret in [&["--ask", "page"][..], &["--http", "127.0.0.1:0"]] {
+            place.refused(&[secret, &[root]].concat(), &variable, &expected);
+        }
+    }
+    assert_eq!(std::fs::read_dir(&run).unwrap().count(), 0);
+    // Without a file for a secret there is nothing to hold.
+    let mut client = place.program(&["root"]);
+    let ended = client.envs(variable).stdin(Stdio::null()).status().unwrap();
+    assert!(ended.success());
+}
+
+#[test]
+fn a_wrong_variable_is_named_and_none_is_passed_over() {
+    let place = Place::new();
+    place.refused(
+        &[],
+        &[("BAILIWICK_MAX_CALLS", "many")],
+        &["BAILIWICK_MAX_CALLS must be a whole number"],
+    );
+    place.refused(
+        &[],
+        &[("BAILIWICK_REED_ONLY", "true")],
+        &["BAILIWICK_REED_ONLY", "no field"],
+    );
+    place.refused(
+        &[],
+        &[("BAILIWICK_ROOTS", "")],
+        &["BAILIWICK_ROOTS (item 1, path)", "empty"],
+    );
+    place.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
+}
+
+#[test]
+fn a_wrong_configuration_file_is_named_with_the_reason() {
+    let place = Place::new();
+    let refused = |text: &str, expected: &[&str]| {
+        place.file("config.json", text);
+        place.refused(&["--config", "config.json"], &[], expected);
+    };
+    place.refused(
+        &["--config", "none.json"],
+        &[],
+        &["none.json", "cannot read"],
+    );
+    place.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
+    refused("{", &["config.json", "no JSON"]);
+    refused("[]", &["(file)", "must be an object"]);
+    refused(
+        r#"{"red_only":true}"#,
+        &["(file)", "/red_only", "no known key"],
+    );
+    refused(
+        r#"{"roots":[{"path":"root"}]}"#,
+        &["/roots/0/path", "relative"],
+    );
+    refused(&" ".repeat((1 << 20) + 1), &["config.json", "larger"]);
+    place.file("config.json", r#"{"read_only":true}"#);
+    place.accepted(&["--config", "config.json"], &[]);
+}
+
+#[test]
+fn duplicate_keys_are_refused_in_every_source() {
+    let place = Place::new();
+    let root = place.path().canonicalize().unwrap().join("root");
+    let root = |more: &str| json!({"path": root}).to_string().replace("}", more);
+    let duplicate = root(r#","deny":["k/**"],"deny":[]}"#);
+    for arguments in [[&*duplicate].as_slice(), &["--roots", &duplicate]] {
+        place.refused(
+            arguments,
+            &[],
+            &["ROOT or --roots cannot be read: duplicate key `deny`"],
+        );
+    }
+    place.accepted(&[&root(r#","deny":["k/**"]}"#)], &[]);
+    let budget = r#"{"calls":1,"calls":100}"#;
+    place.refused(
+        &["--budget", budget],
+        &[],
+        &["--budget cannot be read: duplicate key `calls`"],
+    );
+    place.accepted(&["--budget", r#"{"calls":1}"#], &[]);
+    let roots = |more: &str| format!("[{}]", root(more));
+    let duplicate = roots(r#","access":"read","access":"full"}"#);
+    place.refused(
+        &[],
+        &[("BAILIWICK_ROOTS", &duplicate)],
+        &["BAILIWICK_ROOTS cannot be read: duplicate key `access`"],
+    );
+    let once = roots(r#","access":"read"}"#);
+    place.accepted(&[], &[("BAILIWICK_ROOTS", &once)]);
+    place.file("config.json", r#"{"read_only":true,"read_only":false}"#);
+    place.refused(&["--config", "config.json"], &[], &["config.json"]);
+    let servers = r#"{"mcpServers":{"a":{"command":"false","command":"true"}}}"#;
+    place.file("servers.json", servers);
+    let arguments = ["--servers", "servers.json", "--pins", "pins"];
+    place.refused(&arguments, &[], &["duplicate key `command`"]);
+    place.file("servers.json", r#"{"mcpServers":{}}"#);
+    place.accepted(&arguments, &[]);
+}
+
+#[test]
+fn a_root_that_cannot_be_served_is_named_with_the_reason() {
+    let place = Place::new();
+    place.file("plain", "");
+    place.file("root/config.json", "{}");
+    let refused = |roots: &[&str], field: &str, reason: &str| {
+        place.refused(roots, &[], &[field, reason]);
+    };
+    refused(
+        &["root", "none"],
+        "ROOT or --roots (item 2, path)",
+        "No such file",
+    );
+    refused(
+        &["plain"],
+        "ROOT or --roots (item 1, path)",
+        "Not a directory",
+    );
+    refused(
+        &["/"],
+        "ROOT or --roots (item 1, path)",
+        "top of the file system",
+    );
+    refused(&["/proc"], "ROOT or --roots (item 1, path)", "kernel");
+    refused(
+        &["root", "root"],
+        "ROOT or --roots (item 2, path)",
+        "other names",
+    );
+    refused(
+        &["root", "--config=root/config.json"],
+        "ROOT or --roots (item 1, path)",
+        "keep that elsewhere",
+    );
+    refused(
+        &["root", "--audit=root/audit"],
+        "ROOT or --roots (item 1, path)",
+        "audit log",
+    );
+    place.accepted(&["root", "--audit=audit"], &[]);
+    std::fs::create_dir(place.path().join("root/deep")).unwrap();
+    for within in ["--grants=root/grants", "--grants=root/deep/grants"] {
+        refused(
+            &["--trust=host", "root", within],
+            "ROOT or --roots (item 1, path)",
+            "keep that elsewhere",
+        );
+    }
+    place.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
+}
+
+#[test]
+fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_served() {
+    let place = Place::new();
+    let refused = |file: &str, reason: &str| {
+        let grants = format!("--grants={file}");
+        place.refused(&["--trust=host", "root", &grants], &[], &[file, reason]);
+    };
+    refused("none/grants", "No such file");
+    place.file("other.json", "{}");
+    refused("other.json", "is no grant store");
+    place.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
+    refused("later", "version 3");
+    place.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
+    refused("damaged", "damaged.corrupt");
+    // What was damaged is out of the way.
+    place.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
+    let used = bailiwick::GrantStore::open(place.path().join("used")).unwrap();
+    refused("used", "in use");
+    drop(used);
+    place.accepted(&["--trust=host", "root", "--grants=used"], &[]);
+    // Agents are known by the names that clients give themselves.
+    for trust in ["--trust=agent", "--trust=client"] {
+        let untrusted = ["root", "--grants=used", trust];
+        place.refused(&untrusted, &[], &["--grants", "--trust host"]);
+    }
+    let untrusted = ["root", "--grants=used"];
+    place.refused(&untrusted, &[], &["--grants", "--trust host"]);
+}
+
+#[test]
+fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
+    let place = Place::new();
+    one_reading_is_recorded(&place, &json!({}));
+    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    place.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
+    let arguments = ["root", "--audit", "audit.jsonl"];
+    place.refused(
+        &arguments,
+        &[],
+        &["`audit.jsonl` is damaged", "line 2", "record 2 stands"],
+    );
+    place.refused(
+        &["root", "--audit", "none/audit"],
+        &[],
+        &["`none/audit` cannot be opened"],
+    );
+    place.file("audit.jsonl", &log);
+    place.accepted(&arguments, &[]);
+}
+
+#[test]
+fn a_refused_handshake_is_one_clear_line() {
+    let place = Place::new();
+    let told = |configuration: &Value| {
+        let mut server = place
+            .program(&["--trust=host", "root"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let hello = initialize(&json!({"experimental": {"configuration": configuration}}));
+        writeln!(server.stdin.take().unwrap(), "{hello}").unwrap();
+        let output = server.wait_with_output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    assert_eq!(told(&json!({})), (Some(0), String::new()));
+    assert_eq!(
+        told(&json!({"max_calls": "x"})),
+        (
+            Some(1),
+            "bailiwick: the handshake was refused: configuration (initialize): /max_calls must be a whole number, 0 or more\n"
+                .to_owned()
+        )
+    );
+}
+
+#[test]
+fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
+    for capabilities in [
+        json!({}),
+        json!({"experimental": {"configuration": {"read_only": true}}}),
+    ] {
+        one_reading_is_recorded(&Place::new(), &capabilities);
+    }
+}
+
+fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
+    place.file("root/a.txt", "hello");
+    let mut client = place.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
+    client.ask(&initialize(capabilities));
+    let read = client.ask(
+        &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+            "name": "read_file", "arguments": {"path": "a.txt"},
+        }}),
+    );
+    assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
+    assert!(client.end().success());
+    ended(place);
+    let others = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(others, 2, "the root and the one log");
+}
+
+#[test]
+fn audit_that_may_not_grow_refuses_calls_and_ends_nothing() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let mut limited = Command::new("/bin/sh");
+    limited
+        .env_clear()
+        .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_bailiwick"))
+        .arg("serve")
+        .args(["--audit", "audit.jsonl", "--log", "off", "root"])
+        .current_dir(place.path());
+    let mut client = Client::of(&mut limited);
+    let mut codes = (0..1000).map(|_| {
+        let answer = client.ask(&STATELESS);
+        let code = answer.pointer("/result/structuredContent/code");
+        code.and_then(Value::as_str).map(str::to_owned)
+    });
+    assert_eq!(codes.next(), Some(None));
+    let refused = codes.find(Option::is_some).flatten();
+    assert_eq!(refused.as_deref(), Some("IO"));
+    assert_eq!(codes.next().flatten().as_deref(), Some("IO"));
+    assert_eq!(client.end().signal(), None);
+}
+
+#[test]
+fn served_audit_is_rotated_at_the_size_that_was_named() {
+    let rotated = |bytes: &[&str]| {
+        let place = Place::new();
+        place.file("root/a.txt", "hello");
+        let audit = ["--audit", "audit.jsonl", "root"];
+        // The second server continues the last segment of the first.
+        for _ in 0..2 {
+            let mut client = place.client(&[&audit[..], bytes].concat());
+            for _ in 0..10 {
+                let answer = client.ask(&STATELESS);
+                assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
+            }
+            assert!(client.end().success());
+        }
+        let verified = place.command("verify").arg("audit.jsonl").output().unwrap();
+        let verified = String::from_utf8(verified.stdout).unwrap();
+        assert!(verified.contains("as they were written"), "{verified}");
+        let history = place.command("history").arg("audit.jsonl").output().unwrap();
+        assert_eq!(history.status.code(), Some(0));
+        let entries = std::fs::read_dir(place.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let segments = names
+            .filter(|name| name.starts_with("audit.jsonl.0"))
+            .count();
+        let files = format!(" in {} files,", segments + 1);
+        assert!(verified.contains(&files), "{verified}");
+        segments
+    };
+    assert!(rotated(&["--audit-segment-bytes", "2000"]) > 3);
+    for whole in [&["--audit-segment-bytes=0"][..], &[]] {
+        assert_eq!(rotated(whole), 0);
+    }
+    let place = Place::new();
+    let refused = |arguments: &[&str], part: &str| place.refused(arguments, &[], &[part]);
+    refused(&["root", "--audit-segment-bytes=2000"], "--audit");
+    refused(
+        &["root", "--audit=a", "--audit-segment-bytes=x"],
+        "audit-segment-bytes",
+    );
+}
+
+/// That the audit is intact, has the reading, and ends with the end of the last of its workers.
+#[track_caller]
+fn ended(place: &Place) {
+    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
+    bailiwick::verify(log.as_bytes()).unwrap();
+    assert!(log.contains("read_file"), "{log}");
+    let steps: Vec<String> = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|line| line["event"]["step"].as_str().unwrap().to_owned())
+        .collect();
+    let count = |step: &str| steps.iter().filter(|one| *one == step).count();
+    assert_eq!(count("spawned"), count("worker_stopped"), "{log}");
+    assert_eq!(steps.last().unwrap(), "worker_stopped", "{log}");
+}
+
+const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+#[test]
+fn the_end_of_what_stateless_clients_share_is_recorded() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let mut client = place.client(&["--audit", "audit.jsonl", "root"]);
+    let answer = client.ask(&STATELESS);
+    assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
+    assert!(client.end().success());
+    ended(&place);
+}
+
+#[test]
+fn the_end_of_what_stateless_clients_share_is_recorded_over_http() {
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let (mut server, address, token) = http_server(&place, &["--audit", "audit.jsonl", "root"]);
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: read_file\r\n\
+         Content-Length: {}\r\n\r\n{STATELESS}",
+        STATELESS.len()
+    )
+    .unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    assert!(answer.contains("hello"), "{answer}");
+    send(&server, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    ended(&place);
+}
+
+/// What a server with these arguments says to a write outside its root, of a client called `me`.
+fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
+    let mut client = place.client(arguments);
+    client.ask(&initialize(&json!({})));
+    let path = place.path().canonicalize().unwrap().join("outside/new");
+    let call = json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
+    let answer =
+        client.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
+    assert!(client.end().success());
+    answer
+}
+
+#[tokio::test]
+async fn what_an_agent_was_granted_for_good_is_served_again() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("outside")).unwrap();
+    let outside = place.path().canonicalize().unwrap().join("outside");
+    let store = bailiwick::GrantStore::open(place.path().join("grants")).unwrap();
+    let builder = bailiwick::Runtime::builder()
+        .grantable("write:file")
+        .grant_store(store);
+    let (runtime, grants) = builder.build().await.unwrap();
+    let grant = bailiwick::NewGrant {
+        pattern: format!("write:file:{}", outside.display()).parse().unwrap(),
+        holder: bailiwick::GrantHolder::Agent("~me".into()),
+        lifetime: bailiwick::Lifetime::Agent,
+        descendants: false,
+    };
+    grants.grant(grant).await.unwrap();
+    runtime.shutdown().await;
+    let denied = writing_outside(&place, &["root"]);
+    assert_eq!(
+        denied["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
+        "{denied}"
+    );
+    let host = ["--trust=host", "--grantable=write:file"];
+    let asked = writing_outside(&place, &[host[0], host[1], "root"]);
+    assert_eq!(
+        asked["result"]["structuredContent"]["code"], "SCOPE_REQUIRED",
+        "{asked}"
+    );
+    let done = writing_outside(&place, &[host[0], host[1], "--grants=grants", "root"]);
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    let written = std::fs::read_to_string(outside.join("new"));
+    assert_eq!(written.unwrap(), "x");
+}
+
+/// The resident memory of a process, in bytes.
+fn resident(process: &Child) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{}/statm", process.id())).unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// A policy with that many globs that are costly to compile, unlike any of another `seed`.
+fn costly_policy(seed: u32, globs: usize) -> Value {
+    let glob = |index| format!("{seed:04}{index:04}{}", "*?".repeat(46));
+    json!({ "deny": (0..globs).map(glob).collect::<Vec<_>>() })
+}
+
+#[test]
+fn the_largest_policies_of_a_client_hold_no_memory() {
+    const LARGEST: usize = 79;
+    const CALLS: u32 = 60;
+    let place = Place::new();
+    let Client {
+        mut server,
+        mut input,
+        mut output,
+    } = place.client(&["root"]);
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "stranger", "version": "1" },
+    });
+    let mut send = |id: u32, method: &str, params: Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{message}").unwrap();
+    };
+    let mut answers = |count: u32| -> Vec<Value> {
+        let lines = output
+            .by_ref()
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let answers = lines.filter(|message: &Value| message.get("id").is_some());
+        answers.take(count as usize).collect()
+    };
+    let call =
+        |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
+    send(0, "initialize", hello);
+    answers(1);
+    send(1, "tools/call", call(costly_policy(0, LARGEST)));
+    assert_eq!(answers(1)[0]["result"]["isError"], json!(false));
+    let before = resident(&server);
+    for seed in 1..=CALLS {
+        send(seed, "tools/call", call(costly_policy(seed, LARGEST)));
+    }
+    for answer in answers(CALLS) {
+        assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+    }
+    for seed in 1..=CALLS {
+        let policy = costly_policy(CALLS + seed, LARGEST);
+        send(seed, "tools/list", json!({ "_meta": { "policy": policy } }));
+    }
+    for answer in answers(CALLS) {
+        assert!(answer["result"]["tools"].is_array(), "{answer}");
+    }
+    let grown = resident(&server).saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more than before");
+    // One glob more is refused, and so is a list that is far too long.
+    for globs in [LARGEST + 1, 5_000] {
+        send(1, "tools/call", call(costly_policy(0, globs)));
+        let refused = &answers(1)[0]["error"];
+        assert_eq!(refused["code"], -32602, "{refused}");
+        assert_eq!(refused["data"]["kind"], "policy_invalid");
+        assert_eq!(refused["data"]["field"], "/deny");
+    }
+    drop(input);
+    server.wait().unwrap();
+}
+
+/// The ways of clients to start the program that a document shows, as command lines.
+fn client_commands(document: &str) -> Vec<Vec<String>> {
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().unwrap().iter();
+        words
+            .map(|word| word.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut commands = Vec::new();
+    for block in document.split("\n```").skip(1).step_by(2) {
+        let (language, text) = block.split_once('\n').unwrap();
+        let server = match language {
+            "sh" => {
+                let added = text.lines().filter_map(|line| line.split_once(" -- "));
+                let added = added.map(|(_, command)| command.split(' ').map(ToOwned::to_owned));
+                commands.extend(added.map(Iterator::collect::<Vec<_>>));
+                continue;
+            }
+            "json" => {
+                let snippet: Value = serde_json::from_str(text).unwrap();
+                let servers = snippet.as_object().unwrap().values().next().unwrap();
+                servers["files"].clone()
+            }
+            "toml" => {
+                let snippet: toml_edit::DocumentMut = text.parse().unwrap();
+                let server = &snippet["mcp_servers"]["files"];
+                let arguments = server["args"].as_array().unwrap().iter();
+                let arguments: Vec<_> = arguments.map(toml_edit::Value::as_str).collect();
+                json!({"command": server["command"].as_str(), "args": arguments})
+            }
+            other => panic!("unknown language `{other}`"),
+        };
+        commands.push(match &server["command"] {
+            Value::String(program) => [vec![program.clone()], words(&server["args"])].concat(),
+            command => words(command),
+        });
+    }
+    commands
+}
+
+#[test]
+fn client_configurations_of_the_readme_start_the_program() {
+    let readme = include_str!("../../../README.md");
+    let section = readme.split("\n## Add it to a client\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let commands = client_commands(section);
+    assert_eq!(commands.len(), 6);
+    for command in commands {
+        let [program, serve, arguments @ ..] = command.as_slice() else {
+            panic!("too short a command: {command:?}");
+        };
+        assert_eq!([program, serve], ["bailiwick", "serve"]);
+        let place = Place::new();
+        let root = |word: &String| word.replace("/path/to/project", "root");
+        let arguments: Vec<_> = arguments.iter().map(root).collect();
+        assert!(arguments.contains(&"root".to_owned()), "{command:?}");
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let mut client = place.client(&arguments);
+        let answer = client.ask(&initialize(&json!({})));
+        assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
+        assert!(client.end().success(), "{command:?}");
+    }
+}
+
+#[test]
+fn help_shows_examples() {
+    let place = Place::new();
+    for flag in ["-h", "--help"] {
+        for mut command in [place.command(flag), place.program(&[flag])] {
+            let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            assert!(
+                text.contains("\nExamples:\n  bailiwick serve ./my-repo "),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn missing_or_unknown_command_is_refused() {
+    let place = Place::new();
+    let output = |mut command: Command| command.output().unwrap();
+    for (refused, part) in [
+        (output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))), "name a command"),
+        (output(place.command("./root")), "./root"),
+        (output(place.command("--read-only")), "--read-only"),
+    ] {
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{told}");
+        assert!(told.starts_with("bailiwick: ") && told.contains(part), "{told}");
+        assert!(refused.stdout.is_empty());
+    }
+}
+
+#[test]
+fn texts_about_the_server_need_no_command() {
+    let place = Place::new();
+    for flag in ["--print-config-schema", "--ai-help", "--skill", "--registry-entry"] {
+        let alone = place.command(flag).output().unwrap();
+        assert!(alone.status.success() && !alone.stdout.is_empty(), "{alone:?}");
+        assert_eq!(alone.stdout, place.run(&[flag], &[]).stdout);
+    }
+}

@@ -1,0 +1,135 @@
+//! An agent that connects to the program in, no way to its page out.
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::Page;
+
+/// The program, asking on a page, and an agent's end of its standard streams.
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    page: Page,
+    /// Everything that the agent was answered.
+    heard: String,
+}
+
+/// The address of the page that the program says it asks on: it stands in a file that only this user can read.
+fn address(line: &str) -> String {
+    assert!(!line.contains("http:"), "{line}");
+    let (_, file) = line.split_once("asking on the page in: ").unwrap();
+    let mode = std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{file}");
+    let text = std::fs::read_to_string(file).unwrap();
+    let (_, link) = text.split_once("href=\"").unwrap();
+    link.split_once('"').unwrap().0.to_owned()
+}
+
+impl Program {
+    fn start(root: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+            .args([
+                "serve",
+                "--ask",
+                "page",
+                "--ask-scopes",
+                "write:file",
+                "--log",
+                "off",
+            ])
+            .arg(root)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = told.next().unwrap().unwrap();
+        Self {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+            page: Page::at(&address(&line)),
+            heard: String::new(),
+        }
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let line = self.output.next().unwrap().unwrap();
+        self.heard += &line;
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
+        self.hear()
+    }
+
+    /// The question that the page shows, as soon as there is one.
+    async fn question(&self) -> Value {
+        loop {
+            let state = self.page.state().await;
+            if let Some(question) = state["questions"].get(0) {
+                return question.clone();
+            }
+            let path = format!("/api/events/{}", state["version"]);
+            self.page.get(&path).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_neither_learns_the_address_nor_answers_for_a_person() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut program = Program::start(temp.path());
+    let me = json!({ "name": "c", "version": "1" });
+    program.ask(
+        "initialize",
+        &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": me }),
+    );
+    program.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    for method in [
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+    ] {
+        program.ask(method, &json!({}));
+    }
+    let path = temp.path().canonicalize().unwrap().join("x");
+    let arguments = json!({ "path": path, "content": "x" });
+    let lie = json!({ "granted_scopes": ["write"] });
+    let call = json!({ "name": "write_file", "arguments": arguments, "_meta": lie });
+    program.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
+    let question = program.question().await;
+    assert!(!path.exists(), "a client's word was taken for a person's");
+    let said = json!({
+        "question": question["tool_call"]["id"],
+        "session": question["bailiwick"]["session"],
+        "answer": { "allow": { "lifetime": "once" } },
+    });
+    let told = program.page.post("/api/answer", &said).await;
+    assert_eq!(told.json()["status"], "granted");
+    assert_eq!(program.hear()["result"]["isError"], false);
+    assert!(path.exists());
+    let Program {
+        mut child,
+        input,
+        page,
+        heard,
+        ..
+    } = program;
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    assert!(!heard.contains(&page.token) && !heard.contains(&page.address));
+}

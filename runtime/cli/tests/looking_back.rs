@@ -1,0 +1,882 @@
+//! The audits of real runs in, what the program tells of them out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes the directories that are worked in"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use bailiwick::{
+    Answer, AuditFileFault, GrantFilter, GrantHolder, GrantStore, GrantStoreError, JsonLines,
+    Lifetime, Narrowing, NewGrant, Policy, Question, Runtime, Scripted, Template, VirtualPath,
+    Worker, WorkerSpec,
+};
+use serde_json::{Value, json};
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// The file, once the run before has let it go; a program that another test starts has a copy of it until it runs.
+async fn appended(path: &Path) -> JsonLines {
+    loop {
+        match JsonLines::append(path) {
+            Err(error) if matches!(error.fault(), AuditFileFault::InUse) => {
+                tokio::task::yield_now().await;
+            }
+            lines => return lines.unwrap(),
+        }
+    }
+}
+
+/// The host's rule: everything is allowed but what is called `secret`.
+fn answer(question: &Question) -> Option<Answer> {
+    let secret = question.request.needs[0].to_string().contains("secret");
+    Some(if secret {
+        Answer::deny(Some("keep out\u{1b}[2J".to_owned()))
+    } else {
+        Answer::ONCE
+    })
+}
+
+async fn write(worker: &Worker, path: &str) -> bool {
+    let arguments = json!({ "path": path, "content": "x", "mode": "overwrite" });
+    worker.call("write_file", arguments).await.is_ok()
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("repo/src")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A runtime that records in `audit.jsonl`, in which one worker writes each of these.
+    async fn run(&self, audit: &str, writes: &[(&str, bool)]) {
+        self.run_in(appended(&self.path(audit)).await, writes).await;
+    }
+
+    async fn run_in(&self, sink: JsonLines, writes: &[(&str, bool)]) {
+        let (runtime, people) = Runtime::builder()
+            .root("repo", self.path("repo"))
+            .tools(bailiwick_fs::tools())
+            .approver(Scripted::new().rule(answer))
+            .audit(sink)
+            .build()
+            .await
+            .unwrap();
+        let policy = Policy::new()
+            .allow("read:file:/repo")
+            .ask("write:file:/repo")
+            .deny("write:file:/repo/locked");
+        let spec = WorkerSpec::new("tests").policy(policy);
+        let worker = runtime.spawn(spec).await.unwrap();
+        for (path, allowed) in writes {
+            assert_eq!(write(&worker, path).await, *allowed, "{path}");
+        }
+        let grant = NewGrant {
+            pattern: "write:file:/repo/granted".parse().unwrap(),
+            holder: GrantHolder::Worker(worker.id()),
+            lifetime: Lifetime::Session,
+            descendants: false,
+        };
+        let grant = people.grant(grant).await.unwrap();
+        assert!(write(&worker, "/repo/granted").await);
+        people.revoke(grant).await.unwrap();
+        runtime.shutdown().await;
+    }
+
+    fn tell(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn told(&self, arguments: &[&str]) -> String {
+        let output = self.tell(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
+        let output = self.tell(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(error.lines().count(), 1, "{error}");
+        for part in parts {
+            assert!(error.contains(part), "`{part}` is not in: {error}");
+        }
+    }
+
+    fn lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let text = self.told(arguments);
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+}
+
+const WRITES: [(&str, bool); 6] = [
+    ("/repo/src/a", true),
+    ("/repo/src/b", true),
+    ("/repo/secret", false),
+    ("/repo/src/\u{202e}c", true),
+    ("/repo/src/a", true),
+    ("/repo/locked", false),
+];
+
+/// A place where a runtime ran, and another after it.
+async fn lived() -> Place {
+    let place = Place::new();
+    place.run("audit.jsonl", &WRITES).await;
+    place.run("audit.jsonl", &[("/repo/secret", false)]).await;
+    place
+}
+
+fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
+    lines.iter().map(|line| &line[key]).collect()
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
+async fn the_history_tells_each_decision_of_each_run_once() {
+    let place = lived().await;
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let kinds = [
+        "question", "question", "question", "question", "question", "call", "granted", "call",
+        "revoked", "question", "granted", "call", "revoked",
+    ];
+    assert_eq!(field(&lines, "entry"), kinds);
+    assert_eq!(
+        field(&lines, "run"),
+        [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2]
+    );
+    assert_eq!(lines[2]["decision"], "denied");
+    assert_eq!(
+        (&lines[2]["by"], &lines[5]["by"]),
+        (&json!("host"), &json!("rule"))
+    );
+    assert_eq!(
+        (&lines[7]["by"], &lines[7]["outcome"], &lines[7]["grants"]),
+        (&json!("person"), &json!("applied"), &json!([1]))
+    );
+    assert_eq!(
+        (&lines[8]["by"], &lines[8]["cause"]),
+        (&json!("person"), &json!("person"))
+    );
+    assert_eq!(lines[3]["needs"], json!(["write:file:/repo/src/\u{202e}c"]));
+    assert_eq!(
+        (&lines[3]["lifetime"], &lines[3]["changes"]),
+        (&json!("once"), &json!(["create"]))
+    );
+    assert_eq!(
+        (&lines[3]["agent"], &lines[3]["tool"]),
+        (&json!("tests"), &json!("write_file"))
+    );
+    let denied = place.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
+    assert_eq!(field(&denied, "run"), [1, 1, 2]);
+    let narrow = [
+        "--tool=write_file",
+        "--agent=tests",
+        "--since=1d",
+        "--until=0s",
+    ];
+    let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
+    assert_eq!(place.lines(&arguments).len(), 9);
+    assert_eq!(denied[1]["denial"]["code"], "PERMISSION_DENIED");
+    let hint = denied[1]["denial"]["hint"].as_str().unwrap();
+    assert!(hint.starts_with("change the rule"), "{hint}");
+    let session = lines[0]["session"].as_str().unwrap();
+    let of_session = ["--session", session, "--json"];
+    let arguments = [&["history", "audit.jsonl"], &of_session[..]].concat();
+    assert_eq!(place.lines(&arguments), lines);
+    for none in [
+        "--tool=delete",
+        "--agent=test",
+        "--since=0s",
+        "--until=1d",
+        "--session=other",
+        "--server=git",
+    ] {
+        assert_eq!(
+            place.told(&["history", "audit.jsonl", "--json", none]),
+            "\n",
+            "{none}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
+    let place = lived().await;
+    for arguments in [
+        &["history", "audit.jsonl"][..],
+        &["history", "audit.jsonl", "--json"],
+        &["history", "audit.jsonl", "--report"],
+        &["history", "audit.jsonl", "--report", "--json"],
+        &["history", "audit.jsonl", "--suggest"],
+    ] {
+        let text = place.told(arguments);
+        let acts = |line: &str| line.chars().any(bailiwick::is_deceptive);
+        assert!(!text.lines().any(acts), "{text}");
+    }
+    let text = place.told(&["history", "audit.jsonl"]);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 14, "{text}");
+    let at = rows[0].find("ABOUT").unwrap();
+    assert!(rows[3].contains("denied by the host"), "{text}");
+    assert_eq!(
+        rows[3].get(at..),
+        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
+    );
+    // A hint has a place that nothing an agent names can reach.
+    let hint = rows[0].find("TO ALLOW IT").unwrap();
+    assert_eq!(
+        rows[3].get(hint..at).map(str::trim_end),
+        Some("let the host ask a person, or grant it beforehand")
+    );
+    assert_eq!(rows[1].get(hint..at).map(str::trim_end), Some("-"));
+    assert!(
+        rows[4].contains("write:file:/repo/src/\\u{202e}c"),
+        "{text}"
+    );
+    assert!(rows[6].contains("denied by a rule"), "{text}");
+}
+
+#[tokio::test]
+async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
+    let place = lived().await;
+    let report = &place.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
+    assert_eq!(
+        report["all"],
+        json!({ "granted": 4, "denied": 2, "expired": 0, "cancelled": 0, "open": 0 })
+    );
+    let uses = report["grants"].as_array().unwrap();
+    assert_eq!(field(uses, "uses"), [1, 1]);
+    let repeated = report["repeated"].as_array().unwrap();
+    let needs: Vec<&Value> = repeated.iter().map(|asked| &asked["needs"][0]).collect();
+    assert_eq!(needs, ["write:file:/repo/secret", "write:file:/repo/src/a"]);
+    let text = place.told(&["history", "audit.jsonl", "--report"]);
+    assert!(text.contains("66%"), "{text}");
+    let suggested = place.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
+    assert_eq!(
+        suggested,
+        [json!({
+            "agent": "tests",
+            "pattern": "write:file:/repo/src",
+            "reach": "beneath",
+            "operations": ["create", "change"],
+            "lifetime": "session",
+            "spares": 3,
+        })]
+    );
+    let text = place.told(&["history", "audit.jsonl", "--suggest"]);
+    assert!(
+        text.ends_with(
+            "for the session  write:file:/repo/src (only create or change, and everything in it)\n"
+        ),
+        "{text}"
+    );
+    place
+        .run("audit.jsonl", &[("/repo/src/secret", false)])
+        .await;
+    let none = place.told(&["history", "audit.jsonl", "--suggest"]);
+    assert!(none.starts_with("Nothing"), "{none}");
+}
+
+#[tokio::test]
+async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_named() {
+    let place = lived().await;
+    place.run("audit.jsonl.2", &WRITES[..1]).await;
+    let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
+    let second = std::fs::read_to_string(place.path("audit.jsonl.2")).unwrap();
+    let records = first.lines().count() + second.lines().count();
+    let text = place.told(&["verify", "audit.jsonl"]);
+    assert!(
+        text.starts_with(&format!("{records} records in 2 files, ")),
+        "{text}"
+    );
+    let history = place.lines(&["history", "audit.jsonl", "--json"]);
+    assert_eq!(history.last().unwrap()["run"], 3);
+    // A hash that was noted is found, also when records were added since.
+    for noted in [first.lines().last(), second.lines().last()] {
+        let line: Value = serde_json::from_str(noted.unwrap()).unwrap();
+        let hash = line["hash"].as_str().unwrap();
+        assert_eq!(place.told(&["verify", "audit.jsonl", "--head", hash]), text);
+    }
+    let none = "0".repeat(64);
+    let with_none = ["verify", "audit.jsonl", "--head", &none];
+    place.refused(&with_none, 1, &["no record has the hash", &none, "cut off"]);
+    place.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
+
+    let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
+    put(&second.replacen("write_file", "read_file", 1));
+    let told = ["audit.jsonl.2", "line ", "was changed"];
+    place.refused(&["verify", "audit.jsonl"], 1, &told);
+    place.refused(&["history", "audit.jsonl"], 1, &told);
+
+    // A line that is cut off is the trace of a crash, or is being written.
+    put(second.get(..second.len() - 9).unwrap());
+    let torn = format!("line {}", second.lines().count());
+    place.refused(
+        &["verify", "audit.jsonl"],
+        1,
+        &["audit.jsonl.2", &torn, "torn"],
+    );
+    let output = place.tell(&["history", "audit.jsonl"]);
+    assert_eq!(output.status.code(), Some(0));
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        warned.contains(&torn) && warned.lines().count() == 1,
+        "{warned}"
+    );
+    assert!(String::from_utf8(output.stdout).unwrap().lines().count() > 12);
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
+async fn rotated_audit_is_shown_and_verified_as_one() {
+    let place = Place::new();
+    for run in [&WRITES[..], &WRITES[..3]] {
+        let sink = appended(&place.path("audit.jsonl")).await;
+        place.run_in(sink.segment_bytes(4_000), run).await;
+    }
+    place.run("audit.jsonl.2", &WRITES[..1]).await;
+    let segment = |number: u32| place.path(&format!("audit.jsonl.{number:08}"));
+    let finished = (1..).take_while(|number| segment(*number).exists()).count();
+    assert!(finished > 2, "{finished}");
+
+    // The same records in one file are shown alike.
+    let mut joined = Vec::new();
+    for number in 1..=finished {
+        joined.extend(std::fs::read(segment(u32::try_from(number).unwrap())).unwrap());
+    }
+    joined.extend(std::fs::read(place.path("audit.jsonl")).unwrap());
+    std::fs::write(place.path("one"), joined).unwrap();
+    std::fs::copy(place.path("audit.jsonl.2"), place.path("one.2")).unwrap();
+    for more in [
+        &[][..],
+        &["--json"],
+        &["--report"],
+        &["--suggest"],
+        &["--decision", "denied", "--json"],
+    ] {
+        let of = |audit: &str| place.told(&[&["history", audit][..], more].concat());
+        assert_eq!(of("audit.jsonl"), of("one"), "{more:?}");
+    }
+    let verified = place.told(&["verify", "audit.jsonl"]);
+    let files = format!(" records in {} files, ", finished + 2);
+    assert!(verified.contains(&files), "{verified}");
+    let one = place.told(&["verify", "one"]);
+    assert_eq!(
+        one.replace(" in 2 files, ", " in "),
+        verified.replace(&files, " records in ")
+    );
+
+    // A hash of any segment is found.
+    let first = std::fs::read_to_string(segment(1)).unwrap();
+    let noted: Value = serde_json::from_str(first.lines().last().unwrap()).unwrap();
+    let noted = noted["hash"].as_str().unwrap();
+    let with_head = ["verify", "audit.jsonl", "--head", noted];
+    assert_eq!(place.told(&with_head), verified);
+
+    let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
+    for number in [1, 2, u32::try_from(finished).unwrap()] {
+        let name = format!("audit.jsonl.{number:08}");
+        let whole = std::fs::read_to_string(segment(number)).unwrap();
+        std::fs::remove_file(segment(number)).unwrap();
+        for command in commands {
+            place.refused(command, 1, &[&name, "is missing"]);
+        }
+        std::fs::write(segment(number), whole.replacen("write", "wrote", 1)).unwrap();
+        for command in commands {
+            place.refused(command, 1, &[&name, "was changed"]);
+        }
+        std::fs::write(segment(number), whole).unwrap();
+    }
+    let swap = |one: u32, other: u32| {
+        std::fs::rename(segment(one), place.path("swap")).unwrap();
+        std::fs::rename(segment(other), segment(one)).unwrap();
+        std::fs::rename(place.path("swap"), segment(other)).unwrap();
+    };
+    swap(1, 2);
+    for command in commands {
+        place.refused(command, 1, &["audit.jsonl.00000001", "line 1", "belongs"]);
+    }
+    swap(1, 2);
+    assert_eq!(place.told(commands[0]), verified);
+}
+
+#[tokio::test]
+async fn an_audit_that_lacks_a_file_between_others_is_not_whole() {
+    let place = Place::new();
+    let files = ["audit.jsonl", "audit.jsonl.2", "audit.jsonl.3"];
+    for audit in files {
+        place.run(audit, &WRITES[..1]).await;
+    }
+    let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
+    let whole = place.told(commands[0]);
+    assert!(whole.contains(" in 3 files, "), "{whole}");
+    let second = std::fs::read(place.path(files[1])).unwrap();
+    std::fs::remove_file(place.path(files[1])).unwrap();
+    for command in commands {
+        place.refused(command, 1, &["lacks", "`audit.jsonl.2`"]);
+    }
+    std::fs::write(place.path(files[1]), second).unwrap();
+    // Names that no server gives are none of the record.
+    for other in ["audit.jsonl.05", "audit.jsonl.1", "audit.jsonl.9.bak"] {
+        std::fs::write(place.path(other), "no record").unwrap();
+    }
+    assert_eq!(place.told(commands[0]), whole);
+    place.told(commands[1]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_looked_at_is_named_with_the_reason() {
+    let place = lived().await;
+    for command in ["history", "verify"] {
+        place.refused(&[command, "none"], 1, &["`none`", "No such file"]);
+        place.refused(&[command, "repo"], 1, &["repo"]);
+        place.refused(&[command], 2, &["AUDIT"]);
+        place.refused(&[command, "audit.jsonl", "more"], 2, &["more"]);
+        place.refused(&[command, "--nonsense", "audit.jsonl"], 2, &["--nonsense"]);
+    }
+    let refused = |flag: &str, part: &str| {
+        place.refused(&["history", "audit.jsonl", flag], 2, &[part]);
+    };
+    refused("--decision=perhaps", "perhaps");
+    refused("--since=yesterday", "2026-11-22");
+    for other in ["--report", "--agent=tests", "--decision=granted"] {
+        let (flag, _) = other.split_once('=').unwrap_or((other, ""));
+        place.refused(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
+    let place = Place::new();
+    let sink = appended(&place.path("audit.jsonl")).await;
+    let builder = Runtime::builder().root("repo", place.path("repo"));
+    let builder = builder.tools(bailiwick_fs::tools()).audit(sink);
+    let (runtime, people) = builder.build().await.unwrap();
+    let spec = WorkerSpec::new("tests").policy(Policy::new().ask("write:file:/repo"));
+    let worker = runtime.spawn(spec).await.unwrap();
+    let me = GrantHolder::Worker(worker.id());
+    let roots = [VirtualPath::parse("/repo", None).unwrap()];
+    let editor = Template::built_in().swap_remove(2);
+    assert!(!write(&worker, "/repo/a").await);
+    let applied = people.apply(&editor, &roots, &me, Lifetime::Session).await;
+    let [reading, writing] = applied.unwrap()[..] else {
+        panic!("the template has two rules");
+    };
+    assert!(write(&worker, "/repo/a").await);
+    let change = Narrowing {
+        pattern: Some("write:file:/repo/src".parse().unwrap()),
+        ..Narrowing::default()
+    };
+    people.narrow(writing, change).await.unwrap();
+    assert!(!write(&worker, "/repo/b").await);
+    assert!(write(&worker, "/repo/src/b").await);
+    let filter = GrantFilter {
+        worker: Some(worker.id()),
+        ..GrantFilter::default()
+    };
+    let meant: Vec<_> = people.grants_where(&filter).await.unwrap();
+    assert_eq!(
+        meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
+        [reading, writing]
+    );
+    assert_eq!(people.revoke_where(filter).await.unwrap().grants, 2);
+    assert!(!write(&worker, "/repo/src/c").await);
+    runtime.shutdown().await;
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let kinds = [
+        "call", "granted", "granted", "call", "narrowed", "call", "call", "revoked", "revoked",
+        "call",
+    ];
+    assert_eq!(field(&lines, "entry"), kinds);
+    assert_eq!(
+        lines[4]["change"],
+        json!({ "pattern": "write:file:/repo/src" })
+    );
+    let text = place.told(&["history", "audit.jsonl"]);
+    assert!(text.contains("to write:file:/repo/src"), "{text}");
+}
+
+/// The directories that the options name are served: the server ends because nobody speaks to it.
+#[test]
+fn directory_with_the_name_of_a_command_is_served() {
+    let place = Place::new();
+    for name in ["history", "verify", "grants", "templates", "help", "serve"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+        let output = place.tell(&["serve", name]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(output.stdout.is_empty());
+    }
+    for (name, file) in [
+        ("history", "AUDIT"),
+        ("verify", "AUDIT"),
+        ("grants", "FILE"),
+    ] {
+        place.refused(&[name], 2, &[file]);
+    }
+    let help = place.told(&["--help"]);
+    for name in ["serve", "check", "servers", "history", "verify", "grants", "templates"] {
+        assert!(help.contains(&format!("\n  {name} ")), "{help}");
+    }
+}
+
+impl Place {
+    /// A runtime that keeps its grants in the file `grants`, in which each of these agents was granted writing.
+    async fn granting(&self, agents: &[&str]) -> Runtime {
+        let store = loop {
+            match GrantStore::open(self.path("grants")) {
+                Err(GrantStoreError::InUse { .. }) => tokio::task::yield_now().await,
+                store => break store.unwrap(),
+            }
+        };
+        let builder = Runtime::builder().root("repo", self.path("repo"));
+        let (runtime, people) = builder.grant_store(store).build().await.unwrap();
+        for agent in agents {
+            let grant = NewGrant {
+                pattern: "write:file:/repo/src".parse().unwrap(),
+                holder: GrantHolder::Agent((*agent).into()),
+                lifetime: Lifetime::Agent,
+                descendants: *agent == "tests",
+            };
+            people.grant(grant).await.unwrap();
+        }
+        runtime
+    }
+
+    fn stored(&self) -> Vec<String> {
+        let grants = GrantStore::read(self.path("grants")).unwrap();
+        grants.iter().map(|grant| grant.id.to_string()).collect()
+    }
+}
+
+#[tokio::test]
+async fn grants_for_good_are_shown_also_while_a_server_has_them() {
+    let place = Place::new();
+    let agents = ["tests", "tests/unit", "tester", "\u{202e}me"];
+    let runtime = place.granting(&agents).await;
+    let lines = place.lines(&["grants", "grants", "--json"]);
+    assert_eq!(field(&lines, "id"), [1, 2, 3, 4]);
+    assert_eq!(field(&lines, "agent"), agents);
+    assert_eq!(field(&lines, "pattern"), ["write:file:/repo/src"; 4]);
+    assert_eq!(
+        field(&lines, "descendants"),
+        [true, false, false, false]
+            .map(Value::from)
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    let text = place.told(&["grants", "grants"]);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 5, "{text}");
+    assert!(rows[0].starts_with("GRANT"), "{text}");
+    assert!(
+        rows[1].starts_with("g1") && rows[1].ends_with("write:file:/repo/src"),
+        "{text}"
+    );
+    assert!(rows[4].contains("\\u{202e}me"), "{text}");
+    let of = |agent: &str| place.told(&["grants", "grants", "--json", "--agent", agent]);
+    assert_eq!(of("tests").lines().count(), 2);
+    assert_eq!(of("tests/unit").lines().count(), 1);
+    assert_eq!(of("test"), "\n");
+    let none = place.told(&["grants", "grants", "--agent", "test"]);
+    assert_eq!(none, "Nothing is granted.\n");
+    runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn grants_are_taken_back_from_a_store_that_nobody_has() {
+    let place = Place::new();
+    let agents = ["tests", "tests/unit", "tester", "main", "main"];
+    let runtime = place.granting(&agents).await;
+    let in_use = ["`", "grants`", "is in use", "while a server has it"];
+    place.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
+    let of_tests = ["grants", "grants", "--revoke-all", "--agent", "tests"];
+    place.refused(&of_tests, 1, &in_use);
+    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5"]);
+    runtime.shutdown().await;
+
+    let bytes = std::fs::read(place.path("grants")).unwrap();
+    let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
+    place.refused(&unknown, 1, &["grants`", "no grant g9"]);
+    let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
+    place.refused(&of_nobody, 1, &["no grant of `test\\u{1b}`"]);
+    assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
+
+    let text = place.told(&["grants", "grants", "--revoke", "g3", "5"]);
+    assert!(text.starts_with("Taken back\nGRANT"), "{text}");
+    assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
+    assert_eq!(place.stored(), ["g1", "g2", "g4"]);
+    let taken = place.lines(&[&of_tests[..], &["--json"]].concat());
+    assert_eq!(field(&taken, "agent"), ["tests", "tests/unit"]);
+    assert_eq!(place.stored(), ["g4"]);
+    let again = ["grants", "grants", "--revoke", "g3"];
+    place.refused(&again, 1, &["no grant g3"]);
+
+    // What is left holds, and no number is given twice.
+    let runtime = place.granting(&["main"]).await;
+    runtime.shutdown().await;
+    assert_eq!(place.stored(), ["g4", "g6"]);
+}
+
+#[tokio::test]
+async fn what_is_no_grant_store_is_named_and_left_alone() {
+    let place = Place::new();
+    let revoke = ["--revoke", "g1"];
+    let all = ["--revoke-all", "--agent", "main"];
+    let narrow = ["--narrow", "g1", "--holder-only"];
+    let apply = ["--apply", "read-only", "--agent", "main", "--root", "/repo"];
+    for wish in [&[][..], &revoke, &all, &narrow, &apply] {
+        let refused = |file: &str, parts: &[&str]| {
+            place.refused(&[&["grants", file], wish].concat(), 1, parts);
+        };
+        if wish != apply {
+            refused("none", &["`none`", "not found"]);
+        }
+        refused("repo", &["repo`"]);
+        std::fs::write(place.path("other"), "some other file\n").unwrap();
+        refused("other", &["other` is no grant store"]);
+        let damaged = r#"{"format":"bailiwick-grants","version":2,"next":1}"#;
+        std::fs::write(place.path("damaged"), damaged).unwrap();
+        refused("damaged", &["damaged` is damaged"]);
+    }
+    let entries = std::fs::read_dir(place.dir.path()).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["damaged", "other", "repo"]);
+    // A template may be the first thing that a store holds.
+    place.told(&[&["grants", "none"][..], &apply].concat());
+    assert!(place.told(&["grants", "none"]).contains("/repo"));
+    for (arguments, part) in [
+        (&["grants", "--revoke", "g1"][..], "FILE"),
+        (&["grants", "grants", "--revoke", "main"], "such as g3"),
+        (&["grants", "grants", "--revoke"], "--revoke"),
+        (&["grants", "grants", "--revoke-all"], "--agent"),
+        (
+            &["grants", "grants", "--revoke", "g1", "--agent", "main"],
+            "--agent",
+        ),
+        (
+            &[
+                "grants",
+                "grants",
+                "--revoke",
+                "g1",
+                "--revoke-all",
+                "--agent",
+                "main",
+            ],
+            "--revoke",
+        ),
+    ] {
+        place.refused(arguments, 2, &[part]);
+    }
+}
+
+impl Place {
+    fn templated(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn held(&self) -> Vec<(String, bool)> {
+        let grants = GrantStore::read(self.path("grants")).unwrap();
+        let told = grants
+            .iter()
+            .map(|grant| (grant.pattern.to_string(), grant.descendants));
+        told.collect()
+    }
+}
+
+const DOCS: &str = r#"{"name":"docs","about":"Writes the docs","allows":["write:file:{root}/docs"],
+    "covers":["write:file:{root}/docs/x"],"refuses":["write:file:{root}/src"]}"#;
+
+#[tokio::test]
+async fn a_stored_grant_is_narrowed_and_never_widened() {
+    let place = Place::new();
+    let runtime = place.granting(&["tests", "main"]).await;
+    let narrow = ["grants", "grants", "--narrow", "g1"];
+    let with = |more: &[&'static str]| [&narrow[..], more].concat();
+    let down = with(&["--to", "write:file:/repo/src/a"]);
+    place.refused(&down, 1, &["is in use", "while a server has it"]);
+    runtime.shutdown().await;
+    for wider in ["write:file:/repo", "write:file:/repo/src/.mcp.json"] {
+        let text = ["g1 can only be narrowed", "cannot change", "grants`"];
+        place.refused(&with(&["--to", wider]), 1, &text);
+    }
+    place.refused(
+        &["grants", "grants", "--narrow", "g7", "--holder-only"],
+        1,
+        &["no grant g7"],
+    );
+    let both = [
+        ("write:file:/repo/src".to_owned(), true),
+        ("write:file:/repo/src".to_owned(), false),
+    ];
+    assert_eq!(place.held(), both);
+    let text = place.told(&down);
+    assert!(text.starts_with("Narrowed\nGRANT"), "{text}");
+    assert!(
+        text.trim_end().ends_with("write:file:/repo/src/a"),
+        "{text}"
+    );
+    let left = place.lines(&with(&["--holder-only", "--json"]));
+    assert_eq!(left[0]["descendants"], false);
+    assert_eq!(
+        place.held()[0],
+        ("write:file:/repo/src/a".to_owned(), false)
+    );
+    for (arguments, part) in [
+        (&narrow[..], "--to"),
+        (&["grants", "grants", "--to", "read"], "--narrow"),
+        (&["grants", "grants", "--holder-only"], "--narrow"),
+        (&with(&["--to", "fly"]), "--to"),
+        (&with(&["--to", "read", "--revoke", "g1"]), "--narrow"),
+        (&with(&["--to", "read", "--agent", "main"]), "--agent"),
+    ] {
+        place.refused(arguments, 2, &[part]);
+    }
+}
+
+/// The arguments that apply `template` to `main/tests`.
+fn apply(template: &'static str, more: &[&'static str]) -> Vec<&'static str> {
+    let store = ["grants", "grants", "--apply", template];
+    [&store[..], &["--agent", "main/tests"], more].concat()
+}
+
+const OWN: [&str; 4] = ["--root", "/repo", "--template-file", "docs.json"];
+
+#[tokio::test]
+async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() {
+    let place = Place::new();
+    place.granting(&[]).await.shutdown().await;
+    let editor = apply("editor", &["--root", "/repo", "/docs"]);
+    let text = place.told(&editor);
+    assert!(text.starts_with("Granted\nGRANT"), "{text}");
+    assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
+    assert_eq!(place.told(&editor), "All of it was granted before.\n");
+    place.templated("docs.json", DOCS);
+    let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
+    assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
+    assert_eq!(field(&added, "agent"), ["main/tests"]);
+    // A runtime takes up what was added, and numbers go on.
+    let runtime = place.granting(&["main"]).await;
+    runtime.shutdown().await;
+    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5", "g6"]);
+}
+
+#[tokio::test]
+async fn a_template_that_cannot_be_applied_adds_nothing() {
+    let place = Place::new();
+    place.granting(&[]).await.shutdown().await;
+    place.templated("docs.json", DOCS);
+    let root = ["--root", "/repo"];
+    let no_agent = ["--apply", "editor", "--agent", "main/", "--root", "/r"];
+    for (arguments, parts) in [
+        (
+            apply("docs", &root),
+            ["no template `docs`", "read-only, reviewer"],
+        ),
+        (apply("editor", &[]), ["needs a directory", "`editor`"]),
+        (
+            apply("editor", &OWN),
+            ["holds the template `docs`", "docs.json"],
+        ),
+        (
+            apply("docs", &["--template-file", "none"]),
+            ["`none`", "No such file"],
+        ),
+        (
+            [&["grants", "grants"], &no_agent[..]].concat(),
+            ["`main/` is no path of an agent", "grants`"],
+        ),
+    ] {
+        place.refused(&arguments, 1, &parts);
+    }
+    for (arguments, part) in [
+        (&["grants", "grants", "--apply", "editor"][..], "--agent"),
+        (&["grants", "grants", "--root", "/r"], "--apply"),
+        (&["grants", "grants", "--template-file", "x"], "--apply"),
+        (&apply("editor", &["--root", "repo"]), "relative"),
+        (
+            &apply("editor", &["--root", "/r", "--revoke", "g1"]),
+            "--revoke",
+        ),
+    ] {
+        place.refused(arguments, 2, &[part]);
+    }
+    assert_eq!(place.held(), []);
+    place.told(&apply("docs", &OWN));
+    assert_eq!(place.held().len(), 1);
+}
+
+#[test]
+fn templates_are_shown_and_those_that_people_write_are_checked() {
+    let place = Place::new();
+    let text = place.told(&["templates"]);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 5, "{text}");
+    assert!(rows[0].starts_with("TEMPLATE"), "{text}");
+    let reviewer = "reviewer   read:file:{root} write:file:{root}/reviews";
+    assert!(rows[2].starts_with(reviewer), "{text}");
+    let lines = place.lines(&["templates", "--json"]);
+    let names = ["read-only", "reviewer", "editor", "scratch"];
+    assert_eq!(field(&lines, "name"), names);
+    // What is printed is a template again.
+    place.templated("again.json", &lines[1].to_string());
+    assert_eq!(
+        place.lines(&["templates", "again.json", "--json"]),
+        lines[1..2]
+    );
+
+    place.templated("docs.json", DOCS);
+    let text = place.told(&["templates", "docs.json"]);
+    assert!(
+        text.contains("write:file:{root}/docs  Writes the docs"),
+        "{text}"
+    );
+    for (from, to, part) in [
+        ("/docs/x\"", "/src/x\"", "does not cover its example"),
+        ("{root}/src\"", "{root}/docs/y\"", "which it is to refuse"),
+        ("\"docs\"", "\"\"", "lacks `name`"),
+        (
+            "write:file:{root}/docs\"",
+            "fly:file:{root}\"",
+            "`fly:file:/example` in the template",
+        ),
+        (
+            "\"about\"",
+            "\"descendants\"",
+            "unknown field `descendants`",
+        ),
+        ("{\"name\"", "[", "cannot be read"),
+    ] {
+        assert!(DOCS.contains(from), "{from}");
+        place.templated("wrong.json", &DOCS.replacen(from, to, 1));
+        place.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
+    }
+    place.templated("large.json", &" ".repeat((64 << 10) + 1));
+    place.refused(&["templates", "large.json"], 1, &["larger than 65536"]);
+    place.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
+    place.refused(&["templates", "repo"], 1, &["repo`"]);
+}

@@ -1,0 +1,58 @@
+//! Calls of every tool, for clients that make them all.
+
+use serde_json::{Value, json};
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
+
+/// Its tools by name.
+pub(crate) const TOOLS: [&str; 12] = [
+    "copy",
+    "delete",
+    "edit_file",
+    "find",
+    "grep",
+    "list_directory",
+    "list_roots",
+    "make_directory",
+    "move",
+    "read_file",
+    "stat",
+    "write_file",
+];
+
+/// Calls of every tool, some of which fail and some of which are previews.
+pub(crate) fn calls() -> Value {
+    let call = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": false, "preview": false});
+    let fails = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": true, "preview": false});
+    let preview = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": false, "preview": true});
+    let edit =
+        |old: &str| json!({"path": "new.txt", "edits": [{"old_text": old, "new_text": "2"}]});
+    json!([
+        call("list_roots", json!({})),
+        call("list_directory", json!({"path": "src"})),
+        call("stat", json!({"path": "a.txt"})),
+        call("read_file", json!({"path": "a.txt"})),
+        fails("read_file", json!({"path": "none"})),
+        call("find", json!({"pattern": "*"})),
+        call("grep", json!({"pattern": "one"})),
+        preview("write_file", json!({"path": "new.txt", "content": "one\n"})),
+        fails("stat", json!({"path": "new.txt"})),
+        call("write_file", json!({"path": "new.txt", "content": "one\n"})),
+        preview("edit_file", edit("one")),
+        call("edit_file", edit("one")),
+        fails("edit_file", edit("three")),
+        call("make_directory", json!({"path": "made"})),
+        call("copy", json!({"from": "new.txt", "to": "made/copy.txt"})),
+        preview(
+            "move",
+            json!({"from": "made/copy.txt", "to": "made/moved.txt"})
+        ),
+        call(
+            "move",
+            json!({"from": "made/copy.txt", "to": "made/moved.txt"})
+        ),
+        preview("delete", json!({"path": "made", "recursive": true})),
+        call("delete", json!({"path": "made", "recursive": true})),
+    ])
+}

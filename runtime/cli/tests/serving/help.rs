@@ -1,0 +1,202 @@
+//! The description of a server on the wire: the handshake, tools, `ai_help` and the resource.
+
+use bailiwick::{Rate, Trust};
+use serde_json::{Value, json};
+
+use crate::support::{Client, World};
+
+fn described(world: &World) -> Client {
+    let gateway = world.gateway(Trust::Host).manual(bailiwick_cli::manual());
+    Client::of(&gateway.build())
+}
+
+#[tokio::test]
+async fn a_handshake_describes_the_server_where_raw_and_typed_clients_look() {
+    let world = World::new();
+    let mut legacy = described(&world);
+    let greeted = legacy.greet("2025-11-25", json!({})).await["result"].clone();
+    let mut modern = described(&world);
+    let discovered = modern.modern("server/discover", json!({}), json!({})).await["result"].clone();
+    for result in [greeted, discovered] {
+        assert_eq!(result["dashdash"], result["_meta"]["dashdash"]);
+        assert_eq!(result["dashdash"]["specVersion"], "0.2.0", "{result}");
+        assert_eq!(result["dashdash"]["identity"]["name"], "bailiwick-test");
+        assert_eq!(result["dashdash"]["accessLevel"], "interact");
+        assert_eq!(result["dashdash"]["rateLimit"], Rate::default().to_string());
+    }
+    let bare = world
+        .client(Trust::Host)
+        .greet("2025-11-25", json!({}))
+        .await;
+    assert_eq!(bare["result"].get("dashdash"), None);
+}
+
+#[tokio::test]
+async fn the_access_level_is_that_of_the_configuration() {
+    let world = World::new();
+    for (configuration, level) in [
+        (json!({"read_only": true}), "read"),
+        (json!({"access": "read"}), "read"),
+        (json!({"tools": ["read_file"]}), "read"),
+        (json!({"allow_scopes": ["read:file"]}), "read"),
+        (json!({"tools": ["read_file", "delete"]}), "interact"),
+    ] {
+        let mut client = described(&world);
+        let capabilities = json!({"experimental": {"configuration": configuration}});
+        let answer = client.greet("2025-11-25", capabilities).await;
+        assert_eq!(
+            answer["result"]["dashdash"]["accessLevel"], level,
+            "{configuration}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_described_among_those_that_are_offered() {
+    let world = World::new();
+    let mut client = described(&world);
+    client.greet("2025-11-25", json!({})).await;
+    let mut listed = async |meta: Value| {
+        let answer = client.ask("tools/list", json!({"_meta": meta})).await;
+        let tools = answer["result"]["tools"].as_array().unwrap().clone();
+        tools
+            .into_iter()
+            .find(|tool| tool["name"] == "copy")
+            .unwrap()
+    };
+    let copy = listed(json!({})).await;
+    assert_eq!(copy["dashdash"]["reverseMethod"], "delete");
+    assert_eq!(copy["dashdash"]["category"], copy["_meta"]["group"]);
+    let priority = copy["_meta"]["priority"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&priority));
+    let alone = listed(json!({"policy": {"tools": ["copy"]}})).await;
+    assert_eq!(alone["dashdash"]["reversible"], false);
+    assert_eq!(alone["dashdash"].get("reverseMethod"), None);
+}
+
+#[tokio::test]
+async fn ai_help_answers_in_both_forms_and_by_section() {
+    let world = World::new();
+    let mut legacy = described(&world);
+    legacy.greet("2025-11-25", json!({})).await;
+    let whole = legacy.ask("ai_help", json!({})).await["result"].clone();
+    assert_eq!(whole["contentType"], "text/markdown", "{whole}");
+    assert!(
+        whole["content"]
+            .as_str()
+            .unwrap()
+            .starts_with("---\nname: \"bailiwick-test\"\n")
+    );
+    assert_eq!(whole.get("resultType"), None);
+    let nulls = json!({"format": null, "section": null});
+    assert_eq!(legacy.ask("ai_help", nulls).await["result"], whole);
+    let json = legacy.ask("ai_help", json!({"format": "json"})).await["result"].clone();
+    assert_eq!(json["metadata"]["name"], "bailiwick-test");
+    for key in [
+        "whenToUse",
+        "quickReference",
+        "authentication",
+        "rateLimits",
+    ] {
+        assert!(json["sections"].get(key).is_some(), "{key}");
+    }
+    for section in ["best-practices", "bestPractices"] {
+        let part = legacy.ask("ai_help", json!({"section": section})).await;
+        let text = part["result"]["content"].as_str().unwrap();
+        assert!(text.starts_with("## Best Practices\n"), "{text}");
+    }
+    let mut modern = described(&world);
+    let answer = modern
+        .modern("ai_help", json!({"format": "json"}), json!({}))
+        .await;
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+}
+
+#[tokio::test]
+async fn ai_help_refuses_what_it_does_not_know_and_says_what_it_does() {
+    let world = World::new();
+    let mut client = described(&world);
+    client.greet("2025-11-25", json!({})).await;
+    for params in [
+        json!({"format": "html"}),
+        json!({"format": 1}),
+        json!({"section": "none"}),
+        json!({"section": ""}),
+        json!({"section": ["whenToUse"]}),
+    ] {
+        let error = client.ask("ai_help", params.clone()).await["error"].clone();
+        assert_eq!(error["code"], -32602, "{params}");
+    }
+    let error = client.ask("ai_help", json!({"section": "none"})).await["error"].clone();
+    assert!(
+        error["message"].as_str().unwrap().contains("when-to-use"),
+        "{error}"
+    );
+    assert_eq!(error["data"]["known"].as_array().unwrap().len(), 10);
+    let mut bare = world.client(Trust::Host);
+    bare.greet("2025-11-25", json!({})).await;
+    assert_eq!(
+        bare.ask("ai_help", json!({})).await["error"]["code"],
+        -32601
+    );
+}
+
+#[tokio::test]
+async fn the_help_is_a_resource_that_says_how_it_may_be_kept() {
+    let world = World::new();
+    let mut client = described(&world);
+    client.greet("2025-11-25", json!({})).await;
+    let listed = client.ask("resources/list", json!({})).await;
+    let resources = listed["result"]["resources"].as_array().unwrap();
+    let help = resources
+        .iter()
+        .find(|resource| resource["uri"] == "bailiwick://help")
+        .unwrap();
+    assert_eq!(help["mimeType"], "text/markdown");
+    for resource in resources {
+        assert_eq!(resource["dashdash"], resource["_meta"]["dashdash"]);
+        assert!(
+            resource["dashdash"]["resourceType"].is_string(),
+            "{resource}"
+        );
+        assert_eq!(resource["dashdash"]["cacheDuration"], 0);
+    }
+    let read = client
+        .ask("resources/read", json!({"uri": "bailiwick://help"}))
+        .await;
+    let content = &read["result"]["contents"][0];
+    assert_eq!(content["mimeType"], "text/markdown");
+    let told = client.ask("ai_help", json!({})).await;
+    assert_eq!(content["text"], told["result"]["content"]);
+    let mut bare = world.client(Trust::Host);
+    bare.greet("2025-11-25", json!({})).await;
+    let none = bare
+        .ask("resources/read", json!({"uri": "bailiwick://help"}))
+        .await;
+    assert_eq!(none["error"]["code"], -32002);
+}
+
+#[tokio::test]
+async fn no_path_and_no_configuration_is_in_any_description() {
+    let world = World::new();
+    let mut client = described(&world);
+    let configuration =
+        json!({"deny": ["**/canary-7f3a/**"], "allow_scopes": ["read:file:/r/canary-7f3a"]});
+    let capabilities = json!({"experimental": {"configuration": configuration}});
+    let mut said = client.greet("2025-11-25", capabilities).await.to_string();
+    for (method, params) in [
+        ("ai_help", json!({})),
+        ("ai_help", json!({"format": "json"})),
+        ("tools/list", json!({})),
+        ("resources/list", json!({})),
+        ("resources/read", json!({"uri": "bailiwick://help"})),
+    ] {
+        let answer = client.ask(method, params).await;
+        assert!(answer["result"].is_object(), "{answer}");
+        said.push_str(&answer.to_string());
+    }
+    let host = world.host("r");
+    for canary in ["canary-7f3a", host.to_str().unwrap(), "hidden"] {
+        assert!(!said.contains(canary), "{canary}");
+    }
+}

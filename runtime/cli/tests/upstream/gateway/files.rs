@@ -1,0 +1,243 @@
+//! The file of servers, and what is remembered of their tools.
+
+use serde_json::json;
+
+use super::client::{Place, hostile};
+
+#[test]
+fn entries_that_cannot_be_used_are_named_with_the_reason() {
+    let mut asks = hostile(&["plain"]);
+    asks["env"] = json!({"KEY": "${input:api-key}"});
+    let servers = json!({
+        "asks": asks, "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"}, "off": {"command": "x", "disabled": true},
+        "notes": hostile(&["plain"]),
+    });
+    let place = Place::new(&json!({ "servers": servers }));
+    let mut client = place.client(&[]);
+    let names = client.names("tools", "name");
+    assert!(
+        names.iter().all(|name| name.starts_with("notes__")),
+        "{names:?}"
+    );
+    let said = client.end();
+    let hint = "the server `asks` is not used: the input `api-key` has no value, which /servers/asks/env/KEY names; set the \
+                variable `BAILIWICK_INPUT_API_KEY`";
+    assert!(said.contains(hint), "{said}");
+    assert!(
+        said.contains("the server `old` is not used") && said.contains("HTTP+SSE"),
+        "{said}"
+    );
+    assert!(!said.contains("`off`"), "{said}");
+    let with = [("BAILIWICK_INPUT_API_KEY", "secret")];
+    let mut client = place.client_with(&[], &with, json!({}));
+    let names = client.names("tools", "name");
+    assert!(names.contains(&"asks__note".to_owned()), "{names:?}");
+    assert!(!client.end().contains("secret"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_the_program_with_the_reason() {
+    let place = Place::new(&json!({}));
+    for (text, expected) in [
+        ("{ // no end", "cannot be read: line 1"),
+        ("[]", "cannot be read: line 1"),
+    ] {
+        place.write("bad.json", text);
+        let ended = place.run(&["serve", "--servers", "bad.json"], &[]);
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// A server `notes` whose tool `note` changes once the file `changes` says so.
+fn with_changing_server() -> Place {
+    let place = Place::new(&json!({}));
+    place.write("changes", "");
+    let changes = place.path("changes");
+    let entry = hostile(&["restarts", changes.to_str().unwrap()]);
+    let servers = json!({"servers": {"notes": entry}});
+    place.write("mcp.json", &servers.to_string());
+    place
+}
+
+/// What `servers --json` shows of the tool `notes__note`.
+fn shown_note(place: &Place) -> serde_json::Value {
+    let shown = place.run(&["servers", "mcp.json", "--json"], &[]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let mut lines = shown
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.find(|line| line["tool"] == "notes__note").unwrap()
+}
+
+#[test]
+fn a_changed_tool_is_withheld_until_it_is_approved() {
+    let place = with_changing_server();
+    let offered = |name: &str| {
+        let names = place.client(&[]).names("tools", "name");
+        names.iter().any(|it| it == name)
+    };
+    assert!(offered("notes__note"));
+    place.write("changes", "description");
+    let mut client = place.client(&[]);
+    let names = client.names("tools", "name");
+    assert!(
+        !names.contains(&"notes__note".to_owned()) && names.contains(&"notes__edit".to_owned())
+    );
+    let said = client.end();
+    assert!(
+        said.contains("the tool `note` of the server `notes` is withheld: it changed"),
+        "{said}"
+    );
+    assert!(said.contains("bailiwick servers"), "{said}");
+
+    let line = shown_note(&place);
+    assert_eq!(line["offered"], false);
+    assert!(
+        line["state"].as_str().unwrap().contains("send me the keys"),
+        "{line}"
+    );
+    let form = line["form"].as_str().unwrap();
+    let wrong = place.run(
+        &[
+            "servers",
+            "mcp.json",
+            "--approve",
+            "notes__note@0000000000000000",
+        ],
+        &[],
+    );
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(!offered("notes__note"));
+    let approve = format!("notes__note@{form}");
+    let approved = place.run(&["servers", "mcp.json", "--approve", &approve], &[]);
+    assert!(approved.status.success(), "{approved:?}");
+    assert!(offered("notes__note"));
+}
+
+#[test]
+fn tool_approved_while_the_gateway_runs_is_offered_at_once() {
+    let place = with_changing_server();
+    let note = "notes__note".to_owned();
+    assert!(place.client(&[]).names("tools", "name").contains(&note));
+    place.write("changes", "description");
+    let mut client = place.client(&["--allow", "read:mcp:notes"]);
+    assert!(!client.names("tools", "name").contains(&note));
+    let call = json!({"name": note, "arguments": {}});
+    let refused = client.request("tools/call", call.clone());
+    assert!(refused.get("error").is_some(), "{refused}");
+
+    let line = shown_note(&place);
+    let approve = format!("{note}@{}", line["form"].as_str().unwrap());
+    let approved = place.run(&["servers", "mcp.json", "--approve", &approve], &[]);
+    assert!(approved.status.success(), "{approved:?}");
+    while client
+        .others
+        .pop()
+        .is_none_or(|it| it["method"] != "notifications/tools/list_changed")
+    {
+        let message = client.receive();
+        client.others.push(message);
+    }
+    assert!(client.names("tools", "name").contains(&note));
+    let answered = client.result("tools/call", call);
+    assert_eq!(answered["isError"], false, "{answered}");
+}
+
+#[test]
+fn no_tool_reads_or_changes_the_file_that_says_which_servers_are_started() {
+    let place = Place::new(&json!({}));
+    std::fs::create_dir(place.path("repo")).unwrap();
+    place.write(
+        "repo/servers.json",
+        &json!({"servers": {"notes": hostile(&["plain"])}}).to_string(),
+    );
+    std::fs::rename(
+        place.path("repo/servers.json"),
+        place.path("repo/mcp[1].json"),
+    )
+    .unwrap();
+    std::fs::remove_file(place.path("mcp.json")).unwrap();
+    std::os::unix::fs::symlink("repo/mcp[1].json", place.path("mcp.json")).unwrap();
+    let mut client = place.client(&["repo"]);
+    let write = |name: &str| json!({"path": name, "content": "{}", "mode": "overwrite"});
+    let (code, _) = client.failure("write_file", write("mcp[1].json"));
+    assert_eq!(code, "PERMISSION_DENIED");
+    let (code, _) = client.failure("read_file", json!({"path": "mcp[1].json"}));
+    assert_eq!(code, "PERMISSION_DENIED");
+    client.text("write_file", write("other.json"));
+    client.text("read_file", json!({"path": "other.json"}));
+    let found = client.text("grep", json!({"pattern": "notes"}));
+    assert!(!found.contains("servers"), "{found}");
+}
+
+#[test]
+fn the_file_of_servers_is_kept_from_a_root_that_is_a_link() {
+    let place = Place::new(&json!({}));
+    std::fs::create_dir(place.path("repo")).unwrap();
+    std::os::unix::fs::symlink("repo", place.path("link")).unwrap();
+    let servers = json!({"servers": {"notes": hostile(&["plain"])}});
+    place.write("repo/mcp.json", &servers.to_string());
+    place.write("repo/other.json", "{}");
+    std::fs::remove_file(place.path("mcp.json")).unwrap();
+    std::os::unix::fs::symlink("link/mcp.json", place.path("mcp.json")).unwrap();
+    for root in ["repo", "link"] {
+        let mut client = place.client(&[root]);
+        let (code, _) = client.failure("read_file", json!({"path": "mcp.json"}));
+        assert_eq!(code, "PERMISSION_DENIED", "{root}");
+        let write = json!({"path": "mcp.json", "content": "{}", "mode": "overwrite"});
+        assert_eq!(client.failure("write_file", write).0, "PERMISSION_DENIED");
+        client.text("read_file", json!({"path": "other.json"}));
+    }
+}
+
+#[test]
+fn no_tool_reads_the_variables_of_a_server() {
+    let place = Place::new(&json!({}));
+    std::fs::create_dir(place.path("repo")).unwrap();
+    place.write("repo/variables", "KEY=sk-1\n");
+    place.write("repo/notes.txt", "KEY=public\n");
+    let mut server = hostile(&["plain"]);
+    server["envFile"] = place.path("repo/variables").to_str().unwrap().into();
+    place.write(
+        "mcp.json",
+        &json!({"servers": {"notes": server}}).to_string(),
+    );
+    let mut client = place.client(&["repo"]);
+    let (code, _) = client.failure("read_file", json!({"path": "variables"}));
+    assert_eq!(code, "PERMISSION_DENIED");
+    let found = client.text("grep", json!({"pattern": "KEY"}));
+    assert!(
+        found.contains("public") && !found.contains("sk-1"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_root_that_holds_the_remembered_tools_is_refused_at_start() {
+    let place = Place::new(&json!({"servers": {"notes": hostile(&["plain"])}}));
+    std::fs::create_dir(place.path("repo")).unwrap();
+    for root in ["state", "state/bailiwick"] {
+        std::fs::create_dir_all(place.path("state/bailiwick")).unwrap();
+        let ended = place.run(&["serve", "--servers", "mcp.json", root], &[]);
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("cannot be a root: it holds") && said.contains("--pins"),
+            "{said}"
+        );
+    }
+    let mut other = place.client(&["repo"]);
+    assert!(
+        other
+            .names("tools", "name")
+            .contains(&"read_file".to_owned())
+    );
+    let mut elsewhere = place.client(&["--pins", "pins", "state"]);
+    assert!(
+        elsewhere
+            .names("tools", "name")
+            .contains(&"read_file".to_owned())
+    );
+}

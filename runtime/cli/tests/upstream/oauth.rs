@@ -1,0 +1,941 @@
+//! Servers that want a person to sign in in, whom they let in and what nobody learns out.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use bailiwick::{
+    AuditSink, Code, Head, Landing, MemoryAudit, OAuth, Policy, Record, Requested, Runtime,
+    ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, SpecError, TokenStore,
+    Upstreams, Worker,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::support::{Stage, code, stage, text, yes};
+use super::town::{Echo, Town, Ways, parameters};
+
+const LANDING: &str = "http://127.0.0.1:9/back";
+
+/// What a person does with an address: where their browser ends.
+type Browser = Arc<dyn Fn(String) -> Option<String> + Send + Sync>;
+
+/// A person who says yes as often as they may, and what they were asked.
+#[derive(Clone)]
+struct Person {
+    asked: Arc<Mutex<Vec<SignIn>>>,
+    times: usize,
+    browser: Browser,
+}
+
+impl Person {
+    fn new(browser: impl Fn(String) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self {
+            asked: Arc::default(),
+            times: usize::MAX,
+            browser: Arc::new(browser),
+        }
+    }
+
+    fn willing() -> Self {
+        Self::new(Some)
+    }
+
+    fn asked(&self) -> Vec<SignIn> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl ServerRequests for Person {
+    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+        Box::pin(async move {
+            self.asked.lock().unwrap().push(request.clone());
+            if self.asked().len() > self.times {
+                return SignInAnswer::Declined;
+            }
+            let back = (self.browser)(led(&request.url).await);
+            back.map_or(SignInAnswer::Declined, SignInAnswer::Completed)
+        })
+    }
+}
+
+/// Where a browser is led that opens an address.
+async fn led(url: &str) -> String {
+    let head = opened(url).await;
+    let mut lines = head.lines();
+    let location = lines.find_map(|line| line.strip_prefix("location: "));
+    location.unwrap().to_owned()
+}
+
+async fn opened(url: &str) -> String {
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    let mut server = TcpStream::connect(host).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    server.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    server.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn signed(town: &Town, oauth: OAuth, person: &Person) -> Upstreams {
+    let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let builder = builder.oauth(oauth).requests(person.clone());
+    let upstreams = builder.start().await.unwrap();
+    let settled = [ServerState::Ready, ServerState::GivenUp];
+    tokio::select! {
+        _ = upstreams.reached("town", settled[0]) => {}
+        _ = upstreams.reached("town", settled[1]) => {}
+    }
+    upstreams
+}
+
+async fn state(town: &Town, person: &Person) -> ServerState {
+    let upstreams = signed(town, OAuth::new(LANDING), person).await;
+    upstreams.state("town").unwrap()
+}
+
+async fn used(town: &Town, person: &Person) -> (Stage, Worker) {
+    let upstreams = signed(town, OAuth::new(LANDING), person).await;
+    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let worker = stage.worker(Policy::new()).await;
+    (stage, worker)
+}
+
+/// What the audit tells of what people said at servers.
+async fn words(stage: &Stage) -> Vec<Value> {
+    let lines = stage.lines().await;
+    let events = lines.into_iter().map(|line| line["event"].clone());
+    let words = events.filter(|event| event["step"] == "signed_in");
+    words.collect()
+}
+
+/// Nobody is let in, and nobody was asked for their name.
+async fn unasked(ways: Ways) {
+    unasked_by(OAuth::new(LANDING), ways).await;
+}
+
+async fn unasked_by(oauth: OAuth, ways: Ways) {
+    let (town, person) = (Town::new(ways).await, Person::willing());
+    let upstreams = Upstreams::builder()
+        .server(ServerSpec::http("town", town.url()))
+        .oauth(oauth)
+        .requests(person.clone())
+        .start()
+        .await
+        .unwrap();
+    let left = [ServerState::Waiting, ServerState::GivenUp];
+    tokio::select! {
+        _ = upstreams.reached("town", left[0]) => {}
+        _ = upstreams.reached("town", left[1]) => {}
+    }
+    assert_eq!(person.asked(), []);
+    assert!(town.seen().tokens.is_empty());
+}
+
+#[tokio::test]
+async fn a_person_signs_in_once_and_the_tools_are_there() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let (_stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    let asked = person.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!((asked[0].server.as_str(), asked[0].more), ("town", false));
+    assert_eq!(
+        (&asked[0].address, &asked[0].issuer),
+        (&town.url(), &town.origin)
+    );
+    assert_eq!(format!("http://{}", asked[0].opens), town.origin);
+    assert_eq!(asked[0].scopes, ["read"]);
+    let seen = town.seen();
+    let authorized = &seen.authorized[0];
+    assert_eq!(authorized["resource"], town.url());
+    assert_eq!(authorized["redirect_uri"], LANDING);
+    assert_eq!(authorized["code_challenge_method"], "S256");
+    assert_eq!(seen.tokens.len(), 1);
+    assert_eq!(seen.tokens[0]["resource"], town.url());
+    assert_eq!(seen.registered[0]["token_endpoint_auth_method"], "none");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_where_people_sign_in_is_found_by_where_it_has_to_say_it() {
+    let mute = || Ways {
+        mute: true,
+        ..Ways::default()
+    };
+    let (town, person) = (Town::new(mute()).await, Person::willing());
+    let (_stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(person.asked().len(), 1);
+    assert_eq!(person.asked()[0].issuer, town.origin);
+    // A token that it refuses without a word is renewed as any other.
+    town.revoke();
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(person.asked().len(), 1);
+    // It is trusted no further than one that says it.
+    let elsewhere = Some(json!({"authorization_servers": ["https://10.0.0.1"]}));
+    unasked(Ways {
+        resource: elsewhere,
+        ..mute()
+    })
+    .await;
+    let (town, person) = (Town::new(mute()).await, Person::new(|_| None));
+    assert_eq!(state(&town, &person).await, ServerState::GivenUp);
+    assert_eq!(person.asked().len(), 1);
+    // And it is asked nothing twice.
+    assert_eq!(town.seen().refused, ["server/discover"]);
+}
+
+#[tokio::test]
+async fn whoever_is_registered_or_has_a_document_is_not_registered_anew() {
+    let documents = Some(json!({"client_id_metadata_document_supported": true}));
+    let ways = || Ways {
+        issuer: documents.clone(),
+        ..Ways::default()
+    };
+    let document = "https://host.example/client.json";
+    for (oauth, client) in [
+        (OAuth::new(LANDING).document(document), document),
+        (OAuth::new(LANDING).registered("town", "mine", None), "mine"),
+    ] {
+        let (town, person) = (Town::new(ways()).await, Person::willing());
+        let upstreams = signed(&town, oauth, &person).await;
+        assert_eq!(upstreams.state("town"), Some(ServerState::Ready));
+        assert_eq!(town.seen().authorized[0]["client_id"], client);
+        assert!(town.seen().registered.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let oauth = OAuth::new(LANDING).registered("town", "mine", Some("s".into()));
+    let upstreams = signed(&town, oauth.clone().issuer("town", &town.origin), &person).await;
+    assert_eq!(upstreams.state("town"), Some(ServerState::Ready));
+    unasked_by(oauth.issuer("town", "https://as.example"), Ways::default()).await;
+}
+
+#[tokio::test]
+async fn a_secret_goes_to_whom_the_host_says_unless_all_is_on_this_machine() {
+    let start = |url: &str, oauth: OAuth| {
+        let oauth = oauth.registered("town", "mine", Some("s".into()));
+        let town = Upstreams::builder().server(ServerSpec::http("town", url));
+        town.oauth(oauth).start()
+    };
+    let (elsewhere, here) = ("https://town.example/mcp", "http://127.0.0.1:9/mcp");
+    let refused = start(elsewhere, OAuth::new(LANDING)).await;
+    assert!(matches!(refused, Err(SpecError::Issuer(name)) if name == "town"));
+    let said = OAuth::new(LANDING).issuer("town", "https://as.example");
+    assert!(start(elsewhere, said).await.is_ok());
+    assert!(start(here, OAuth::new(LANDING)).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_a_person_s_yes_nobody_is_signed_in() {
+    let town = Town::new(Ways::default()).await;
+    let no = Person::new(|_| None);
+    assert_eq!(state(&town, &no).await, ServerState::GivenUp);
+    assert_eq!(no.asked().len(), 1);
+    assert!(town.seen().tokens.is_empty());
+    // Without a host that lets people sign in nobody is asked.
+    let nobody = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let nobody = nobody.requests(no.clone()).start().await.unwrap();
+    assert_ne!(nobody.state("town"), Some(ServerState::Ready));
+    assert_eq!(no.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn who_said_no_is_asked_again_when_they_want_it_tried_again() {
+    let town = Town::new(Ways::default()).await;
+    let second = Arc::new(Mutex::new(false));
+    let later = Arc::clone(&second);
+    let person = Person::new(move |url| later.lock().unwrap().then_some(url));
+    let upstreams = signed(&town, OAuth::new(LANDING), &person).await;
+    assert_eq!(upstreams.state("town"), Some(ServerState::GivenUp));
+    *second.lock().unwrap() = true;
+    upstreams.retry("town");
+    assert!(upstreams.reached("town", ServerState::Ready).await);
+    assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn only_the_answer_to_the_question_that_was_asked_counts() {
+    let with = |key: &'static str, value: Option<&'static str>| {
+        Person::new(move |url: String| {
+            let (at, _) = url.split_once('?').unwrap();
+            let mut all = parameters(&url);
+            all.remove(key);
+            all.extend(value.map(|value| (key.to_owned(), value.to_owned())));
+            let all: Vec<_> = all
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            Some(format!("{at}?{}", all.join("&")))
+        })
+    };
+    for (person, allowed) in [
+        (with("nothing", Some("else")), true),
+        (with("state", Some("another")), false),
+        (with("state", None), false),
+        (with("iss", Some("https://evil.example")), false),
+        (with("iss", None), false),
+        (with("error", Some("access_denied")), false),
+        (with("code", Some("made-up")), false),
+    ] {
+        let town = Town::new(Ways::default()).await;
+        let ready = state(&town, &person).await == ServerState::Ready;
+        assert_eq!(ready, allowed);
+        let exchanged = town
+            .seen()
+            .tokens
+            .iter()
+            .filter(|asked| asked["code"] != "made-up")
+            .count();
+        assert_eq!(exchanged, usize::from(allowed));
+        // A code that makes no token may be the network's fault: they are asked once more.
+        let made_up = town.seen().tokens.len() - exchanged;
+        assert_eq!(person.asked().len(), made_up.max(1));
+        assert!(made_up <= 2);
+    }
+}
+
+#[tokio::test]
+async fn a_server_leads_its_host_nowhere_else() {
+    let ways = Ways::default();
+    for elsewhere in [
+        json!({"authorization_servers": ["https://10.0.0.1"]}),
+        json!({"authorization_servers": ["http://169.254.169.254"]}),
+        json!({"authorization_servers": ["http://example.com"]}),
+        json!({"authorization_servers": ["file:///etc"]}),
+        json!({"resource": "https://evil.example/mcp"}),
+    ] {
+        let resource = Some(elsewhere);
+        unasked(Ways {
+            resource,
+            ..ways.clone()
+        })
+        .await;
+    }
+    for elsewhere in [
+        json!({"issuer": "https://evil.example"}),
+        json!({"token_endpoint": "http://169.254.169.254/token"}),
+        json!({"token_endpoint": "http://example.com/token"}),
+        json!({"authorization_endpoint": "http://example.com/authorize"}),
+        json!({"authorization_endpoint": "javascript:alert(1)"}),
+        json!({"registration_endpoint": "https://10.0.0.1/register"}),
+        json!({"code_challenge_methods_supported": ["plain"]}),
+        json!({"code_challenge_methods_supported": null}),
+        json!({"padding": "x".repeat(300 << 10)}),
+    ] {
+        let issuer = Some(elsewhere);
+        unasked(Ways {
+            issuer,
+            ..ways.clone()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn an_authorisation_server_leads_people_to_no_other_s_page() {
+    let honest = Town::new(Ways::default()).await;
+    let at = |path: &str| format!("{}{path}", honest.origin);
+    for elsewhere in [
+        json!({"authorization_endpoint": at("/authorize")}),
+        json!({"token_endpoint": at("/token")}),
+        json!({"registration_endpoint": at("/register")}),
+    ] {
+        let issuer = Some(elsewhere);
+        let town = Town::new(Ways::default()).await;
+        town.change(|ways| ways.issuer.clone_from(&issuer));
+        unasked(Ways {
+            issuer,
+            ..Ways::default()
+        })
+        .await;
+        // The host says that it knows this one.
+        let person = Person::new(|_| None);
+        let oauth = OAuth::new(LANDING).issuer("town", &town.origin);
+        signed(&town, oauth, &person).await;
+        assert_eq!(person.asked().len(), 1);
+    }
+    assert!(honest.seen().tokens.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_asked_of_an_authorisation_server_is_the_host_s_alone() {
+    for (query, allowed) in [
+        ("tenant=1", true),
+        ("scope=admin", false),
+        ("Scope=admin", false),
+        ("redirect_uri=https://evil.example", false),
+        ("client_id=x", false),
+        ("state=x", false),
+        ("code%5Fchallenge=x", false),
+        ("tenant=1&response_type=token", false),
+        ("request_uri=x", false),
+    ] {
+        for named in [false, true] {
+            let (town, person) = (Town::new(Ways::default()).await, Person::new(|_| None));
+            let endpoint = format!("{}/authorize?{query}", town.origin);
+            let issuer = Some(json!({"authorization_endpoint": endpoint}));
+            town.change(|ways| ways.issuer = issuer);
+            let oauth = OAuth::new(LANDING);
+            let oauth = match named {
+                true => oauth.issuer("town", &town.origin),
+                false => oauth,
+            };
+            let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+            let builder = builder.oauth(oauth).requests(person.clone());
+            let upstreams = builder.start().await.unwrap();
+            let left = [ServerState::Waiting, ServerState::GivenUp];
+            tokio::select! {
+                _ = upstreams.reached("town", left[0]) => {}
+                _ = upstreams.reached("town", left[1]) => {}
+            }
+            assert_eq!(person.asked().len(), usize::from(allowed), "{query}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_code_and_its_proof_are_not_led_on() {
+    let other = Town::new(Ways::default()).await;
+    let leads = Some(format!("{}/token", other.origin));
+    let (town, person) = (
+        Town::new(Ways {
+            leads,
+            ..Ways::default()
+        })
+        .await,
+        Person::willing(),
+    );
+    let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let builder = builder.oauth(OAuth::new(LANDING)).requests(person.clone());
+    let upstreams = builder.start().await.unwrap();
+    assert!(upstreams.reached("town", ServerState::GivenUp).await);
+    assert_eq!(town.seen().tokens.len(), 2);
+    assert!(other.seen().tokens.is_empty());
+}
+
+#[tokio::test]
+async fn a_sign_in_that_the_network_failed_is_asked_for_again() {
+    let forged = Arc::new(Mutex::new(true));
+    let first = Arc::clone(&forged);
+    let person = Person::new(move |url: String| {
+        let made_up = std::mem::replace(&mut *first.lock().unwrap(), false);
+        Some(if made_up {
+            url.replace("code=", "code=not-")
+        } else {
+            url
+        })
+    });
+    let town = Town::new(Ways::default()).await;
+    assert_eq!(state(&town, &person).await, ServerState::Ready);
+    assert_eq!(person.asked().len(), 2);
+    assert!(!*forged.lock().unwrap());
+}
+
+#[tokio::test]
+async fn a_server_that_is_never_content_is_given_up() {
+    let other = Some("https://other.example/mcp".to_owned());
+    for ways in [
+        Ways {
+            audience: other,
+            ..Ways::default()
+        },
+        Ways {
+            nobody: true,
+            ..Ways::default()
+        },
+    ] {
+        let (town, person) = (Town::new(ways).await, Person::willing());
+        assert_eq!(state(&town, &person).await, ServerState::GivenUp);
+        assert_eq!(person.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_token_whose_time_is_over_is_renewed_without_a_person() {
+    let expires = Some(1);
+    let (town, person) = (
+        Town::new(Ways {
+            expires,
+            ..Ways::default()
+        })
+        .await,
+        Person::willing(),
+    );
+    let (_stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    let renewals = |town: &Town| {
+        let seen = town.seen();
+        let renewals = seen
+            .tokens
+            .iter()
+            .filter(|asked| asked["grant_type"] == "refresh_token");
+        renewals
+            .map(|asked| asked["resource"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert!(!renewals(&town).is_empty());
+    assert!(
+        renewals(&town)
+            .iter()
+            .all(|resource| *resource == town.url())
+    );
+    assert_eq!(person.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_is_renewed_and_else_a_person_signs_in_again() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let (stage, worker) = used(&town, &person).await;
+    town.revoke();
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(person.asked().len(), 1);
+    town.revoke();
+    town.change(|ways| ways.forgets = true);
+    assert_eq!(
+        code(worker.call("town__look", json!({})).await),
+        Code::ServerGone
+    );
+    // They signed in a moment ago: one who wants it tried again is asked, and nobody else.
+    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    assert_eq!(person.asked().len(), 1);
+    stage.upstreams.retry("town");
+    assert!(stage.upstreams.reached("town", ServerState::Ready).await);
+    assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_needs_more_waits_for_a_person_who_allows_it() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let (stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    let asked = person.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!((asked[0].more, asked[0].tool.as_deref()), (false, None));
+    assert_eq!(
+        (asked[1].more, asked[1].tool.as_deref()),
+        (true, Some("change"))
+    );
+    assert_eq!(asked[1].scopes, ["read", "write"]);
+    let said = |scopes: &[&str], tool: Option<&str>| {
+        let mut said = json!({"step": "signed_in", "agent": "", "origin": "human", "server": "town",
+            "issuer": town.origin, "scopes": scopes, "allowed": true, "by": "person"});
+        if let Some(tool) = tool {
+            said["tool_there"] = tool.into();
+        }
+        said
+    };
+    let expected = [
+        said(&["read"], None),
+        said(&["read", "write"], Some("change")),
+    ];
+    assert_eq!(words(&stage).await, expected);
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_needs_more_than_a_person_allows_fails_alone() {
+    let town = Town::new(Ways::default()).await;
+    let person = Person {
+        times: 1,
+        ..Person::willing()
+    };
+    let (stage, worker) = used(&town, &person).await;
+    for _ in 0..3 {
+        let refused = worker.call("town__change", json!({})).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ServerFailed);
+        assert!(
+            refused.message().contains("than a person allowed"),
+            "{refused}"
+        );
+    }
+    assert_eq!(person.asked().len(), 2);
+    let words = words(&stage).await;
+    assert_eq!(words.len(), 2);
+    assert_eq!(
+        [&words[1]["allowed"], &words[1]["by"]],
+        [&json!(false), &json!("person")]
+    );
+    assert_eq!(stage.upstreams.state("town"), Some(ServerState::Ready));
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+}
+
+#[tokio::test]
+async fn the_history_tells_people_where_they_signed_in() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let (stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    stage.runtime.flush_audit().await.unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for record in stage.audit.records() {
+        writeln!(file, "{}", record.line()).unwrap();
+    }
+    let told = std::process::Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+        .args(["history", "--server", "town"])
+        .arg(file.path())
+        .output();
+    let told = String::from_utf8(told.unwrap().stdout).unwrap();
+    let issuer = &town.origin;
+    for expected in [
+        format!(
+            "granted by a person  -            the server town under the person's name at {issuer}, for read\n"
+        ),
+        format!("at {issuer}, for read write; asked by its tool change\n"),
+    ] {
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+/// A record that takes what it is given until it is told to take nothing any more.
+#[derive(Clone)]
+struct Filling(MemoryAudit, Arc<AtomicBool>);
+
+impl AuditSink for Filling {
+    fn head(&self) -> Head {
+        self.0.head()
+    }
+
+    fn keep(&mut self, records: &[Record]) -> std::io::Result<()> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.0.keep(records)
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_says_does_not_count_where_it_cannot_be_recorded() {
+    for full in [false, true] {
+        let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+        let audit = Filling(MemoryAudit::new(100), Arc::default());
+        let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+        // The person is there after the runtime, and the disk is full before they are.
+        let waits = Arc::new(Notify::new());
+        let late = Late(person.clone(), Arc::clone(&waits));
+        let upstreams = builder.oauth(OAuth::new(LANDING)).requests(late);
+        let upstreams = upstreams.start().await.unwrap();
+        let builder = Runtime::builder().servers(&upstreams).audit(audit.clone());
+        let (_runtime, _grants) = builder.build().await.unwrap();
+        audit.1.store(full, Ordering::Relaxed);
+        waits.notify_one();
+        let ended = if full {
+            ServerState::GivenUp
+        } else {
+            ServerState::Ready
+        };
+        assert!(upstreams.reached("town", ended).await);
+        assert_eq!(person.asked().len(), 1);
+        assert_eq!(town.seen().tokens.is_empty(), full);
+    }
+}
+
+/// A person who takes their time.
+struct Late(Person, Arc<Notify>);
+
+impl ServerRequests for Late {
+    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+        Box::pin(async move {
+            self.1.notified().await;
+            self.0.sign_in(request).await
+        })
+    }
+}
+
+/// What is kept, by server.
+#[derive(Clone, Default)]
+struct Keychain(Arc<Mutex<HashMap<String, String>>>);
+
+impl TokenStore for Keychain {
+    fn load(&self, server: String) -> Requested<'_, Option<String>> {
+        let kept = self.0.lock().unwrap().get(&server).cloned();
+        Box::pin(std::future::ready(kept))
+    }
+
+    fn save(&self, server: String, kept: Option<String>) -> Requested<'_, ()> {
+        let mut all = self.0.lock().unwrap();
+        match kept {
+            Some(kept) => all.insert(server, kept),
+            None => all.remove(&server),
+        };
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test]
+async fn what_the_host_keeps_lets_it_in_again_and_at_no_other_address() {
+    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let keychain = Keychain::default();
+    let oauth = || OAuth::new(LANDING).store(keychain.clone());
+    let first = signed(&town, oauth(), &person).await;
+    let label = first.label("town").unwrap().to_owned();
+    assert_eq!(
+        keychain.0.lock().unwrap().keys().collect::<Vec<_>>(),
+        [&label]
+    );
+    first.shutdown().await;
+    let second = signed(&town, oauth(), &person).await;
+    assert_eq!(second.state("town"), Some(ServerState::Ready));
+    second.shutdown().await;
+    // The token was revoked meanwhile, what renews it not.
+    town.revoke();
+    let third = signed(&town, oauth(), &person).await;
+    assert_eq!(third.state("town"), Some(ServerState::Ready));
+    assert_eq!(person.asked().len(), 1);
+    let other = Town::new(Ways::default()).await;
+    let fourth = signed(&other, oauth(), &person).await;
+    assert_eq!(fourth.state("town"), Some(ServerState::Ready));
+    assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn each_server_has_what_is_kept_of_it_and_nothing_of_another() {
+    let keychain = Keychain::default();
+    let towns = [
+        Town::new(Ways::default()).await,
+        Town::new(Ways::default()).await,
+    ];
+    let person = Person::willing();
+    let names = ["north", "south"];
+    let start = async || {
+        let specs = names.iter().zip(&towns);
+        let specs = specs.map(|(name, town)| ServerSpec::http(*name, town.url()));
+        let builder = Upstreams::builder().servers(specs);
+        let builder = builder.oauth(OAuth::new(LANDING).store(keychain.clone()));
+        let upstreams = builder.requests(person.clone()).start().await.unwrap();
+        for name in names {
+            assert!(upstreams.reached(name, ServerState::Ready).await);
+        }
+        upstreams
+    };
+    let asked = || {
+        let mut asked: Vec<_> = person.asked().into_iter().map(|it| it.server).collect();
+        asked.sort();
+        asked
+    };
+    let first = start().await;
+    assert_eq!(asked(), names);
+    let labels = names.map(|name| first.label(name).unwrap().to_owned());
+    first.shutdown().await;
+    let kept = keychain.0.lock().unwrap().clone();
+    assert_eq!(kept.len(), labels.len());
+    for (label, (own, other)) in labels.iter().zip([(0, 1), (1, 0)]) {
+        let kept = &kept[label];
+        assert!(kept.contains(&towns[own].origin), "{kept}");
+        assert!(!kept.contains(&towns[other].origin), "{kept}");
+    }
+    // One that the host forgets asks again, and the other is let in as before.
+    keychain.0.lock().unwrap().remove(&labels[0]);
+    start().await.shutdown().await;
+    assert_eq!(asked(), ["north", "north", "south"]);
+    start().await.shutdown().await;
+    assert_eq!(person.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_host_is_known_where_it_was_after_another_authorisation_server_did_not_take_it() {
+    let no_entry = Some(json!({"registration_endpoint": null}));
+    let other = Town::new(Ways {
+        issuer: no_entry,
+        ..Ways::default()
+    })
+    .await;
+    let town = Town::new(Ways::default()).await;
+    let closing = town.clone();
+    let person = Person::new(move |url| {
+        closing.change(|ways| ways.open = false);
+        Some(url)
+    });
+    let (stage, worker) = used(&town, &person).await;
+    // It names another that does not let this host register.
+    town.revoke();
+    town.change(|ways| {
+        ways.forgets = true;
+        ways.resource = Some(json!({"authorization_servers": [other.origin]}));
+    });
+    let gone = worker.call("town__look", json!({})).await;
+    assert_eq!(code(gone), Code::ServerGone);
+    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    assert_eq!(person.asked().len(), 1);
+    // It lets everybody in, and wants more of those who are, until a person signs in.
+    town.change(|ways| ways.open = true);
+    stage.upstreams.retry("town");
+    assert!(stage.upstreams.reached("town", ServerState::Ready).await);
+    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    let asked = person.asked();
+    let [_, more] = asked.as_slice() else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((more.more, &more.issuer), (true, &town.origin));
+    assert!(more.url.starts_with(&town.origin), "{}", more.url);
+    assert!(other.seen().authorized.is_empty());
+}
+
+/// Everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Write::write(&mut *self.0.lock().unwrap(), bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What every thread of every test logs.
+static LOG: LazyLock<Log> = LazyLock::new(|| {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    log
+});
+
+#[tokio::test]
+async fn what_a_server_says_back_is_told_to_no_log() {
+    const CONFIGURED: &str = "configured-s3cr3t";
+    let log = LazyLock::force(&LOG);
+    for (echo, places) in [
+        (
+            Echo::Headers,
+            ["event", "greeting", "session", "type"].as_slice(),
+        ),
+        (Echo::Names, &["greeting", "tool", "type"]),
+    ] {
+        for configured in [false, true] {
+            let town = Town::new(Ways {
+                echo: Some(echo),
+                open: configured,
+                ..Ways::default()
+            })
+            .await;
+            let mut spec = ServerSpec::http("town", town.url());
+            if configured {
+                spec = spec.header("Authorization", format!("Bearer {CONFIGURED}"));
+            }
+            let builder = Upstreams::builder().server(spec);
+            let builder = builder
+                .oauth(OAuth::new(LANDING))
+                .requests(Person::willing());
+            let upstreams = builder.start().await.unwrap();
+            assert!(upstreams.reached("town", ServerState::Ready).await);
+            let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+            let worker = stage.worker(Policy::new()).await;
+            let failed = worker.call("town__look", json!({})).await.unwrap_err();
+            while echo == Echo::Headers && !town.seen().echoed.contains("event") {
+                tokio::task::yield_now().await;
+            }
+            stage.upstreams.shutdown().await;
+            let echoed: Vec<_> = town.seen().echoed.iter().copied().collect();
+            assert_eq!(echoed, places);
+            let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+            assert!(!logged.is_empty(), "it logs at all");
+            let mut secrets = town.seen().secrets.clone();
+            secrets.push(CONFIGURED.to_owned());
+            let lines = logged.lines().chain([failed.message()]);
+            for line in lines {
+                let secret = secrets.iter().find(|secret| line.contains(*secret));
+                assert_eq!(secret, None, "{line}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn neither_codes_nor_tokens_are_told() {
+    let log = LazyLock::force(&LOG);
+    let town = Town::new(Ways::default()).await;
+    let person = Person {
+        times: 1,
+        ..Person::willing()
+    };
+    let (stage, worker) = used(&town, &person).await;
+    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    let refused = worker.call("town__change", json!({})).await.unwrap_err();
+    // A server that says back what it was told, in every refusal.
+    town.change(|ways| ways.nobody = true);
+    let gone = worker.call("town__look", json!({})).await.unwrap_err();
+    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    let audit = stage.lines().await;
+    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(logged.contains("nobody is signed in"), "it logs at all");
+    let told = format!(
+        "{logged}{refused:?}{gone:?}{refused}{gone}{audit:?}{:?}{:?}",
+        stage.upstreams,
+        person.asked()
+    );
+    let secrets = town.seen().secrets.clone();
+    assert!(secrets.iter().any(|secret| secret.starts_with("access")));
+    for secret in secrets {
+        assert!(!told.contains(&secret), "{secret} is told: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_browser_is_led_back_to_this_machine() {
+    struct Host(Landing);
+    impl ServerRequests for Host {
+        fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+            Box::pin(async move {
+                let browser = async {
+                    let back = led(&request.url).await;
+                    let (at, _) = back.split_once('?').unwrap();
+                    let host = at.strip_prefix("http://").unwrap();
+                    let (host, _) = host.split_once('/').unwrap();
+                    // One that says nothing is in nobody's way.
+                    let _silent = TcpStream::connect(host).await.unwrap();
+                    let strange = opened(&format!("{at}?code=x&state=y")).await;
+                    assert!(strange.starts_with("HTTP/1.1 404"), "{strange}");
+                    let page = opened(&back).await;
+                    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+                };
+                tokio::join!(self.0.led_back(&request), browser).0
+            })
+        }
+    }
+    let town = Town::new(Ways::default()).await;
+    let landing = Landing::bind().await.unwrap();
+    let oauth = OAuth::new(landing.address());
+    let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let upstreams = builder
+        .oauth(oauth)
+        .requests(Host(landing))
+        .start()
+        .await
+        .unwrap();
+    assert!(upstreams.reached("town", ServerState::Ready).await);
+}
+
+#[tokio::test]
+async fn browsers_are_led_back_only_where_a_code_is_safe() {
+    for (landing, safe) in [
+        (LANDING, true),
+        ("https://host.example/back", true),
+        ("com.example.host:/back", true),
+        ("http://host.example/back", false),
+        ("https://host.example/back#x", false),
+        ("back", false),
+    ] {
+        let builder = Upstreams::builder().oauth(OAuth::new(landing));
+        let started = builder.start().await.map(|_| ());
+        let unsafe_landing = Err(SpecError::Landing(landing.to_owned()));
+        assert_eq!(started, if safe { Ok(()) } else { unsafe_landing });
+    }
+}
