@@ -1,5 +1,4 @@
-//! The README, whose code runs with the tests, and what several examples share.
-#![doc = include_str!("../../README.md")]
+//! What several examples share.
 
 mod end;
 mod show;

@@ -46,7 +46,7 @@ fn the_sources_are_well_typed() {
 /// The pages that are committed, and those of the examples.
 fn committed() -> [PathBuf; 2] {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let example = here.join("../examples/examples/hr_dashboard");
+    let example = here.join("../examples/mcp/examples/hr_dashboard");
     [here.join("dist"), example]
 }
 

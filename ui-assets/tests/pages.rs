@@ -5,7 +5,7 @@ use std::path::Path;
 #[test]
 fn no_page_makes_code_or_markup_of_text() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let example = here.join("../examples/examples/hr_dashboard");
+    let example = here.join("../examples/mcp/examples/hr_dashboard");
     let files = [here.join("dist"), example].map(|folder| std::fs::read_dir(folder).unwrap());
     for file in files.into_iter().flatten() {
         let path = file.unwrap().path();

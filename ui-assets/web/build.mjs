@@ -13,7 +13,7 @@ import { budgets, examples, total } from "./sizes.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(process.argv[2] ?? join(here, "../dist"));
-const shown = resolve(process.argv[3] ?? join(here, "../../examples/examples"));
+const shown = resolve(process.argv[3] ?? join(here, "../../examples/mcp/examples"));
 
 async function bundled(entry, format) {
   const result = await build({

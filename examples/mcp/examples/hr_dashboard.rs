@@ -1,15 +1,15 @@
 //! A file of employees in, an MCP server with a page on which people look at them and change them out.
 //!
 //! ```text
-//! cargo run -p bailiwick-examples --example hr_dashboard -- [--http 127.0.0.1:PORT] [DIR]
+//! cargo run -p bailiwick-mcp-examples --example hr_dashboard -- [--http 127.0.0.1:PORT] [DIR]
 //! ```
 //!
 //! It serves `employees.json` in DIR over stdio, or over HTTP on this machine; without DIR people who do not exist, in a
 //! folder that goes with it. To try it out:
 //!
 //! ```text
-//! cargo build -p bailiwick-examples --examples
-//! cargo run -p bailiwick-examples --example test_host -- target/debug/examples/hr_dashboard
+//! cargo build -p bailiwick-mcp-examples --examples
+//! cargo run -p bailiwick-mcp-examples --example test_host -- target/debug/examples/hr_dashboard
 //! npx @modelcontextprotocol/inspector target/debug/examples/hr_dashboard
 //! npx @modelcontextprotocol/inspector --cli target/debug/examples/hr_dashboard --method tools/list
 //! ```

@@ -13,7 +13,7 @@ mod client;
 #[path = "hr_dashboard/page.rs"]
 mod page;
 #[cfg(feature = "interop")]
-#[path = "../../ui-assets/tests/support/person.rs"]
+#[path = "../../../ui-assets/tests/support/person.rs"]
 mod person;
 #[path = "../examples/hr_dashboard/server.rs"]
 mod server;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::wrong::wrong;
 use crate::{checked, expected, outcomes, serving};
 
-#[path = "../../../ui-assets/tests/support/person.rs"]
+#[path = "../../../../ui-assets/tests/support/person.rs"]
 mod person;
 
 /// The program of an installed package.

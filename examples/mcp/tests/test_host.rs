@@ -16,12 +16,12 @@
 mod app;
 #[path = "test_host/door.rs"]
 mod door;
-#[path = "../../runtime/cli/tests/checking/expected.rs"]
+#[path = "../../../runtime/cli/tests/checking/expected.rs"]
 mod expected;
 #[cfg(feature = "interop")]
 #[path = "test_host/others.rs"]
 mod others;
-#[path = "../../runtime/cli/tests/checking/wrong.rs"]
+#[path = "../../../runtime/cli/tests/checking/wrong.rs"]
 mod wrong;
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! A call that must ask in, the address of a page on which a person answers out, and what came of the answer.
 //!
-//! `cargo run -p bailiwick-examples --example ask_on_a_page` waits for you if you sit at a terminal; else it answers itself.
+//! `cargo run -p bailiwick-mcp-examples --example ask_on_a_page` waits for you if you sit at a terminal; else it answers itself.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! A page on which people try an MCP server; or, with `check`, the checks of `bailiwick check`.
 //!
 //! ```text
-//! cargo run -p bailiwick-examples --example test_host -- [check [--json] | --serve] [OPTIONS] [SERVER COMMAND...]
+//! cargo run -p bailiwick-mcp-examples --example test_host -- [check [--json] | --serve] [OPTIONS] [SERVER COMMAND...]
 //! ```
 //!
 //! With a command or `--url` it serves the page and prints its address; with `check` it prints a line for each check and

@@ -16,7 +16,7 @@ use crate::story;
 use crate::story::chromium::Chromium;
 use person::chromium;
 
-#[path = "../../../ui-assets/tests/support/person.rs"]
+#[path = "../../../../ui-assets/tests/support/person.rs"]
 mod person;
 
 /// A page of others, by the official `App`, and a finger on its button.
