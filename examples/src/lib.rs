@@ -1,4 +1,4 @@
-//! The README, whose code runs with the tests, and what several examples share.
+//! Helpers that several examples share, and the README, whose code runs as a doc test.
 #![doc = include_str!("../../README.md")]
 
 mod end;

@@ -976,9 +976,9 @@ fn client_commands(document: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn client_configurations_of_the_readme_start_the_program() {
-    let readme = include_str!("../../README.md");
-    let section = readme.split("\n## Add it to a client\n").nth(1).unwrap();
+fn client_configurations_of_the_guide_start_the_program() {
+    let guide = include_str!("../../runtime/src/guide/clients.md");
+    let section = guide.split("\n## Add it to a client\n").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let commands = client_commands(section);
     assert_eq!(commands.len(), 6);
@@ -986,7 +986,7 @@ fn client_configurations_of_the_readme_start_the_program() {
         let [program, arguments @ ..] = command.as_slice() else {
             panic!("an empty command");
         };
-        assert_eq!(program, "bailiwick-fs");
+        assert_eq!(program, "bailiwick");
         let place = Place::new();
         let root = |word: &String| word.replace("/path/to/project", "root");
         let arguments: Vec<_> = arguments.iter().map(root).collect();
