@@ -92,6 +92,7 @@ mod tool;
 mod console;
 #[cfg(feature = "mcp")]
 mod gateway;
+pub mod guide;
 mod host;
 pub mod recipes;
 mod supervisor;

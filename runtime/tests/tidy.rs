@@ -146,6 +146,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("console/wire", Pure),
     ("console/show", Pure),
     ("console", Io),
+    ("guide", Pure),
     ("recipes", Pure),
     ("lib", Pure),
 ];

@@ -15,7 +15,7 @@ mod command_line;
 mod expected;
 mod hostile;
 mod http;
-mod readme;
+mod guide;
 mod servers;
 mod support;
 #[cfg(feature = "tls")]

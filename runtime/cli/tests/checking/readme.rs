@@ -1,4 +1,4 @@
-//! The output in the README is what the program prints, whatever it counts.
+//! The output in the guide `checking` is what the program prints, apart from its numbers.
 
 use crate::support::{command, run};
 
@@ -10,9 +10,9 @@ fn without_numbers(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn readme_shows_what_the_check_prints() {
-    let readme = include_str!("../../../../README.md");
-    let section = readme.split("\n## Check an MCP server\n").nth(1).unwrap();
+async fn guide_shows_what_the_check_prints() {
+    let guide = include_str!("../../../src/guide/checking.md");
+    let section = guide.split("\n## Check an MCP server\n").nth(1).unwrap();
     let shown = section.split("```text\n").nth(1).unwrap();
     let shown = shown.split("```").next().unwrap();
     let (line, printed) = shown.split_once('\n').unwrap();
