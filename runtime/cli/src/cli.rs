@@ -22,8 +22,8 @@ use bailiwick::{
     ConfigError, ConfigSource, ConfigSources, Field, JsonLines, Rate, Trust, UnknownSection,
     VirtualPath,
 };
-use bailiwick_fs::Durability;
 use bailiwick_cli::check::UrlError;
+use bailiwick_fs::Durability;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiwick_examples::Failure;
 use bailiwick_cli::check::{self, Outcome, Session};
+use bailiwick_examples::Failure;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;

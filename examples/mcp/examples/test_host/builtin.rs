@@ -9,8 +9,8 @@ use bailiwick::{
     About, AskLimits, ConfigSource, ConfigSources, Deferred, FileTools, Gateway, OpenError, Opener,
     Policy, Runtime, Served, Trust, WorkerSpec, config_schema,
 };
-use bailiwick_examples::Failure;
 use bailiwick_cli::check::Target;
+use bailiwick_examples::Failure;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 

@@ -1,7 +1,7 @@
 //! The command line of the test host.
 
-use bailiwick_examples::Failure;
 use bailiwick_cli::check::{Connection, Revision, Target};
+use bailiwick_examples::Failure;
 use serde_json::{Map, Value};
 
 use super::builtin;

@@ -125,7 +125,10 @@ fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
 #[track_caller]
 fn options(arguments: &[&str], here: Option<&str>) -> Options {
     let here = here.map(|here| VirtualPath::parse(here, None).unwrap());
-    let arguments = ["bailiwick", "serve"].iter().chain(arguments).map(OsString::from);
+    let arguments = ["bailiwick", "serve"]
+        .iter()
+        .chain(arguments)
+        .map(OsString::from);
     match parse(arguments, [], here.as_ref()).unwrap() {
         Wanted::Server(options) => *options,
         other @ (Wanted::Text(_)
