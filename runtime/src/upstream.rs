@@ -4,45 +4,45 @@
 //! stand for what the server runs and for the form of the tool. Policies and configurations leave them out and so speak
 //! of whatever goes by the name; what people grant has them, so a grant is none for another program or another form.
 
+mod active_calls;
 #[cfg(feature = "http")]
 mod address;
-mod answer;
 #[cfg(feature = "oauth")]
 mod auth;
 mod backoff;
-mod bounded;
-mod callers;
+mod cancel_on_drop;
 mod catalog;
 mod child;
 mod classify;
 mod client;
-mod complete;
+mod completion;
 mod connect;
+mod connection;
+mod connection_state;
 mod discovery;
-mod elicit;
+mod elicitation;
 mod failure;
-mod house;
 #[cfg(feature = "http")]
 mod http;
-mod job;
-mod keeper;
-mod line;
-mod lines;
-mod pages;
+mod line_reader;
+mod log_limiter;
+mod pagination;
 mod pin_store;
 mod pins;
-mod places;
-mod quiet;
 mod reading;
+mod registry;
 mod requests;
+mod schema;
+mod schema_cost;
 mod scopes;
-mod sent;
 mod server;
-mod servers;
+mod servers_file;
 #[cfg(feature = "http")]
 mod session;
-mod shape;
 mod spec;
+mod tool_call;
+mod tool_result;
+mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,32 +54,33 @@ use tokio::sync::watch;
 use crate::audit::{Audit, AuditError};
 use crate::scope::Verb;
 use crate::tool::RemoteTools;
-pub(crate) use answer::{failure, reply};
 pub(crate) use catalog::{address, resource_of};
-pub(crate) use classify::{Offer, Provider, listed};
-pub(crate) use complete::COMPLETE;
-pub(crate) use elicit::url as check_url;
-use house::House;
-pub(crate) use house::carried;
-pub(crate) use pages::Weight;
-use requests::Hearing;
+pub(crate) use classify::{OfferedTool, ToolProvider, classify};
+pub(crate) use completion::COMPLETE;
+pub(crate) use elicitation::check_url;
+pub(crate) use pagination::SizeCounter;
+use registry::ServerRegistry;
+pub(crate) use registry::remote_entry;
+use requests::ServerRequestHandler;
 use server::Server;
+pub(crate) use tool_result::{failure, reply};
 
 #[cfg(feature = "oauth")]
-pub use auth::{Landing, OAuth, SignIn, SignInAnswer, TokenStore};
-pub use classify::Unoffered;
+pub use auth::{LoopbackRedirect, OAuth, SignIn, SignInAnswer, TokenStore};
+pub use classify::WithheldReason;
 pub use failure::ServerFailure;
 pub use pin_store::{PinStore, PinStoreError};
 pub use pins::Fingerprint;
-pub use places::SchemaFault;
 pub use reading::{PromptArgument, ServerPrompt, ServerReadError, ServerResource, ServerText};
 pub use requests::{
-    Answers, CallRequests, DenyRequests, Elicitation, Elicited, Priorities, Requested, Said,
-    Sampled, Sampling, ServerRequests, Speaker, Wants,
+    BoxFuture, CallRequests, DenyRequests, Elicitation, ElicitationKind, ElicitationResponse,
+    MessageRole, Priorities, RequestCapabilities, Sampling, SamplingResponse, ServerMessage,
+    ServerRequests,
 };
-pub use servers::{ServersContext, ServersError, ServersFile};
-pub use shape::{SchemaError, SchemaValidator};
-pub(crate) use spec::OF_APPS;
+pub use schema::{SchemaError, SchemaValidator};
+pub use schema_cost::SchemaFault;
+pub use servers_file::{ServersContext, ServersError, ServersFile};
+pub(crate) use spec::APP_PREFIX;
 pub use spec::{ServerSpec, SpecError};
 
 /// What one server may cost.
@@ -112,7 +113,7 @@ impl Default for Bounds {
 
 impl Bounds {
     /// The longest list.
-    fn listed(&self) -> usize {
+    fn max_listed(&self) -> usize {
         self.tools.saturating_mul(4)
     }
 }
@@ -146,7 +147,7 @@ pub struct ServerTool {
     /// Its form.
     pub fingerprint: Fingerprint,
     /// What models call it and what it does, or why it is not offered.
-    pub offered: Result<(String, Verb), Unoffered>,
+    pub offered: Result<(String, Verb), WithheldReason>,
 }
 
 /// Servers of other people, connected. Cloning it is cheap; with its last clone, and the last runtime that uses it, the
@@ -157,18 +158,18 @@ pub struct ServerTool {
 /// others read.
 #[derive(Clone, Debug)]
 pub struct Upstreams {
-    door: Arc<Door>,
+    inner: Arc<UpstreamsInner>,
 }
 
 /// When the last handle goes, so do the servers.
 #[derive(Debug)]
-struct Door {
-    house: Arc<House>,
+struct UpstreamsInner {
+    registry: Arc<ServerRegistry>,
     stop: watch::Sender<bool>,
-    keepers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+    tasks: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
     pin_store: Option<Arc<PinStore>>,
     #[cfg(feature = "oauth")]
-    ledger: Arc<auth::Ledger>,
+    sign_in_audit: Arc<auth::SignInAudit>,
 }
 
 /// Puts servers together; [`UpstreamsBuilder::start`] connects them.
@@ -271,32 +272,35 @@ impl UpstreamsBuilder {
         let pin_store = self.pin_store.map(Arc::new);
         let mut servers = Vec::new();
         #[cfg(feature = "oauth")]
-        let ledger = Arc::default();
+        let sign_in_audit = Arc::default();
         for spec in self.specs {
-            let hearing = Hearing::new(&spec.name, Arc::clone(&host), self.forwards);
+            let handler = ServerRequestHandler::new(&spec.name, Arc::clone(&host), self.forwards);
             #[cfg_attr(not(feature = "oauth"), expect(unused_mut, reason = "nobody signs in"))]
-            let mut server = Server::new(spec, bounds, hearing, pin_store.clone());
+            let mut server = Server::new(spec, bounds, handler, pin_store.clone());
             #[cfg(feature = "oauth")]
-            if let (Some(oauth), spec::Reach::Http(reach)) = (&self.oauth, &server.spec.reach) {
+            if let (Some(oauth), spec::TransportConfig::Http(config)) =
+                (&self.oauth, &server.spec.transport)
+            {
                 let names = (server.spec.name.as_str(), &*server.label);
-                server.account = auth::Account::open(names, reach, oauth, (&host, &ledger)).await;
+                server.account =
+                    auth::Account::open(names, config, oauth, (&host, &sign_in_audit)).await;
             }
             servers.push(Arc::new(server));
         }
-        let house = Arc::new(House::new(servers));
-        house.publish();
+        let registry = Arc::new(ServerRegistry::new(servers));
+        registry.publish();
         let stop = watch::Sender::new(false);
-        let mut keepers = tokio::task::JoinSet::new();
-        for server in &house.servers {
-            let (house, server) = (Arc::clone(&house), Arc::clone(server));
-            keepers.spawn(keeper::keep(house, server, stop.subscribe()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for server in &registry.servers {
+            let (registry, server) = (Arc::clone(&registry), Arc::clone(server));
+            tasks.spawn(connection::supervise(registry, server, stop.subscribe()));
         }
         if let Some(store) = &pin_store {
-            let (house, store) = (Arc::clone(&house), Arc::clone(store));
-            keepers.spawn(keeper::follow_pins(house, store, stop.subscribe()));
+            let (registry, store) = (Arc::clone(&registry), Arc::clone(store));
+            tasks.spawn(connection::follow_pins(registry, store, stop.subscribe()));
         }
-        let tried = async {
-            for server in &house.servers {
+        let first_attempts = async {
+            for server in &registry.servers {
                 let mut state = server.state.subscribe();
                 // Its keeper has it for as long as the servers are there.
                 let _ = state
@@ -305,16 +309,16 @@ impl UpstreamsBuilder {
             }
         };
         // Those that are not there yet say so by their state.
-        let _ = tokio::time::timeout(self.start_within, tried).await;
-        let keepers = tokio::sync::Mutex::new(keepers);
+        let _ = tokio::time::timeout(self.start_within, first_attempts).await;
+        let tasks = tokio::sync::Mutex::new(tasks);
         Ok(Upstreams {
-            door: Arc::new(Door {
-                house,
+            inner: Arc::new(UpstreamsInner {
+                registry,
                 stop,
-                keepers,
+                tasks,
                 pin_store,
                 #[cfg(feature = "oauth")]
-                ledger,
+                sign_in_audit,
             }),
         })
     }
@@ -338,12 +342,12 @@ impl Upstreams {
 
     /// The names of the servers, as they were configured.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let servers = self.door.house.servers.iter();
+        let servers = self.inner.registry.servers.iter();
         servers.map(|server| server.spec.name.as_str())
     }
 
     fn server(&self, name: &str) -> Option<&Arc<Server>> {
-        let mut servers = self.door.house.servers.iter();
+        let mut servers = self.inner.registry.servers.iter();
         servers.find(|server| server.spec.name == name)
     }
 
@@ -372,7 +376,7 @@ impl Upstreams {
     #[must_use]
     pub fn tools(&self, server: &str) -> Vec<ServerTool> {
         self.server(server)
-            .map(|server| server.seen())
+            .map(|server| server.server_tools())
             .unwrap_or_default()
     }
 
@@ -398,7 +402,7 @@ impl Upstreams {
             None => false,
         };
         if approved {
-            self.door.house.publish();
+            self.inner.registry.publish();
         }
         Ok(approved)
     }
@@ -413,37 +417,37 @@ impl Upstreams {
 
     /// Ends every server and waits until they have ended.
     pub async fn shutdown(&self) {
-        self.door.stop.send_replace(true);
-        let mut keepers = self.door.keepers.lock().await;
-        while keepers.join_next().await.is_some() {}
+        self.inner.stop.send_replace(true);
+        let mut tasks = self.inner.tasks.lock().await;
+        while tasks.join_next().await.is_some() {}
     }
 
     /// The files that workers must not reach.
     pub(crate) fn kept_out(&self) -> Vec<std::path::PathBuf> {
-        let store = self.door.pin_store.as_ref();
-        store.map_or_else(Vec::new, |store| store.places())
+        let store = self.inner.pin_store.as_ref();
+        store.map_or_else(Vec::new, |store| store.files())
     }
 
     /// Has the audit of a runtime record what people say where servers want them to sign in.
     #[cfg(feature = "oauth")]
     pub(crate) async fn recorded(&self, audit: &Audit) -> Result<(), AuditError> {
-        self.door.ledger.join(audit).await
+        self.inner.sign_in_audit.attach(audit).await
     }
 
     /// Is told whenever the tools that servers offer may be others.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.door.house.published.subscribe()
+        self.inner.registry.published.subscribe()
     }
 
     pub(crate) fn table(&self) -> &Arc<RemoteTools> {
-        &self.door.house.table
+        &self.inner.registry.table
     }
 }
 
-impl Drop for Door {
+impl Drop for UpstreamsInner {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         // Each keeper ends its server; they are not ended midway.
-        self.keepers.get_mut().detach_all();
+        self.tasks.get_mut().detach_all();
     }
 }

@@ -1,20 +1,20 @@
 //! A page that somebody looks at in, what it and an agent's worker have to do with each other out: the host half of MCP Apps.
 //!
-//! A view speaks JSON-RPC over a [`GuestLink`], whatever carries its texts to the page. What the page calls goes through
+//! A view speaks JSON-RPC over a [`ViewChannel`], whatever carries its texts to the page. What the page calls goes through
 //! the worker's pipeline as a view's; what it offers is offered to the worker's agent as `app_NAME__TOOL`, and needs
 //! `read:mcp:app_NAME:TOOL` if it says that it only reads, `write:` otherwise. Both end with the view, and nothing of
 //! them is kept: a grant for one view is none for another, whatever their names.
 
 mod actor;
-mod asks;
-mod guest;
+mod app;
+mod channel;
 mod host;
 mod instance;
-mod link;
-mod lists;
+mod list_refresh;
+mod protocol;
+mod request;
 mod serve;
 mod spec;
-mod talk;
 mod tools;
 mod wire;
 
@@ -29,16 +29,18 @@ use tokio::time::timeout;
 
 use crate::error::CallError;
 use crate::rate::Bucket;
-use crate::upstream::{OF_APPS, ServerTool};
+use crate::upstream::{APP_PREFIX, ServerTool};
 use crate::worker::Worker;
-use actor::{Beginning, ViewActor, ViewMsg};
-use guest::Told;
+use actor::{ActorArguments, ViewActor, ViewMsg};
+use app::ToolUpdate;
+use channel::{ByteBudget, run_channel};
 use instance::Instance;
-use link::{Room, keep};
-use talk::Talk;
+use protocol::ViewProtocol;
 
-pub use host::{DenyView, DisplayMode, ModelContext, ViewAnswers, ViewHost, ViewNews, ViewWish};
-pub use link::{GuestEar, GuestLink};
+pub use channel::{ViewChannel, ViewSender};
+pub use host::{
+    DenyView, DisplayMode, ModelContext, ViewCapabilities, ViewEvent, ViewHost, ViewRequest,
+};
 pub use spec::{ViewLimits, ViewSpec};
 
 /// How many random bytes stand for an app in scopes.
@@ -87,7 +89,7 @@ pub enum ViewError {
 
 /// One page that somebody looks at beside a worker's agent; cloning it is cheap.
 ///
-/// It lives until it is closed, its [`GuestLink`] is dropped, or its worker ends.
+/// It lives until it is closed, its [`ViewChannel`] is dropped, or its worker ends.
 #[derive(Clone)]
 pub struct View {
     instance: Arc<Instance>,
@@ -111,7 +113,7 @@ impl Worker {
         &self,
         spec: ViewSpec,
         host: impl ViewHost,
-    ) -> Result<(View, GuestLink), ViewError> {
+    ) -> Result<(View, ViewChannel), ViewError> {
         spec.check()?;
         let supervisor = self.supervisor().filter(|_| !self.status().revoked);
         let supervisor = supervisor.ok_or(ViewError::Ended)?;
@@ -123,14 +125,17 @@ impl Worker {
         let mut mark = [0; MARK];
         getrandom::fill(&mut mark).map_err(ViewError::Random)?;
         let mark: String = mark.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name: Arc<str> = format!("{OF_APPS}{}", spec.name).into();
+        let name: Arc<str> = format!("{APP_PREFIX}{}", spec.name).into();
         let label = format!("{name}~{mark}");
         if !self.apps().claim(&name, &label, spec.indirect) {
             return Err(ViewError::Taken(spec.name));
         }
         let limits = spec.limits;
-        let (greeting, context) = (spec.greeting(host.answers()), spec.surroundings());
-        let said = instance::Said::new(spec.mode());
+        let (initialize_result, context) = (
+            spec.initialize_result(host.capabilities()),
+            spec.host_context(),
+        );
+        let page_state = instance::PageState::new(spec.mode());
         let instance = Arc::new(Instance {
             label,
             name,
@@ -139,34 +144,34 @@ impl Worker {
             source: spec.source,
             modes: spec.modes,
             limits,
-            wishes: Bucket::new(&limits.wishes),
+            request_limiter: Bucket::new(&limits.request_rate),
             state: watch::Sender::new(ViewState::Starting),
             pinned: AtomicBool::new(false),
-            guest: OnceLock::new(),
+            app: OnceLock::new(),
             actor: OnceLock::new(),
             ids: AtomicU64::new(1),
-            said: said.into(),
+            page_state: page_state.into(),
         });
-        let (out, said) = mpsc::channel(link::WAITING);
-        let (ear, heard) = mpsc::channel(link::WAITING);
-        let carried = out.clone();
-        let beginning = Beginning {
+        let (out, rx) = mpsc::channel(channel::MAX_QUEUED);
+        let (sender, incoming) = mpsc::channel(channel::MAX_QUEUED);
+        let outgoing = out.clone();
+        let arguments = ActorArguments {
             instance: Arc::clone(&instance),
-            talk: Talk::new(limits, greeting, context),
+            protocol: ViewProtocol::new(limits, initialize_result, context),
             out,
-            room: Room::of(link::TOLD, limits.message),
+            budget: ByteBudget::of(channel::OUTGOING_MESSAGES, limits.message),
         };
-        let started = Actor::spawn_linked(None, ViewActor, beginning, supervisor).await;
+        let started = Actor::spawn_linked(None, ViewActor, arguments, supervisor).await;
         if let Err(error) = started {
             instance.end();
             return Err(ViewError::Start(error));
         }
-        tokio::spawn(keep(Arc::clone(&instance), heard, carried));
-        let ear = GuestEar {
-            way: ear,
-            room: Room::of(link::HEARD, limits.message),
+        tokio::spawn(run_channel(Arc::clone(&instance), incoming, outgoing));
+        let sender = ViewSender {
+            tx: sender,
+            budget: ByteBudget::of(channel::INCOMING_MESSAGES, limits.message),
         };
-        Ok((View { instance }, GuestLink { ear, said }))
+        Ok((View { instance }, ViewChannel { sender, rx }))
     }
 }
 
@@ -186,8 +191,8 @@ impl View {
     /// What the page says that it is: a name and a version, as text of a stranger.
     #[must_use]
     pub fn app(&self) -> Option<(&str, &str)> {
-        let guest = self.instance.guest.get();
-        guest.map(|guest| (&*guest.name, &*guest.version))
+        let app = self.instance.app.get();
+        app.map(|app| (&*app.name, &*app.version))
     }
 
     /// How it fares.
@@ -207,38 +212,38 @@ impl View {
     /// Every tool that the page listed, those that are not offered included. They are offered as long as it lives.
     #[must_use]
     pub fn tools(&self) -> Vec<ServerTool> {
-        self.instance.seen()
+        self.instance.tools()
     }
 
     /// What the page wants the model to know, in place of what it wanted before.
     #[must_use]
     pub fn model_context(&self) -> Option<ModelContext> {
-        self.instance.said().context.clone()
+        self.instance.page_state().context.clone()
     }
 
     /// Tells the page what the call that it was opened for is about, as far as the model has written it.
     pub fn tool_input_partial(&self, arguments: Map<String, Value>) {
-        self.tell(Told::Partial(with("arguments", arguments)));
+        self.send_update(ToolUpdate::Partial(with("arguments", arguments)));
     }
 
     /// Tells the page the arguments of the call that it was opened for.
     pub fn tool_input(&self, arguments: Map<String, Value>) {
-        self.tell(Told::Input(with("arguments", arguments)));
+        self.send_update(ToolUpdate::Input(with("arguments", arguments)));
     }
 
     /// Tells the page what that call came to, as MCP's `tools/call` answers; after its arguments, and not before.
     pub fn tool_result(&self, result: Map<String, Value>) {
-        self.tell(Told::Result(result.into()));
+        self.send_update(ToolUpdate::Result(result.into()));
     }
 
     /// Tells the page that nothing comes of that call.
     pub fn tool_cancelled(&self, reason: &str) {
-        self.tell(Told::Cancelled(with("reason", reason)));
+        self.send_update(ToolUpdate::Cancelled(with("reason", reason)));
     }
 
-    fn tell(&self, told: Told) {
+    fn send_update(&self, update: ToolUpdate) {
         // A view that is closed has nobody to tell.
-        self.instance.post(ViewMsg::Tell(told));
+        self.instance.post(ViewMsg::Update(update));
     }
 
     /// Tells the page what of its surroundings is another.
@@ -253,10 +258,10 @@ impl View {
     /// [`CallError`]
     pub async fn send_list_tools(&self) -> Result<Value, CallError> {
         let limit = self.instance.limits.call;
-        let listed = self.instance.ask("tools/list", json!({}), limit).await;
+        let listed = self.instance.request("tools/list", json!({}), limit).await;
         listed
             .map(Value::Object)
-            .map_err(|why| self.instance.failed(why))
+            .map_err(|why| self.instance.call_error(why))
     }
 
     /// Calls a tool of the page for the person, by the name it has there; what it answers is as it stands on the wire,
@@ -271,10 +276,10 @@ impl View {
     ) -> Result<Value, CallError> {
         let params = json!({"name": name, "arguments": arguments});
         let limit = self.instance.limits.call;
-        let called = self.instance.ask("tools/call", params, limit).await;
+        let called = self.instance.request("tools/call", params, limit).await;
         called
             .map(Value::Object)
-            .map_err(|why| self.instance.failed(why))
+            .map_err(|why| self.instance.call_error(why))
     }
 
     /// Whether its host agreed not to suspend it.
@@ -313,10 +318,10 @@ impl View {
     /// `SERVER_GONE`; calls that it made of its server's tools go on to their end, but for those that wait for a person.
     pub async fn close(&self) {
         let id = self.instance.ids.fetch_add(1, Ordering::Relaxed);
-        let (port, answer) = oneshot::channel();
-        if self.instance.post(ViewMsg::Part(id, port)) {
+        let (sender, answer) = oneshot::channel();
+        if self.instance.post(ViewMsg::Teardown(id, sender)) {
             // Whatever it answers, it goes.
-            let _ = timeout(self.instance.limits.parting, answer).await;
+            let _ = timeout(self.instance.limits.teardown, answer).await;
         }
         self.instance.post(ViewMsg::Close);
         self.reached(ViewState::Closed).await;

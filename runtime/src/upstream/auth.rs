@@ -5,25 +5,25 @@
 //! brings back where it led them. Everything that rmcp writes to the log meanwhile is dropped: codes are among it.
 
 mod account;
-mod desk;
+mod authenticated_client;
+mod authorization_response;
+mod credentials;
 mod fetch;
-mod landing;
-mod ledger;
-mod sent;
-mod signed;
-mod vault;
+mod flow;
+mod loopback;
+mod sign_in_audit;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::requests::Requested;
+use super::requests::BoxFuture;
 use super::spec::{ServerSpec, SpecError};
 
-pub(super) use account::{Account, Settled};
-pub use landing::Landing;
-pub(super) use ledger::Ledger;
-pub(super) use signed::Signed;
+pub(super) use account::{Account, SignInOutcome};
+pub(super) use authenticated_client::AuthenticatedClient;
+pub use loopback::LoopbackRedirect;
+pub(super) use sign_in_audit::SignInAudit;
 
 /// How people sign in at servers that ask for it. Without it, and without [`ServerRequests::sign_in`], nobody does, and
 /// such a server is given up. Nobody is asked the same thing twice in five minutes, unless by [`retry`].
@@ -32,13 +32,13 @@ pub(super) use signed::Signed;
 /// [`retry`]: super::Upstreams::retry
 #[derive(Clone)]
 pub struct OAuth {
-    landing: String,
+    redirect_uri: String,
     name: String,
-    document: Option<String>,
-    registered: BTreeMap<String, (String, Option<String>)>,
+    client_id_metadata_url: Option<String>,
+    preregistered: BTreeMap<String, (String, Option<String>)>,
     issuers: BTreeMap<String, String>,
     store: Option<Arc<dyn TokenStore>>,
-    private: bool,
+    allow_private: bool,
 }
 
 impl fmt::Debug for OAuth {
@@ -48,18 +48,18 @@ impl fmt::Debug for OAuth {
 }
 
 impl OAuth {
-    /// `landing` is where browsers are led back to: on this machine ([`Landing::address`]), by HTTPS, or an address that
+    /// `redirect_uri` is where browsers are led back to: on this machine ([`LoopbackRedirect::address`]), by HTTPS, or an address that
     /// the system opens with the host's own application.
     #[must_use]
-    pub fn new(landing: impl Into<String>) -> Self {
+    pub fn new(redirect_uri: impl Into<String>) -> Self {
         Self {
-            landing: landing.into(),
+            redirect_uri: redirect_uri.into(),
             name: "bailiwick".to_owned(),
-            document: None,
-            registered: BTreeMap::new(),
+            client_id_metadata_url: None,
+            preregistered: BTreeMap::new(),
             issuers: BTreeMap::new(),
             store: None,
-            private: false,
+            allow_private: false,
         }
     }
 
@@ -72,8 +72,8 @@ impl OAuth {
 
     /// The `https://` address of the host's own client metadata, by which authorisation servers know it that take such.
     #[must_use]
-    pub fn document(mut self, url: impl Into<String>) -> Self {
-        self.document = Some(url.into());
+    pub fn client_id_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.client_id_metadata_url = Some(url.into());
         self
     }
 
@@ -90,14 +90,14 @@ impl OAuth {
     ///
     /// [`issuer`]: Self::issuer
     #[must_use]
-    pub fn registered(
+    pub fn preregistered_client(
         mut self,
         server: impl Into<String>,
         client: impl Into<String>,
         secret: Option<String>,
     ) -> Self {
         let client = (client.into(), secret);
-        self.registered.insert(server.into(), client);
+        self.preregistered.insert(server.into(), client);
         self
     }
 
@@ -111,30 +111,32 @@ impl OAuth {
     /// Lets servers on the public network name authorisation servers on private ones.
     #[must_use]
     pub fn private_networks(mut self) -> Self {
-        self.private = true;
+        self.allow_private = true;
         self
     }
 
     /// Refuses a landing that a code would not be safe on, and a secret for whichever authorisation server is named by a
     /// server elsewhere.
     pub(super) fn check(&self, specs: &[ServerSpec]) -> Result<(), SpecError> {
-        let loose = specs.iter().find(|spec| {
-            let secret = self.registered.get(&spec.name);
+        let insecure = specs.iter().find(|spec| {
+            let secret = self.preregistered.get(&spec.name);
             let secret = secret.is_some_and(|(_, secret)| secret.is_some());
-            secret && !self.issuers.contains_key(&spec.name) && !spec.is_here()
+            secret && !self.issuers.contains_key(&spec.name) && !spec.is_loopback()
         });
-        if let Some(spec) = loose {
+        if let Some(spec) = insecure {
             return Err(SpecError::Issuer(spec.name.clone()));
         }
-        let landing = reqwest::Url::parse(&self.landing);
-        let safe = landing.is_ok_and(|url| {
+        let redirect_uri = reqwest::Url::parse(&self.redirect_uri);
+        let safe = redirect_uri.is_ok_and(|url| {
             let web = matches!(url.scheme(), "http" | "https");
-            url.fragment().is_none() && !(web && super::address::is_clear(&url))
+            url.fragment().is_none() && !(web && super::address::is_insecure(&url))
         });
         if safe {
             Ok(())
         } else {
-            Err(SpecError::Landing(crate::escape(&self.landing).into()))
+            Err(SpecError::RedirectUri(
+                crate::escape(&self.redirect_uri).into(),
+            ))
         }
     }
 }
@@ -143,10 +145,10 @@ impl OAuth {
 pub trait TokenStore: Send + Sync + 'static {
     /// What was kept of a server last; `server` is its [`label`](super::Upstreams::label), which another address would
     /// change.
-    fn load(&self, server: String) -> Requested<'_, Option<String>>;
+    fn load(&self, server: String) -> BoxFuture<'_, Option<String>>;
 
     /// Keeps this of a server in place of what was kept before; none is nothing.
-    fn save(&self, server: String, kept: Option<String>) -> Requested<'_, ()>;
+    fn save(&self, server: String, kept: Option<String>) -> BoxFuture<'_, ()>;
 }
 
 /// A server wants a person to sign in, or to allow it more. What they say is recorded in the audit before it counts, and it
@@ -220,13 +222,13 @@ enum SignInError {
     #[error("what the person said cannot be recorded, so it does not count")]
     Unrecorded,
     #[error("a sign-in was asked for already, and the server is not content with it")]
-    Again,
+    AlreadyAsked,
     #[error("the authorisation server of this server is not found, or cannot be trusted")]
     Discovery,
     #[error("the authorisation server does not know this host and lets it not register")]
-    Unknown,
+    NotRegistered,
     #[error("the server wants more than a person can be shown")]
-    Unshown,
+    TooManyScopes,
     #[error("the authorisation server does not protect codes by S256")]
     Pkce,
     #[error("what the browser was led back with is not the answer to what was asked")]
@@ -236,5 +238,5 @@ enum SignInError {
     #[error("the authorisation server gives no token")]
     Token,
     #[error("the authorisation server did not answer in time")]
-    Late,
+    TimedOut,
 }

@@ -14,18 +14,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::failure::ServerFailure;
-use super::quiet::Quiet;
+use super::log_limiter::LogLimiter;
 
 /// What of the host's environment a server gets.
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG"];
 /// How long a server may take to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often it is looked at meanwhile, at least.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long its last words may take once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const FINAL_WAIT: Duration = Duration::from_millis(100);
 /// The longest line of a server's own log that is kept, in bytes.
-const LONGEST_LINE: usize = 1024;
+const MAX_LOG_LINE: usize = 1024;
 
 /// A server that runs as a program of its own, in a process group of its own. What leaves that group is out of reach.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Child {
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
-        let log = tokio::spawn(logged(Arc::clone(server), stderr));
+        let log = tokio::spawn(forward_log(Arc::clone(server), stderr));
         Ok((
             Self {
                 process,
@@ -90,7 +90,7 @@ impl Child {
             self.group = None;
         }
         // Somebody outside the group may hold the pipe for as long as they like.
-        let _ = timeout(LAST_WORDS, &mut self.log).await;
+        let _ = timeout(FINAL_WAIT, &mut self.log).await;
     }
 
     /// Returns once the process has ended, and leaves it unreaped: its number stays its own.
@@ -98,19 +98,19 @@ impl Child {
         let Some(process) = self.group else {
             return;
         };
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut pause = Duration::from_millis(1);
-        while let Ok(None) = waitid(WaitId::Pid(process), look) {
+        while let Ok(None) = waitid(WaitId::Pid(process), options) {
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
         }
     }
 
     /// Why the process ended, if it ends by itself in a moment. It may close its output a little earlier.
     pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
-        timeout(LAST_WORDS, self.exited()).await.ok()?;
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let status = waitid(WaitId::Pid(self.group?), look).ok()??;
+        timeout(FINAL_WAIT, self.exited()).await.ok()?;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.group?), options).ok()??;
         let exited = status.exit_status().map(ServerFailure::Exited);
         exited.or_else(|| status.terminating_signal().map(ServerFailure::Signalled))
     }
@@ -131,8 +131,8 @@ impl Drop for Child {
 }
 
 /// Keeps what the server logs, as far as a log may grow; the rest is read and dropped, so that the server never waits.
-async fn logged(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
-    let mut quiet = Quiet::default();
+async fn forward_log(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
+    let mut limiter = LogLimiter::default();
     let mut chunk = vec![0; 4096];
     let mut line = Vec::new();
     while let Ok(read) = stderr.read(&mut chunk).await {
@@ -141,12 +141,12 @@ async fn logged(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
         }
         for byte in chunk.iter().take(read) {
             if *byte != b'\n' {
-                if line.len() < LONGEST_LINE {
+                if line.len() < MAX_LOG_LINE {
                     line.push(*byte);
                 }
                 continue;
             }
-            if quiet.lets_through() {
+            if limiter.allow() {
                 let text = String::from_utf8_lossy(&line);
                 tracing::debug!(%server, text = %crate::escape(&text), "a server logged");
             }

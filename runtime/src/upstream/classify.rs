@@ -8,33 +8,33 @@ use rmcp::model::{MetaObject, Tool};
 use serde_json::{Value, json};
 
 use super::ServerTool;
-use super::catalog::{PAGES, address, is_usable};
+use super::catalog::{PAGE_SCHEME, address, is_usable};
 use super::pins::Fingerprint;
-use super::places::{SchemaFault, depth};
-use super::shape::{Allowance, Shape};
+use super::schema::{CompiledSchema, SchemaBudget};
+use super::schema_cost::{SchemaFault, depth};
 use crate::id::ToolName;
 use crate::intent::IntentTemplate;
 use crate::scope::{Scope, Verb};
 use crate::tool::ToolSpec;
 
 /// The longest name that models' interfaces take, in bytes.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 /// The longest name of a tool at its server, in bytes.
-const LONGEST_THERE: usize = 128;
+const MAX_TOOL_NAME_BYTES: usize = 128;
 /// The longest description that is passed on, in bytes; the rest is cut.
-const LONGEST_DESCRIPTION: usize = 4096;
+const MAX_DESCRIPTION_BYTES: usize = 4096;
 /// The largest schema of arguments, in bytes of JSON, and the deepest.
-const LARGEST_SCHEMA: usize = 64 << 10;
-const DEEPEST_SCHEMA: usize = 32;
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+const MAX_SCHEMA_DEPTH: usize = 32;
 
 /// A tool that may be offered.
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedTool {
     /// What models call it.
     pub(crate) name: ToolName,
     /// What the server calls it.
     pub(crate) tool: Arc<str>,
-    pub(crate) form: Fingerprint,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) verb: Verb,
     /// What every call of it needs.
     pub(crate) need: Scope,
@@ -44,14 +44,14 @@ pub(crate) struct Offer {
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     /// What its structured output is held to.
-    pub(super) output: Option<Arc<Shape>>,
+    pub(super) output: Option<Arc<CompiledSchema>>,
     /// The server says that it can show what a call would do.
     pub(crate) preview: bool,
     /// The server lets the views of its pages call it.
     pub(crate) views: bool,
 }
 
-impl Offer {
+impl OfferedTool {
     /// The server or app that lists it.
     pub(crate) fn provider(&self) -> &str {
         let name = self.name.as_str();
@@ -61,7 +61,7 @@ impl Offer {
 
 /// Who lists tools: a server, or an app.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Provider<'a> {
+pub(crate) struct ToolProvider<'a> {
     /// What stands before the names of its tools.
     pub(crate) name: &'a str,
     /// Its name in scopes.
@@ -75,7 +75,7 @@ pub(crate) struct Provider<'a> {
 /// Why a tool is not offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unoffered {
+pub enum WithheldReason {
     /// Its name holds what no name may, or is too long for models.
     #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
@@ -99,7 +99,7 @@ pub enum Unoffered {
 /// What a tool does, by its hints: it reads if it says so and does not also say that it destroys; whatever is not known
 /// writes. That it reaches an open world changes no verb: what it may do there does. Nothing executes by a hint. What a
 /// person said counts, whatever the hints.
-fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
+fn verb_of(tool: &Tool, provider: ToolProvider<'_>) -> Verb {
     if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;
     }
@@ -114,14 +114,14 @@ fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
 }
 
 /// Whether the server says that it previews the tool's calls.
-pub(super) fn offers_preview(tool: &Tool) -> bool {
+pub(super) fn supports_preview(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
-        .is_some_and(|meta| marked(meta, "previews") || marked(meta, "preview"))
+        .is_some_and(|meta| has_flag(meta, "previews") || has_flag(meta, "preview"))
 }
 
 /// The address of the page that shows the tool's calls, as MCP Apps has it now and as it had it first.
-pub(super) fn page(tool: &Tool) -> [Option<&Value>; 2] {
+pub(super) fn page_uris(tool: &Tool) -> [Option<&Value>; 2] {
     let Some(meta) = &tool.meta else {
         return [None; 2];
     };
@@ -130,24 +130,24 @@ pub(super) fn page(tool: &Tool) -> [Option<&Value>; 2] {
 }
 
 /// Where clients of the gateway find the page that shows the tool's calls; empty if there is none.
-fn linked_page(tool: &Tool, server: &str) -> String {
-    let pages = page(tool).into_iter().flatten();
+fn page_address(tool: &Tool, server: &str) -> String {
+    let pages = page_uris(tool).into_iter().flatten();
     let mut uris = pages.filter_map(Value::as_str);
-    let uri = uris.find(|uri| uri.starts_with(PAGES) && is_usable(uri));
+    let uri = uris.find(|uri| uri.starts_with(PAGE_SCHEME) && is_usable(uri));
     uri.map_or_else(String::new, |uri| address(server, uri))
 }
 
 /// What the server would have people read before a call of the tool.
 pub(super) fn intent_template(tool: &Tool) -> Option<&str> {
-    marked_value(tool.meta.as_ref()?, "intentTemplate")?.as_str()
+    meta_value(tool.meta.as_ref()?, "intentTemplate")?.as_str()
 }
 
 /// Whether a mark of ours is set, written in either way.
-pub(super) fn marked(meta: &MetaObject, key: &str) -> bool {
-    marked_value(meta, key) == Some(&Value::Bool(true))
+pub(super) fn has_flag(meta: &MetaObject, key: &str) -> bool {
+    meta_value(meta, key) == Some(&Value::Bool(true))
 }
 
-pub(super) fn marked_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Value> {
+pub(super) fn meta_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Value> {
     meta.0
         .get(key)
         .or_else(|| meta.0.get(&format!("dev.bailiwick/{key}")))
@@ -155,25 +155,28 @@ pub(super) fn marked_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Va
 
 /// A tool as its server lists it, read once for as long as it is listed so.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedTool {
     /// What the server calls it.
     pub(crate) tool: String,
     /// What the server says of it, as text.
     pub(crate) description: String,
-    pub(crate) form: Fingerprint,
+    pub(crate) fingerprint: Fingerprint,
     /// What models would call it.
     pub(crate) name: String,
-    pub(crate) offer: Result<Arc<Offer>, Unoffered>,
+    pub(crate) offer: Result<Arc<OfferedTool>, WithheldReason>,
 }
 
-impl Listed {
+impl ListedTool {
     /// What people see of it, where it is offered so, or not.
-    pub(crate) fn seen(&self, offer: &Result<Arc<Offer>, Unoffered>) -> ServerTool {
+    pub(crate) fn to_server_tool(
+        &self,
+        offer: &Result<Arc<OfferedTool>, WithheldReason>,
+    ) -> ServerTool {
         let offered = offer.as_ref();
         ServerTool {
             tool: crate::escape(&self.tool).into_owned(),
             description: self.description.clone(),
-            fingerprint: self.form,
+            fingerprint: self.fingerprint,
             offered: offered
                 .map(|offer| (offer.name.to_string(), offer.verb))
                 .map_err(|why| *why),
@@ -183,26 +186,26 @@ impl Listed {
 
 /// Every tool; names that become the same are all refused, so that none stands for another. Takes a while: not for a
 /// thread that others wait for.
-pub(crate) fn listed(tools: &[Tool], provider: Provider<'_>) -> Vec<Listed> {
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+pub(crate) fn classify(tools: &[Tool], provider: ToolProvider<'_>) -> Vec<ListedTool> {
+    let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
     for tool in tools {
         let name = model_name(provider.name, &tool.name);
-        *taken.entry(name).or_default() += 1;
+        *name_counts.entry(name).or_default() += 1;
     }
-    let mut allowance = Allowance::default();
+    let mut budget = SchemaBudget::default();
     let mut read = |tool: &Tool| {
         let name = model_name(provider.name, &tool.name);
-        let form = Fingerprint::of(tool);
-        let offer = if taken.get(&name) == Some(&1) {
-            offer(tool, form, provider, &mut allowance)
+        let fingerprint = Fingerprint::of(tool);
+        let offer = if name_counts.get(&name) == Some(&1) {
+            offer(tool, fingerprint, provider, &mut budget)
         } else {
-            Err(Unoffered::Collision)
+            Err(WithheldReason::Collision)
         };
         let description = tool.description.as_deref().unwrap_or_default();
-        Listed {
-            tool: cut(&tool.name, LONGEST_DESCRIPTION),
-            description: cut(&crate::escape_lines(description), LONGEST_DESCRIPTION),
-            form,
+        ListedTool {
+            tool: truncate(&tool.name, MAX_DESCRIPTION_BYTES),
+            description: truncate(&crate::escape_lines(description), MAX_DESCRIPTION_BYTES),
+            fingerprint,
             name,
             offer: offer.map(Arc::new),
         }
@@ -225,71 +228,77 @@ pub(super) fn model_name(provider: &str, tool: &str) -> String {
 
 fn offer(
     tool: &Tool,
-    form: Fingerprint,
-    provider: Provider<'_>,
-    allowance: &mut Allowance,
-) -> Result<Offer, Unoffered> {
-    let there = &*tool.name;
-    let name = model_name(provider.name, there);
+    fingerprint: Fingerprint,
+    provider: ToolProvider<'_>,
+    budget: &mut SchemaBudget,
+) -> Result<OfferedTool, WithheldReason> {
+    let original = &*tool.name;
+    let name = model_name(provider.name, original);
     let visible = |c: char| !c.is_whitespace() && !crate::is_deceptive(c);
-    let plain = !there.is_empty() && there.len() <= LONGEST_THERE && there.chars().all(visible);
-    if !plain || name.len() > LONGEST_NAME {
-        return Err(Unoffered::Name);
+    let plain = !original.is_empty()
+        && original.len() <= MAX_TOOL_NAME_BYTES
+        && original.chars().all(visible);
+    if !plain || name.len() > MAX_NAME_BYTES {
+        return Err(WithheldReason::Name);
     }
-    let verb = verb(tool, provider);
+    let verb = verb_of(tool, provider);
     let label = provider.label;
-    let need = format!("{verb}:mcp:{label}:{}~{}", segment(there), form.mark());
-    let need = need.parse().map_err(|_| Unoffered::Name)?;
+    let need = format!(
+        "{verb}:mcp:{label}:{}~{}",
+        scope_segment(original),
+        fingerprint.mark()
+    );
+    let need = need.parse().map_err(|_| WithheldReason::Name)?;
     let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
     let declared = tool.output_schema.as_deref().cloned().map(Value::Object);
     let declared = declared.map(schema).transpose()?;
-    let shape = |schema| Shape::of(schema, allowance).map_err(Unoffered::Schema);
+    let shape = |schema| CompiledSchema::of(schema, budget).map_err(WithheldReason::Schema);
     let output = declared.as_ref().map(shape).transpose()?;
-    let (models, views) = visible_to(tool);
-    Ok(Offer {
+    let (models, views) = audience(tool);
+    Ok(OfferedTool {
         spec: ToolSpec {
             app_only: !models,
-            page: linked_page(tool, provider.name).into(),
-            ..described(tool, &name, verb, provider.preface)
+            page: page_address(tool, provider.name).into(),
+            ..tool_spec(tool, &name, verb, provider.preface)
         },
         name: ToolName::new(&name),
-        tool: there.into(),
-        form,
+        tool: original.into(),
+        fingerprint,
         verb,
         need,
         intent: intent_template(tool).and_then(|text| IntentTemplate::parse(text).ok()),
         input_schema,
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
         output: output.map(Arc::new),
-        preview: offers_preview(tool),
+        preview: supports_preview(tool),
         views,
     })
 }
 
 /// Whether a tool is for models, and whether it is for views, as MCP Apps says it; for both, unless it says so.
-pub(super) fn visible_to(tool: &Tool) -> (bool, bool) {
+pub(super) fn audience(tool: &Tool) -> (bool, bool) {
     let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
-    let said = ui.and_then(|ui| ui.get("visibility")?.as_array());
-    let names = |who: &str| said.is_none_or(|said| said.iter().any(|one| one == who));
+    let visibility = ui.and_then(|ui| ui.get("visibility")?.as_array());
+    let names = |who: &str| visibility.is_none_or(|list| list.iter().any(|one| one == who));
     (names("model"), names("app"))
 }
 
 /// A name as one segment of a scope.
-pub(super) fn segment(name: &str) -> String {
+pub(super) fn scope_segment(name: &str) -> String {
     name.replace('%', "%25")
         .replace(':', "%3A")
         .replace('*', "%2A")
         .replace('~', "%7E")
 }
 
-fn schema(schema: Value) -> Result<Value, Unoffered> {
-    let fits = depth(&schema) <= DEEPEST_SCHEMA && schema.to_string().len() <= LARGEST_SCHEMA;
+fn schema(schema: Value) -> Result<Value, WithheldReason> {
+    let fits = depth(&schema) <= MAX_SCHEMA_DEPTH && schema.to_string().len() <= MAX_SCHEMA_BYTES;
     fits.then_some(schema)
-        .ok_or(Unoffered::Schema(SchemaFault::TooLarge))
+        .ok_or(WithheldReason::Schema(SchemaFault::TooLarge))
 }
 
 /// What a server says of its tool, as text that deceives nobody.
-fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
+fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     let hints = tool.annotations.as_ref();
     let title = hints.and_then(|hints| hints.title.as_deref());
     let title = tool.title.as_deref().or(title).unwrap_or(&tool.name);
@@ -297,9 +306,10 @@ fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     let hint = |hint: Option<bool>, unknown: bool| hint.unwrap_or(unknown);
     ToolSpec {
         name: Cow::Owned(name.to_owned()),
-        title: Cow::Owned(cut(&crate::escape(title), LONGEST_NAME)),
+        title: Cow::Owned(truncate(&crate::escape(title), MAX_NAME_BYTES)),
         description: Cow::Owned(
-            preface.to_owned() + &cut(&crate::escape_lines(description), LONGEST_DESCRIPTION),
+            preface.to_owned()
+                + &truncate(&crate::escape_lines(description), MAX_DESCRIPTION_BYTES),
         ),
         destructive: verb != Verb::Read
             && hint(hints.and_then(|hints| hints.destructive_hint), true),
@@ -315,7 +325,7 @@ fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
 }
 
 /// `text`, or its beginning and a word that there was more.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(super) fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -344,11 +354,11 @@ mod tests {
         tool
     }
 
-    fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<Offer>, Unoffered> {
-        listed(&[tool], spec.provider("s~1")).pop().unwrap().offer
+    fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<OfferedTool>, WithheldReason> {
+        classify(&[tool], spec.provider("s~1")).pop().unwrap().offer
     }
 
-    fn one(tool: Tool) -> Result<Arc<Offer>, Unoffered> {
+    fn one(tool: Tool) -> Result<Arc<OfferedTool>, WithheldReason> {
         one_of(tool, &ServerSpec::stdio("s", "x"))
     }
 
@@ -402,7 +412,7 @@ mod tests {
     fn a_name_that_is_too_long_or_not_plain_is_refused() {
         assert!(one(tool(&"x".repeat(61))).is_ok());
         for name in ["", "a b", "a\u{202e}", &"x".repeat(62)] {
-            assert_eq!(one(tool(name)).unwrap_err(), Unoffered::Name, "{name}");
+            assert_eq!(one(tool(name)).unwrap_err(), WithheldReason::Name, "{name}");
         }
     }
 
@@ -410,11 +420,11 @@ mod tests {
     fn of_names_that_become_the_same_none_is_offered() {
         let spec = ServerSpec::stdio("s", "x");
         let tools = [tool("a.b"), tool("a/b"), tool("c")];
-        let refused: Vec<_> = listed(&tools, spec.provider("s~1"))
+        let refused: Vec<_> = classify(&tools, spec.provider("s~1"))
             .into_iter()
             .map(|listed| listed.offer.err())
             .collect();
-        let twin = Some(Unoffered::Collision);
+        let twin = Some(WithheldReason::Collision);
         assert_eq!(refused, [twin, twin, None]);
     }
 
@@ -443,13 +453,13 @@ mod tests {
             one(tool).map(|_| ())
         };
         let answers = |schema: Value| with(json!({}), schema);
-        let refused = |why| Err(Unoffered::Schema(why));
+        let refused = |why| Err(WithheldReason::Schema(why));
         assert_eq!(answers(json!({"type": "object"})), Ok(()));
         let remote = json!({"$ref": "https://example.org/schema.json"});
         assert_eq!(answers(remote), refused(SchemaFault::Remote));
         let large = json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}});
         assert_eq!(answers(large), refused(SchemaFault::Pattern));
-        let large = json!({"description": "x".repeat(LARGEST_SCHEMA)});
+        let large = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
         assert_eq!(with(large, json!({})), refused(SchemaFault::TooLarge));
     }
 
@@ -460,12 +470,12 @@ mod tests {
             json!({"description": "x".repeat(bytes - bare)})
         };
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"not": inner}));
-        let too_large = || Err(Unoffered::Schema(SchemaFault::TooLarge));
+        let too_large = || Err(WithheldReason::Schema(SchemaFault::TooLarge));
         for (schema, fits) in [
-            (padded(LARGEST_SCHEMA), true),
-            (padded(LARGEST_SCHEMA + 1), false),
-            (nested(DEEPEST_SCHEMA), true),
-            (nested(DEEPEST_SCHEMA + 1), false),
+            (padded(MAX_SCHEMA_BYTES), true),
+            (padded(MAX_SCHEMA_BYTES + 1), false),
+            (nested(MAX_SCHEMA_DEPTH), true),
+            (nested(MAX_SCHEMA_DEPTH + 1), false),
         ] {
             let expected = if fits { Ok(()) } else { too_large() };
             let map = schema.as_object().cloned().unwrap();
@@ -489,7 +499,7 @@ mod tests {
         let offer = one(odd).unwrap();
         let spec = &offer.spec;
         assert!(spec.description.starts_with("a\\u{1b}[2J\\u{202e}é"));
-        assert!(spec.description.len() < LONGEST_DESCRIPTION + 16);
+        assert!(spec.description.len() < MAX_DESCRIPTION_BYTES + 16);
         assert_eq!(spec.title, "b\\u{a}c");
     }
 }

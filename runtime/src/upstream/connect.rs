@@ -11,27 +11,27 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
-use super::bounded::{Bounded, Unsent};
 use super::child::Child;
 use super::client::Client;
-use super::discovery::started;
+use super::connection_state::ConnectionState;
+use super::discovery::wait_for_start;
 use super::failure::ServerFailure;
 #[cfg(feature = "http")]
 use super::http::HttpThread;
-use super::line::Line;
-use super::lines::Lines;
-use super::pages::{Most, Unpaged, paged};
+use super::line_reader::MaxLineReader;
+use super::pagination::{ListError, ListLimit, list_all};
 use super::server::Server;
-use super::spec::Reach;
+use super::spec::TransportConfig;
+use super::transport::{BoundedTransport, WriteFailure};
 
 /// The part of the time to connect after which a program that read `server/discover` and is silent is asked for a handshake.
-const SILENCE: u32 = 6;
+const SILENCE_DIVISOR: u32 = 6;
 
 pub(super) type Service = RunningService<RoleClient, Client>;
 
 /// What a connection needs while it lasts, beside the connection itself.
 #[derive(Debug, Default)]
-pub(super) struct Resources {
+pub(super) struct ConnectionResources {
     /// The program behind it.
     child: Option<Child>,
     /// The thread that it is spoken to on.
@@ -39,7 +39,7 @@ pub(super) struct Resources {
     thread: Option<HttpThread>,
 }
 
-impl Resources {
+impl ConnectionResources {
     /// Why the program ended, if it ends by itself in a moment.
     pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
         self.child.as_ref()?.exit_cause().await
@@ -53,16 +53,16 @@ impl Resources {
     }
 }
 
-/// Connects a server over `line`. What it takes is left in `resources` however this ends.
+/// Connects a server over `state`. What it takes is left in `resources` however this ends.
 pub(super) async fn connect(
     server: &Arc<Server>,
     mut lifecycle: ClientLifecycleMode,
-    line: &Arc<Line>,
-    resources: &mut Resources,
+    state: &Arc<ConnectionState>,
+    resources: &mut ConnectionResources,
 ) -> Result<Service, ServerFailure> {
-    let client = Client::new(server, line);
-    let served = match &server.spec.reach {
-        Reach::Child {
+    let client = Client::new(server, state);
+    let served = match &server.spec.transport {
+        TransportConfig::Child {
             command,
             args,
             env,
@@ -75,35 +75,40 @@ pub(super) async fn connect(
             resources.child = Some(child);
             let input = stdin.as_fd().try_clone_to_owned();
             let input = input.map_err(|error| ServerFailure::Start(error.kind()))?;
-            let lines = Lines::new(stdout, server.bounds.message_bytes, line);
-            let transport = AsyncRwTransport::new_client(lines, stdin);
+            let reader = MaxLineReader::new(stdout, server.bounds.message_bytes, state);
+            let transport = AsyncRwTransport::new_client(reader, stdin);
             // The reader before it ends a connection whose lines are too long.
             let mut transport = transport.with_max_line_length(usize::MAX);
-            let mut unanswered = None;
+            let mut pending_discovery = None;
             if matches!(lifecycle, ClientLifecycleMode::Auto { .. }) {
-                let silence = server.bounds.connect / SILENCE;
-                unanswered = started(&mut transport, input, client.get_info(), silence).await;
+                let silence = server.bounds.connect / SILENCE_DIVISOR;
+                pending_discovery =
+                    wait_for_start(&mut transport, input, client.get_info(), silence).await;
             }
-            if unanswered.is_some() {
+            if pending_discovery.is_some() {
                 lifecycle = ClientLifecycleMode::Initialize;
             }
-            let transport = Bounded::new(transport, server, line, Unsent::EndsAll);
-            let transport = transport.dropping_answer(unanswered);
+            let transport =
+                BoundedTransport::new(transport, server, state, WriteFailure::ClosesConnection);
+            let transport = transport.ignoring_response_to(pending_discovery);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(feature = "http")]
-        Reach::Http(reach) => {
-            let (thread, transport) = super::http::transport(server, reach, line)?;
+        TransportConfig::Http(config) => {
+            let (thread, transport) = super::http::transport(server, config, state)?;
             resources.thread = Some(thread);
-            let transport = Bounded::new(transport, server, line, Unsent::FailsAlone);
+            let transport =
+                BoundedTransport::new(transport, server, state, WriteFailure::FailsRequest);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(not(feature = "http"))]
-        Reach::Http(_) => return Err(ServerFailure::Start(std::io::ErrorKind::Unsupported)),
+        TransportConfig::Http(_) => {
+            return Err(ServerFailure::Start(std::io::ErrorKind::Unsupported));
+        }
     };
     let service = served.map_err(|error| {
         // What went wrong beneath says more than that the handshake failed for it.
-        let cause = line.request_failure().or_else(|| line.end_cause());
+        let cause = state.request_failure().or_else(|| state.end_cause());
         let cause = cause.filter(|cause| *cause != ServerFailure::Closed);
         cause.unwrap_or_else(|| ServerFailure::of_handshake(&error))
     })?;
@@ -114,7 +119,7 @@ pub(super) async fn connect(
 }
 
 /// The newest revision first; a server that knows none of these is asked for a handshake.
-pub(super) fn either_era() -> ClientLifecycleMode {
+pub(super) fn any_revision() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),
@@ -122,25 +127,25 @@ pub(super) fn either_era() -> ClientLifecycleMode {
 }
 
 /// What the server lists: all of it, or an error.
-pub(super) async fn list(
+pub(super) async fn list_tools(
     peer: &Peer<RoleClient>,
     server: &Server,
-    line: &Line,
+    state: &ConnectionState,
 ) -> Result<Vec<Tool>, ServerFailure> {
-    let most = Most {
-        items: server.bounds.listed(),
+    let limit = ListLimit {
+        items: server.bounds.max_listed(),
         bytes: server.bounds.message_bytes,
     };
-    let listed = paged(most, |page| async {
+    let listed = list_all(limit, |page| async {
         let page = peer.list_tools(Some(page)).await?;
         Ok((page.tools, page.next_cursor))
     });
     listed.await.map_err(|error| match error {
-        Unpaged::Page(error @ ServiceError::McpError(_)) => ServerFailure::of_request(&error),
-        Unpaged::Page(error) => {
-            let cause = line.request_failure().or_else(|| line.end_cause());
+        ListError::Page(error @ ServiceError::McpError(_)) => ServerFailure::of_request(&error),
+        ListError::Page(error) => {
+            let cause = state.request_failure().or_else(|| state.end_cause());
             cause.unwrap_or_else(|| ServerFailure::of_request(&error))
         }
-        Unpaged::TooMuch => ServerFailure::TooManyTools,
+        ListError::TooMuch => ServerFailure::TooManyTools,
     })
 }

@@ -13,16 +13,16 @@ use rustix::io::ioctl_fionread;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
 /// How long a server may take at most; rmcp waits 10 s by itself.
-const LATEST: Duration = Duration::from_secs(9);
+const MAX_WAIT: Duration = Duration::from_secs(9);
 
 /// How often a program that is starting is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The id of the request that waits for the start of a program. Ids of rmcp are numbers.
 const START_ID: &str = "start";
 
 /// Waits until a program that was started answers `server/discover`. Until it reads its input, it may take as long as its caller
 /// waits; from then on, `silence`. Returns the id of the request if the program did not answer it.
-pub(super) async fn started<T: Transport<RoleClient>>(
+pub(super) async fn wait_for_start<T: Transport<RoleClient>>(
     transport: &mut T,
     input: OwnedFd,
     client: ClientConfig,
@@ -49,18 +49,18 @@ pub(super) async fn started<T: Transport<RoleClient>>(
     tokio::select! {
         biased;
         () = &mut answered => return None,
-        () = read(&input) => {}
+        () = wait_until_read(&input) => {}
     }
-    let silent = timeout(silence, answered).await.is_err();
-    silent.then(|| id.clone())
+    let timed_out = timeout(silence, answered).await.is_err();
+    timed_out.then(|| id.clone())
 }
 
 /// Returns once all that was written to a pipe is read.
-async fn read(pipe: &OwnedFd) {
-    let mut looks = interval(LOOK);
+async fn wait_until_read(pipe: &OwnedFd) {
+    let mut polls = interval(POLL_INTERVAL);
     // What cannot be asked counts as read.
     while ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
-        looks.tick().await;
+        polls.tick().await;
     }
 }
 
@@ -77,19 +77,19 @@ fn answered_id(message: &RxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
 #[derive(Debug, Default)]
 pub(super) enum Discovery {
     #[default]
-    Unsent,
+    NotSent,
     Sent {
         id: RequestId,
-        until: Instant,
+        deadline: Instant,
     },
     /// Nobody waits for its answer any more.
-    Late(RequestId),
+    Abandoned(RequestId),
 }
 
 impl Discovery {
     /// Takes up a message that is sent. Returns how long the server may take to answer it, if it is the request: so that
     /// there is time for a handshake within `connect`.
-    pub(super) fn sent(
+    pub(super) fn on_send(
         &mut self,
         message: &TxJsonRpcMessage<RoleClient>,
         connect: Duration,
@@ -100,10 +100,10 @@ impl Discovery {
         let ClientRequest::DiscoverRequest(_) = &request.request else {
             return None;
         };
-        let limit = LATEST.min(connect / 3);
+        let limit = MAX_WAIT.min(connect / 3);
         *self = Self::Sent {
             id: request.id.clone(),
-            until: Instant::now() + limit,
+            deadline: Instant::now() + limit,
         };
         Some(limit)
     }
@@ -111,8 +111,8 @@ impl Discovery {
     /// Returns once the server took too long.
     pub(super) async fn expired(&self) {
         match self {
-            Self::Sent { until, .. } => sleep_until(*until).await,
-            Self::Unsent | Self::Late(_) => std::future::pending().await,
+            Self::Sent { deadline, .. } => sleep_until(*deadline).await,
+            Self::NotSent | Self::Abandoned(_) => std::future::pending().await,
         }
     }
 
@@ -121,17 +121,17 @@ impl Discovery {
         let Self::Sent { id, .. } = std::mem::take(self) else {
             return None;
         };
-        *self = Self::Late(id.clone());
+        *self = Self::Abandoned(id.clone());
         let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
         Some(JsonRpcMessage::error(error, Some(id)))
     }
 
     /// Takes up a message of the server. Returns whether it is an answer that nobody waits for any more.
-    pub(super) fn is_late(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+    pub(super) fn is_abandoned(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
         match (&self, answered_id(message)) {
-            (Self::Late(late), Some(id)) => late == id,
+            (Self::Abandoned(abandoned), Some(id)) => abandoned == id,
             (Self::Sent { id: sent, .. }, Some(id)) if sent == id => {
-                *self = Self::Unsent;
+                *self = Self::NotSent;
                 false
             }
             _ => false,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
-use super::lines::MAX_VALUES;
+use super::line_reader::MAX_VALUES;
 
 /// The most protocol versions of a server that are named.
-const MOST_VERSIONS: usize = 16;
+const MAX_VERSIONS: usize = 16;
 
 /// Why the last connection to a server failed or ended. It holds none of the server's own words: those may repeat secrets
 /// that the server was given.
@@ -80,7 +80,7 @@ pub enum ServerFailure {
 
 impl ServerFailure {
     /// Whether the other way of connecting, with a handshake or without, may succeed where this failed.
-    pub(super) fn is_of_lifecycle(&self) -> bool {
+    pub(super) fn may_depend_on_lifecycle(&self) -> bool {
         !matches!(
             self,
             Self::Start(_) | Self::TooManyTools | Self::PinStore(_) | Self::Ended
@@ -114,8 +114,8 @@ impl ServerFailure {
     }
 
     fn versions(supported: &[ProtocolVersion]) -> Self {
-        let dated = supported.iter().filter(|version| is_dated(version));
-        let texts = dated.take(MOST_VERSIONS).map(ToString::to_string);
+        let named = supported.iter().filter(|version| is_version_name(version));
+        let texts = named.take(MAX_VERSIONS).map(ToString::to_string);
         Self::ProtocolVersion {
             supported: texts.collect(),
         }
@@ -123,7 +123,7 @@ impl ServerFailure {
 }
 
 /// Whether it can be the name of a protocol version, and so may be shown.
-pub(super) fn is_dated(version: &ProtocolVersion) -> bool {
+pub(super) fn is_version_name(version: &ProtocolVersion) -> bool {
     let version = version.as_str();
     version.len() <= 32
         && version
@@ -139,10 +139,10 @@ mod http {
     use rmcp::transport::streamable_http_client::StreamableHttpError;
 
     use super::ServerFailure;
-    use crate::upstream::classify::cut;
+    use crate::upstream::classify::truncate;
 
     /// The longest word of the TLS library, in bytes.
-    const LONGEST: usize = 256;
+    const MAX_TLS_TEXT: usize = 256;
 
     impl ServerFailure {
         /// Why a request by HTTP failed.
@@ -174,7 +174,7 @@ mod http {
             match io.last().map(innermost) {
                 // What the peer sent is no TLS that this host accepts: rustls says so by this kind.
                 Some(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    Self::Tls(cut(&crate::escape(&error.to_string()), LONGEST))
+                    Self::Tls(truncate(&crate::escape(&error.to_string()), MAX_TLS_TEXT))
                 }
                 Some(error) => Self::Unreachable(error.kind()),
                 None if error.is_connect() => Self::Unreachable(io::ErrorKind::NotFound),
@@ -186,8 +186,8 @@ mod http {
 
     /// The error of the system that another one only carries, which is not its source.
     fn innermost(error: &io::Error) -> &io::Error {
-        let carried = error.get_ref().and_then(|it| it.downcast_ref());
-        carried.map_or(error, innermost)
+        let inner = error.get_ref().and_then(|it| it.downcast_ref());
+        inner.map_or(error, innermost)
     }
 
     fn cause<'e>(error: &&'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {

@@ -11,19 +11,19 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tracing::subscriber::NoSubscriber;
 
-use super::address::{self, Place, Reachable};
+use super::address::{self, AddressPolicy, NetworkZone};
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::line::Line;
 use super::server::Server;
-use super::session::Session;
-use super::spec::{HttpReach, SpecError};
+use super::session::SessionClient;
+use super::spec::{HttpConfig, SpecError};
 
 /// What sends requests and hears answers.
 #[cfg(feature = "oauth")]
-type Sender = Session<super::auth::Signed>;
+type HttpClient = SessionClient<super::auth::AuthenticatedClient>;
 /// What sends requests and hears answers.
 #[cfg(not(feature = "oauth"))]
-type Sender = Session<reqwest::Client>;
+type HttpClient = SessionClient<reqwest::Client>;
 
 /// The thread that speaks to one server by HTTP for as long as one connection lasts, so that a noisy server slows no other.
 ///
@@ -61,51 +61,52 @@ impl HttpThread {
 /// The transport to a server, and the thread that it runs on.
 pub(super) fn transport(
     server: &Server,
-    reach: &HttpReach,
-    line: &Arc<Line>,
-) -> Result<(HttpThread, StreamableHttpClientTransport<Sender>), ServerFailure> {
+    config: &HttpConfig,
+    line: &Arc<ConnectionState>,
+) -> Result<(HttpThread, StreamableHttpClientTransport<HttpClient>), ServerFailure> {
     let invalid = || ServerFailure::Start(io::ErrorKind::InvalidInput);
-    let url = address::read(&reach.url).ok_or_else(invalid)?;
-    let sender = client(reach, Reachable::Written(Place::said(&url))).ok_or_else(invalid)?;
+    let url = address::parse_http_url(&config.url).ok_or_else(invalid)?;
+    let client =
+        client(config, AddressPolicy::Configured(NetworkZone::of_url(&url))).ok_or_else(invalid)?;
     #[cfg(feature = "oauth")]
-    let sender = super::auth::Signed::new(sender, server.account.clone());
-    let sender = Session::new(sender, line, ServerFailure::of_http);
-    let mut custom = HashMap::new();
-    for (name, value) in &reach.headers {
+    let client = super::auth::AuthenticatedClient::new(client, server.account.clone());
+    let client = SessionClient::new(client, line, ServerFailure::of_http);
+    let mut headers = HashMap::new();
+    for (name, value) in &config.headers {
         let name: HeaderName = name.parse().map_err(|_| invalid())?;
         let mut value: HeaderValue = value.parse().map_err(|_| invalid())?;
         value.set_sensitive(true);
-        custom.insert(name, value);
+        headers.insert(name, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-        .custom_headers(custom)
+    let options = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .custom_headers(headers)
         .max_sse_event_size(server.bounds.message_bytes);
     let thread = HttpThread::start().map_err(|error| ServerFailure::Start(error.kind()))?;
     let transport = {
         let _on_the_thread = thread.runtime.enter();
-        StreamableHttpClientTransport::with_client(sender, config)
+        StreamableHttpClientTransport::with_client(client, options)
     };
     Ok((thread, transport))
 }
 
 /// A client that speaks to `reachable` machines, and sends what is meant for one to no other; none if a certificate is none.
-pub(super) fn client(reach: &HttpReach, reachable: Reachable) -> Option<reqwest::Client> {
+pub(super) fn client(config: &HttpConfig, reachable: AddressPolicy) -> Option<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
         .dns_resolver(std::sync::Arc::new(reachable));
     #[cfg(feature = "tls")]
-    let builder = builder.tls_certs_merge(authorities(reach)?);
+    let builder = builder.tls_certs_merge(authorities(config)?);
     #[cfg(not(feature = "tls"))]
-    let _ = reach;
+    let _ = config;
     builder.build().ok()
 }
 
 #[cfg(feature = "tls")]
-fn authorities(reach: &HttpReach) -> Option<Vec<reqwest::Certificate>> {
+fn authorities(config: &HttpConfig) -> Option<Vec<reqwest::Certificate>> {
     let mut all = Vec::new();
-    for pem in &reach.authorities {
+    for pem in &config.authorities {
         let read = reqwest::Certificate::from_pem_bundle(pem).ok()?;
         if read.is_empty() {
             return None;
@@ -116,25 +117,25 @@ fn authorities(reach: &HttpReach) -> Option<Vec<reqwest::Certificate>> {
 }
 
 /// Refuses an address that cannot be spoken to, or only in the clear, and headers that cannot be sent.
-pub(super) fn check(name: &str, reach: &HttpReach) -> Result<(), SpecError> {
+pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
     let name = name.to_owned();
-    let Some(url) = address::read(&reach.url) else {
+    let Some(url) = address::parse_http_url(&config.url) else {
         return Err(SpecError::Url(name));
     };
-    if address::is_clear(&url) {
-        return Err(SpecError::Clear(name));
+    if address::is_insecure(&url) {
+        return Err(SpecError::Insecure(name));
     }
     #[cfg(not(feature = "tls"))]
     if url.scheme() == "https" {
         return Err(SpecError::Tls(name));
     }
     #[cfg(feature = "tls")]
-    let reachable = Reachable::Written(Place::said(&url));
+    let reachable = AddressPolicy::Configured(NetworkZone::of_url(&url));
     #[cfg(feature = "tls")]
-    if !reach.authorities.is_empty() && client(reach, reachable).is_none() {
+    if !config.authorities.is_empty() && client(config, reachable).is_none() {
         return Err(SpecError::Certificate(name));
     }
-    let mut headers = reach.headers.iter();
+    let mut headers = config.headers.iter();
     match headers.find(|(header, value)| !is_sendable(header, value)) {
         None => Ok(()),
         Some((header, _)) => Err(SpecError::Header {

@@ -8,13 +8,13 @@ use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::classify::{intent_template, offers_preview, page, visible_to};
+use super::classify::{audience, intent_template, page_uris, supports_preview};
 use crate::effect::{ContentHash, NotAHash};
 use crate::pipeline::canonical;
 
 /// How many hexadecimal digits of a fingerprint stand in scopes: a server chooses both forms of its tool, so it takes
 /// twice as many as would do against a stranger.
-const MARK: usize = 32;
+const MARK_DIGITS: usize = 32;
 
 /// Stands for one form of a tool: its name, title, description, schemas, hints, intent template, page, and whom it is for.
 /// Another form has another.
@@ -32,9 +32,9 @@ impl Fingerprint {
             schema(&tool.input_schema),
             tool.output_schema.as_deref().map(schema),
             tool.annotations,
-            offers_preview(tool),
-            visible_to(tool),
-            page(tool),
+            supports_preview(tool),
+            audience(tool),
+            page_uris(tool),
             intent_template(tool),
         ]);
         Self(ContentHash::of(whole.to_string().as_bytes()))
@@ -42,7 +42,7 @@ impl Fingerprint {
 
     /// As it stands in scopes.
     pub(super) fn mark(self) -> String {
-        self.0.to_string().chars().take(MARK).collect()
+        self.0.to_string().chars().take(MARK_DIGITS).collect()
     }
 }
 
@@ -67,14 +67,14 @@ impl FromStr for Fingerprint {
 /// about. After that, tools that change and tools that are added need a person's approval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pins {
-    forms: BTreeMap<String, Fingerprint>,
+    fingerprints: BTreeMap<String, Fingerprint>,
     /// The server was connected before.
     known: bool,
 }
 
 /// How a listed form of a tool compares with the approved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum PinStatus {
     /// It is the approved form.
     Approved,
     /// Another form is approved.
@@ -92,32 +92,35 @@ impl Pins {
         approved: BTreeMap<String, Fingerprint>,
     ) -> Self {
         let known = stored.is_some();
-        let mut forms = stored.unwrap_or_default();
-        forms.extend(approved);
-        Self { forms, known }
+        let mut fingerprints = stored.unwrap_or_default();
+        fingerprints.extend(approved);
+        Self {
+            fingerprints,
+            known,
+        }
     }
 
-    pub(super) fn see(&self, name: &str, form: Fingerprint) -> Seen {
-        match self.forms.get(name) {
-            Some(approved) if *approved == form => Seen::Approved,
-            Some(_) => Seen::Changed,
-            None if self.known => Seen::New,
-            None => Seen::First,
+    pub(super) fn status(&self, name: &str, fingerprint: Fingerprint) -> PinStatus {
+        match self.fingerprints.get(name) {
+            Some(approved) if *approved == fingerprint => PinStatus::Approved,
+            Some(_) => PinStatus::Changed,
+            None if self.known => PinStatus::New,
+            None => PinStatus::First,
         }
     }
 
     /// Approves the first list of a server. A server that lists nothing is not known by that.
-    pub(super) fn meet(&mut self, first: BTreeMap<String, Fingerprint>) {
+    pub(super) fn approve_first(&mut self, first: BTreeMap<String, Fingerprint>) {
         self.known |= !first.is_empty();
-        self.forms.extend(first);
+        self.fingerprints.extend(first);
     }
 
-    pub(super) fn approve(&mut self, name: &str, form: Fingerprint) {
-        self.forms.insert(name.to_owned(), form);
+    pub(super) fn approve(&mut self, name: &str, fingerprint: Fingerprint) {
+        self.fingerprints.insert(name.to_owned(), fingerprint);
     }
 
-    pub(super) fn forms(&self) -> &BTreeMap<String, Fingerprint> {
-        &self.forms
+    pub(super) fn fingerprints(&self) -> &BTreeMap<String, Fingerprint> {
+        &self.fingerprints
     }
 }
 
@@ -136,29 +139,29 @@ mod tests {
     #[test]
     fn changed_and_added_tools_need_approval_of_that_very_form() {
         let mut pins = Pins::default();
-        assert_eq!(pins.see("t", form("a")), Seen::First);
-        pins.meet(BTreeMap::new());
-        assert_eq!(pins.see("t", form("a")), Seen::First);
-        pins.meet([("t".to_owned(), form("a"))].into());
-        assert_eq!(pins.see("t", form("a")), Seen::Approved);
-        assert_eq!(pins.see("t", form("b")), Seen::Changed);
+        assert_eq!(pins.status("t", form("a")), PinStatus::First);
+        pins.approve_first(BTreeMap::new());
+        assert_eq!(pins.status("t", form("a")), PinStatus::First);
+        pins.approve_first([("t".to_owned(), form("a"))].into());
+        assert_eq!(pins.status("t", form("a")), PinStatus::Approved);
+        assert_eq!(pins.status("t", form("b")), PinStatus::Changed);
         pins.approve("t", form("b"));
-        assert_eq!(pins.see("t", form("b")), Seen::Approved);
-        assert_eq!(pins.see("t", form("a")), Seen::Changed);
-        assert_eq!(pins.see("u", form("a")), Seen::New);
+        assert_eq!(pins.status("t", form("b")), PinStatus::Approved);
+        assert_eq!(pins.status("t", form("a")), PinStatus::Changed);
+        assert_eq!(pins.status("u", form("a")), PinStatus::New);
         pins.approve("u", form("a"));
-        assert_eq!(pins.see("u", form("a")), Seen::Approved);
+        assert_eq!(pins.status("u", form("a")), PinStatus::Approved);
     }
 
     #[test]
     fn stored_pins_make_a_server_known_and_approved_ones_alone_do_not() {
         let some = || BTreeMap::from([("t".to_owned(), form("a"))]);
         let approved = Pins::new(None, some());
-        assert_eq!(approved.see("t", form("b")), Seen::Changed);
-        assert_eq!(approved.see("u", form("b")), Seen::First);
+        assert_eq!(approved.status("t", form("b")), PinStatus::Changed);
+        assert_eq!(approved.status("u", form("b")), PinStatus::First);
         let stored = Pins::new(Some(some()), [("t".to_owned(), form("b"))].into());
-        assert_eq!(stored.see("t", form("b")), Seen::Approved);
-        assert_eq!(stored.see("u", form("b")), Seen::New);
+        assert_eq!(stored.status("t", form("b")), PinStatus::Approved);
+        assert_eq!(stored.status("u", form("b")), PinStatus::New);
     }
 
     #[test]

@@ -17,24 +17,24 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
-use super::callers::{Caller, Callers};
-use super::classify::cut;
-use super::elicit;
-use super::shape::{Allowance, Shape};
+use super::active_calls::{ActiveCall, ActiveCalls};
+use super::classify::truncate;
+use super::elicitation;
+use super::schema::{CompiledSchema, SchemaBudget};
 use crate::audit::RequestOutcome;
 use crate::path::VirtualPath;
 
 /// The most questions of one server that are open at one time.
-const MOST_OPEN: usize = 4;
+const MAX_OPEN_REQUESTS: usize = 4;
 /// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest text that a person is shown of a server, in bytes.
-const LONGEST_TEXT: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 /// The most text that a model is to be given for a server, in bytes.
-const LONGEST_PROMPT: usize = 256 << 10;
+const MAX_PROMPT_BYTES: usize = 256 << 10;
 
 /// An answer on its way.
-pub type Requested<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
+pub type BoxFuture<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
 
 /// A question of a server to a person.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,23 +45,23 @@ pub struct Elicitation {
     /// What it says, as text.
     pub message: String,
     /// What it wants.
-    pub wants: Wants,
+    pub kind: ElicitationKind,
 }
 
 /// What a server wants of a person.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Wants {
+pub enum ElicitationKind {
     /// A form, as a flat JSON Schema whose fields are texts, numbers, choices, or yes and no; none asks for a secret. What of
     /// it is only read is text, and short; its names and values hold nothing that deceives.
     Form(Value),
     /// A visit to an address of the web, which the person opens themself. What they do there stays between them and it.
-    Visit(String),
+    Url(String),
 }
 
 /// What a person says to an [`Elicitation`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Elicited {
+pub enum ElicitationResponse {
     /// Yes; the values of a form, nothing for a visit.
     Accept(Map<String, Value>),
     /// No.
@@ -73,29 +73,29 @@ pub enum Elicited {
 
 /// Whose words a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum MessageRole {
     /// A person's, or a program's in their name.
     User,
     /// A model's.
-    Model,
+    Assistant,
 }
 
 /// One text of a conversation that a server made up. It is a stranger's, whoever is said to have said it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ServerMessage {
     /// Who is to have said it.
-    pub by: Speaker,
+    pub role: MessageRole,
     /// The text.
     pub text: String,
 }
 
-impl Said {
-    pub(super) fn new(by: &Role, text: String) -> Self {
-        let by = match by {
-            Role::Assistant => Speaker::Model,
-            Role::User => Speaker::User,
+impl ServerMessage {
+    pub(super) fn new(role: &Role, text: String) -> Self {
+        let role = match role {
+            Role::Assistant => MessageRole::Assistant,
+            Role::User => MessageRole::User,
         };
-        Self { by, text }
+        Self { role, text }
     }
 }
 
@@ -117,7 +117,7 @@ pub struct Sampling {
     /// Which server asks; show it.
     pub server: String,
     /// What was said so far.
-    pub messages: Vec<Said>,
+    pub messages: Vec<ServerMessage>,
     /// What the server would have stand first. The host may change it or leave it out.
     pub system_prompt: Option<String>,
     /// Names of models, the best first; hints.
@@ -130,7 +130,7 @@ pub struct Sampling {
 
 /// What the model said.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampled {
+pub struct SamplingResponse {
     /// Which model.
     pub model: String,
     /// Its words.
@@ -144,22 +144,22 @@ pub struct Sampled {
     reason = "each is a capability of its own"
 )]
 #[non_exhaustive]
-pub struct Answers {
+pub struct RequestCapabilities {
     /// Forms.
     pub forms: bool,
     /// Visits.
-    pub visits: bool,
+    pub urls: bool,
     /// Sampling.
     pub sampling: bool,
     /// Roots.
     pub roots: bool,
 }
 
-impl Answers {
+impl RequestCapabilities {
     /// Everything.
     pub const ALL: Self = Self {
         forms: true,
-        visits: true,
+        urls: true,
         sampling: true,
         roots: true,
     };
@@ -169,24 +169,24 @@ impl Answers {
 /// says no unless it is written.
 pub trait ServerRequests: Send + Sync + 'static {
     /// Which requests are answered at all.
-    fn answers(&self) -> Answers {
-        Answers::default()
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::default()
     }
 
     /// A server asks a person something.
-    fn elicit(&self, _request: Elicitation) -> Requested<'_, Elicited> {
-        Box::pin(std::future::ready(Elicited::Decline))
+    fn elicit(&self, _request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+        Box::pin(std::future::ready(ElicitationResponse::Decline))
     }
 
     /// A server wants the host's model to say something. None is no.
-    fn sample(&self, _request: Sampling) -> Requested<'_, Option<Sampled>> {
+    fn sample(&self, _request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         Box::pin(std::future::ready(None))
     }
 
     /// A server requires that a person signs in, or allows it more. Asks the person, and opens
     /// [`SignIn::url`](super::SignIn::url) in their browser if they want it. A host without this method has nobody to ask.
     #[cfg(feature = "oauth")]
-    fn sign_in(&self, _request: super::SignIn) -> Requested<'_, super::SignInAnswer> {
+    fn sign_in(&self, _request: super::SignIn) -> BoxFuture<'_, super::SignInAnswer> {
         Box::pin(std::future::ready(super::SignInAnswer::Unavailable))
     }
 
@@ -242,7 +242,7 @@ impl CallRequests {
 }
 
 /// The requests of one server, each checked before the host or a client hears of it.
-pub(super) struct Hearing {
+pub(super) struct ServerRequestHandler {
     server: String,
     host: Arc<dyn ServerRequests>,
     /// Requests within calls are answered by the client that made the call.
@@ -250,9 +250,10 @@ pub(super) struct Hearing {
     open: Semaphore,
 }
 
-impl fmt::Debug for Hearing {
+impl fmt::Debug for ServerRequestHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hearing").finish_non_exhaustive()
+        f.debug_struct("ServerRequestHandler")
+            .finish_non_exhaustive()
     }
 }
 
@@ -268,59 +269,63 @@ const ELICIT: &str = "elicitation/create";
 const SAMPLE: &str = "sampling/createMessage";
 const ROOTS: &str = "roots/list";
 
-impl Hearing {
+impl ServerRequestHandler {
     pub(super) fn new(server: &str, host: Arc<dyn ServerRequests>, forwards: bool) -> Self {
         Self {
             server: server.to_owned(),
             host,
             forwards,
-            open: Semaphore::new(MOST_OPEN),
+            open: Semaphore::new(MAX_OPEN_REQUESTS),
         }
     }
 
     /// What may be answered at all, which the server is told when it is connected.
-    pub(super) fn answers(&self) -> Answers {
-        let mut answers = self.host.answers();
+    pub(super) fn capabilities(&self) -> RequestCapabilities {
+        let mut capabilities = self.host.capabilities();
         if self.forwards {
-            (answers.forms, answers.visits, answers.roots) = (true, true, true);
+            (capabilities.forms, capabilities.urls, capabilities.roots) = (true, true, true);
         }
-        answers
+        capabilities
     }
 
     /// The call that a request belongs to, which did not say so.
-    pub(super) fn caller(&self, callers: &Callers) -> Result<Option<Arc<Caller>>, ErrorData> {
-        let caller = if self.forwards {
-            callers.latest_of_one_client()?
+    pub(super) fn active_call(
+        &self,
+        calls: &ActiveCalls,
+    ) -> Result<Option<Arc<ActiveCall>>, ErrorData> {
+        let call = if self.forwards {
+            calls.latest_of_one_client()?
         } else {
-            callers.only()
+            calls.single()
         };
-        if let Some(caller) = &caller {
-            caller.count()?;
+        if let Some(call) = &call {
+            call.count_request()?;
         }
-        Ok(caller)
+        Ok(call)
     }
 
     /// What is answered within a call.
-    pub(super) fn answers_within(&self, caller: &Caller) -> Answers {
-        let mut answers = self.handler(Some(caller)).answers();
-        answers.roots = self.answers().roots;
-        answers
+    pub(super) fn capabilities_within(&self, call: &ActiveCall) -> RequestCapabilities {
+        let mut capabilities = self.handler(Some(call)).capabilities();
+        capabilities.roots = self.capabilities().roots;
+        capabilities
     }
 
     /// Who answers requests within a call in place of the host.
-    fn forwarded<'h>(&self, caller: Option<&'h Caller>) -> Option<&'h CallRequests> {
-        caller.filter(|_| self.forwards).and_then(Caller::requests)
+    fn call_requests<'h>(&self, call: Option<&'h ActiveCall>) -> Option<&'h CallRequests> {
+        call.filter(|_| self.forwards)
+            .and_then(ActiveCall::requests)
     }
 
     /// Who answers a request.
-    fn handler<'h>(&'h self, caller: Option<&'h Caller>) -> &'h dyn ServerRequests {
-        let requests = self.forwarded(caller);
+    fn handler<'h>(&'h self, call: Option<&'h ActiveCall>) -> &'h dyn ServerRequests {
+        let requests = self.call_requests(call);
         requests.map_or(&*self.host, |requests| &*requests.handler)
     }
 
     /// Why a request is not answered.
-    fn unsupported(&self, caller: Option<&Caller>, method: &str) -> ErrorData {
-        unsupported(if self.forwarded(caller).is_some() {
+    fn unsupported(&self, call: Option<&ActiveCall>, method: &str) -> ErrorData {
+        unsupported(if self.call_requests(call).is_some() {
             format!("the client that made the call does not support `{method}` in this form")
         } else if self.forwards {
             format!("`{method}` is answered only within a call of a client that supports it")
@@ -332,90 +337,95 @@ impl Hearing {
     pub(super) async fn elicit(
         &self,
         request: ElicitRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<ElicitResult, ErrorData> {
-        let record = self.record(caller, ELICIT);
-        let elicited = self.elicited(request, caller).await;
-        record.end(elicited.as_ref().map(|result| match result.action {
+        let record = self.record(call, ELICIT);
+        let result = self.run_elicitation(request, call).await;
+        record.end(result.as_ref().map(|result| match result.action {
             ElicitationAction::Accept => RequestOutcome::Accepted,
             ElicitationAction::Decline => RequestOutcome::Declined,
             _ => RequestOutcome::Cancelled,
         }));
-        elicited
+        result
     }
 
-    fn record<'r>(&'r self, caller: Option<&'r Caller>, method: &'static str) -> RequestRecord<'r> {
+    fn record<'r>(
+        &'r self,
+        call: Option<&'r ActiveCall>,
+        method: &'static str,
+    ) -> RequestRecord<'r> {
         RequestRecord {
             server: &self.server,
-            caller,
+            call,
             method,
         }
     }
 
-    async fn elicited(
+    async fn run_elicitation(
         &self,
         request: ElicitRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<ElicitResult, ErrorData> {
-        let handler = self.handler(caller);
-        let answers = handler.answers();
-        let (message, wants) = match request {
+        let handler = self.handler(call);
+        let capabilities = handler.capabilities();
+        let (message, kind) = match request {
             ElicitRequestParams::FormElicitationParams {
                 message,
                 requested_schema,
                 ..
-            } if answers.forms => {
+            } if capabilities.forms => {
                 let schema = serde_json::to_value(requested_schema);
                 let schema = schema.map_err(|_| refused("the form is no schema"))?;
-                let form = elicit::form(&schema).map_err(|unasked| refused(unasked.why()))?;
-                (message, Wants::Form(form))
+                let form = elicitation::check_form(&schema)
+                    .map_err(|rejection| refused(rejection.reason()))?;
+                (message, ElicitationKind::Form(form))
             }
-            ElicitRequestParams::UrlElicitationParams { message, url, .. } if answers.visits => {
-                elicit::url(&url).map_err(|unasked| refused(unasked.why()))?;
-                (message, Wants::Visit(url))
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } if capabilities.urls => {
+                elicitation::check_url(&url).map_err(|rejection| refused(rejection.reason()))?;
+                (message, ElicitationKind::Url(url))
             }
-            _ => return Err(self.unsupported(caller, ELICIT)),
+            _ => return Err(self.unsupported(call, ELICIT)),
         };
-        let _open = self.place()?;
+        let _open = self.slot()?;
         let request = Elicitation {
             server: self.server.clone(),
-            message: cut(&crate::escape_lines(&message), LONGEST_TEXT),
-            wants: wants.clone(),
+            message: truncate(&crate::escape_lines(&message), MAX_TEXT_BYTES),
+            kind: kind.clone(),
         };
-        let _waiting = caller.map(Caller::wait);
-        let said = tokio::time::timeout(PATIENCE, handler.elicit(request)).await;
-        Ok(match said.unwrap_or(Elicited::Cancel) {
-            Elicited::Accept(values) => accepted(&wants, values).await,
-            Elicited::Decline => ElicitResult::new(ElicitationAction::Decline),
-            Elicited::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+        let _suspension = call.map(ActiveCall::suspend_deadline);
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, handler.elicit(request)).await;
+        Ok(match answer.unwrap_or(ElicitationResponse::Cancel) {
+            ElicitationResponse::Accept(values) => accept(&kind, values).await,
+            ElicitationResponse::Decline => ElicitResult::new(ElicitationAction::Decline),
+            ElicitationResponse::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         })
     }
 
     pub(super) async fn sample(
         &self,
         request: CreateMessageRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let record = self.record(caller, SAMPLE);
-        let sampled = self.sampled(request, caller).await;
-        record.end(sampled.as_ref().map(|_| RequestOutcome::Accepted));
-        sampled
+        let record = self.record(call, SAMPLE);
+        let result = self.run_sampling(request, call).await;
+        record.end(result.as_ref().map(|_| RequestOutcome::Accepted));
+        result
     }
 
-    async fn sampled(
+    async fn run_sampling(
         &self,
         request: CreateMessageRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let handler = self.handler(caller);
-        if !handler.answers().sampling {
-            return Err(self.unsupported(caller, SAMPLE));
+        let handler = self.handler(call);
+        if !handler.capabilities().sampling {
+            return Err(self.unsupported(call, SAMPLE));
         }
-        let request = self.sampling(request)?;
-        let _open = self.place()?;
-        let _waiting = caller.map(Caller::wait);
-        let said = tokio::time::timeout(PATIENCE, handler.sample(request)).await;
-        let Sampled { model, text } = said
+        let request = self.sampling_request(request)?;
+        let _open = self.slot()?;
+        let _suspension = call.map(ActiveCall::suspend_deadline);
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, handler.sample(request)).await;
+        let SamplingResponse { model, text } = answer
             .unwrap_or_default()
             .ok_or_else(|| refused("a person refused this"))?;
         let text = SamplingMessageContentBlock::Text(TextContent::new(text));
@@ -423,12 +433,12 @@ impl Hearing {
         Ok(CreateMessageResult::new(message, model))
     }
 
-    fn sampling(&self, request: CreateMessageRequestParams) -> Result<Sampling, ErrorData> {
+    fn sampling_request(&self, request: CreateMessageRequestParams) -> Result<Sampling, ErrorData> {
         if request.tools.is_some_and(|tools| !tools.is_empty()) {
             return Err(refused("no tools are given to the model"));
         }
-        let mut left = LONGEST_PROMPT;
-        let mut taken = |text: &str| {
+        let mut left = MAX_PROMPT_BYTES;
+        let mut take_text = |text: &str| {
             left = left.checked_sub(text.len())?;
             Some(crate::escape_lines(text).into_owned())
         };
@@ -438,45 +448,48 @@ impl Hearing {
                 let SamplingMessageContentBlock::Text(block) = block else {
                     return Err(refused("only text is given to the model"));
                 };
-                let text = taken(&block.text).ok_or_else(|| refused("the prompt is too long"))?;
-                messages.push(Said::new(&message.role, text));
+                let text =
+                    take_text(&block.text).ok_or_else(|| refused("the prompt is too long"))?;
+                messages.push(ServerMessage::new(&message.role, text));
             }
         }
-        let first = request.system_prompt.as_deref().map(&mut taken);
+        let first = request.system_prompt.as_deref().map(&mut take_text);
         let first = first.map(|first| first.ok_or_else(|| refused("the prompt is too long")));
         let system_prompt = first.transpose()?;
-        let wishes = request.model_preferences.unwrap_or_default();
-        let hints = wishes.hints.unwrap_or_default().into_iter().take(16);
+        let preferences = request.model_preferences.unwrap_or_default();
+        let hints = preferences.hints.unwrap_or_default().into_iter().take(16);
         let models = hints.filter_map(|hint| hint.name);
         Ok(Sampling {
             server: self.server.clone(),
             messages,
             system_prompt,
-            models: models.map(|name| cut(&crate::escape(&name), 256)).collect(),
+            models: models
+                .map(|name| truncate(&crate::escape(&name), 256))
+                .collect(),
             priorities: Priorities {
-                cost: wishes.cost_priority,
-                speed: wishes.speed_priority,
-                intelligence: wishes.intelligence_priority,
+                cost: preferences.cost_priority,
+                speed: preferences.speed_priority,
+                intelligence: preferences.intelligence_priority,
             },
             max_tokens: request.max_tokens,
         })
     }
 
-    /// What a server is told within `callers`, which it may be about to serve: what the host names, as far as all of them
+    /// What a server is told within `calls`, which it may be about to serve: what the host names, as far as all of them
     /// may read it.
-    pub(super) fn roots(&self, callers: &[Arc<Caller>]) -> Result<ListRootsResult, ErrorData> {
-        if !self.answers().roots {
+    pub(super) fn roots(&self, calls: &[Arc<ActiveCall>]) -> Result<ListRootsResult, ErrorData> {
+        if !self.capabilities().roots {
             return Err(self.unsupported(None, ROOTS));
         }
-        let of_host = self.host.answers().roots;
+        let of_host = self.host.capabilities().roots;
         let mut roots = of_host.then(|| self.host.roots(&self.server));
-        for caller in callers {
-            let folders = caller.folders();
+        for call in calls {
+            let folders = call.folders();
             roots = Some(match roots {
-                Some(roots) => common(&roots, &folders),
+                Some(roots) => intersection(&roots, &folders),
                 None => folders,
             });
-            self.record(Some(caller), ROOTS)
+            self.record(Some(call), ROOTS)
                 .end(Ok(RequestOutcome::Accepted));
         }
         let roots = roots.unwrap_or_default();
@@ -484,7 +497,7 @@ impl Hearing {
         Ok(ListRootsResult::new(roots.iter().map(root).collect()))
     }
 
-    fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ErrorData> {
+    fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ErrorData> {
         let busy = |_| refused("too many questions of this server are open");
         self.open.try_acquire().map_err(busy)
     }
@@ -494,7 +507,7 @@ impl Hearing {
 struct RequestRecord<'r> {
     server: &'r str,
     /// None once it is recorded, or if there is no call to record it with.
-    caller: Option<&'r Caller>,
+    call: Option<&'r ActiveCall>,
     method: &'static str,
 }
 
@@ -504,49 +517,49 @@ impl RequestRecord<'_> {
             Ok(outcome) => (outcome, None),
             Err(error) => (RequestOutcome::Refused, Some(error.message.as_ref())),
         };
-        if let Some(caller) = self.caller.take() {
-            caller.record(self.server, self.method, outcome, reason);
+        if let Some(call) = self.call.take() {
+            call.record(self.server, self.method, outcome, reason);
         }
     }
 }
 
 impl Drop for RequestRecord<'_> {
     fn drop(&mut self) {
-        if let Some(caller) = self.caller.take() {
-            caller.record(self.server, self.method, RequestOutcome::Cancelled, None);
+        if let Some(call) = self.call.take() {
+            call.record(self.server, self.method, RequestOutcome::Cancelled, None);
         }
     }
 }
 
 /// What is in a directory of both lists.
-fn common(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath> {
-    let mut common: Vec<VirtualPath> = Vec::new();
+fn intersection(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath> {
+    let mut intersection: Vec<VirtualPath> = Vec::new();
     for one in some {
         for other in others {
             let inner = if one.starts_with(other) { one } else { other };
             let both = inner.starts_with(one) && inner.starts_with(other);
-            if both && !common.contains(inner) {
-                common.push(inner.clone());
+            if both && !intersection.contains(inner) {
+                intersection.push(inner.clone());
             }
         }
     }
-    common
+    intersection
 }
 
 /// A yes with values that fit the form, each of one of its fields; else it counts as no answer.
-async fn accepted(wants: &Wants, values: Map<String, Value>) -> ElicitResult {
+async fn accept(kind: &ElicitationKind, values: Map<String, Value>) -> ElicitResult {
     let mut result = ElicitResult::new(ElicitationAction::Accept);
-    match wants {
-        Wants::Visit(_) => {}
-        Wants::Form(schema) => {
+    match kind {
+        ElicitationKind::Url(_) => {}
+        ElicitationKind::Form(schema) => {
             let fields = schema.get("properties").and_then(Value::as_object);
             let named = |key: &String| fields.is_some_and(|fields| fields.contains_key(key));
             let values = values.keys().all(named).then_some(Value::Object(values));
-            let shape = Shape::of(schema, &mut Allowance::default()).map(Arc::new);
-            let (Some(values), Ok(shape)) = (values, shape) else {
+            let compiled = CompiledSchema::of(schema, &mut SchemaBudget::default()).map(Arc::new);
+            let (Some(values), Ok(compiled)) = (values, compiled) else {
                 return ElicitResult::new(ElicitationAction::Cancel);
             };
-            if shape.fits(values.clone()).await != Some(true) {
+            if compiled.is_valid(values.clone()).await != Some(true) {
                 return ElicitResult::new(ElicitationAction::Cancel);
             }
             result.content = Some(values);

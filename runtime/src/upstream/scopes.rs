@@ -6,38 +6,40 @@
 
 use rmcp::model::MetaObject;
 
-use super::classify::marked_value;
+use super::classify::meta_value;
 use crate::scope::{Detail, Scope};
 
 /// The most scopes that one answer may ask for, and the longest, in bytes.
-const MOST_SCOPES: usize = 64;
-const LONGEST_SCOPE: usize = 4096;
+const MAX_SCOPES: usize = 64;
+const MAX_SCOPE_BYTES: usize = 4096;
 
 /// What a refusal with `meta` asks for, in the server's words and as needs; none if there is nothing that can be asked.
 /// What `is_tool` names could be read as a tool's.
-pub(super) fn requested(
+pub(super) fn requested_scopes(
     meta: &MetaObject,
     label: &str,
     is_tool: impl Fn(&str) -> bool,
 ) -> Option<(Vec<String>, Vec<Scope>)> {
-    let scopes = marked_value(meta, "requested_scopes")?.as_array()?;
-    if scopes.is_empty() || scopes.len() > MOST_SCOPES {
+    let scopes = meta_value(meta, "requested_scopes")?.as_array()?;
+    if scopes.is_empty() || scopes.len() > MAX_SCOPES {
         return None;
     }
     let mut read = Vec::with_capacity(scopes.len());
     for scope in scopes {
-        let text = scope.as_str().filter(|text| text.len() <= LONGEST_SCOPE)?;
+        let text = scope
+            .as_str()
+            .filter(|text| text.len() <= MAX_SCOPE_BYTES)?;
         let theirs: Scope = text.parse().ok()?;
         if is_tool(theirs.resource().as_str()) {
             return None;
         }
-        read.push((text.to_owned(), ours(&theirs, label)?));
+        read.push((text.to_owned(), local_scope(&theirs, label)?));
     }
     Some(read.into_iter().unzip())
 }
 
 /// What a scope of `server` is called here.
-fn ours(theirs: &Scope, server: &str) -> Option<Scope> {
+fn local_scope(theirs: &Scope, server: &str) -> Option<Scope> {
     let (verb, resource) = (theirs.verb(), theirs.resource().as_str());
     let mut text = format!("{verb}:mcp:{server}:{resource}");
     match theirs.detail() {
@@ -67,7 +69,7 @@ mod tests {
     #[track_caller]
     fn check(meta: &Value, expected: Option<&[&str]>) {
         let meta: MetaObject = serde_json::from_value(meta.clone()).unwrap();
-        let ours = requested(&meta, "disk", |name| name == "edit").map(|(_, needs)| needs);
+        let ours = requested_scopes(&meta, "disk", |name| name == "edit").map(|(_, needs)| needs);
         let ours = ours.map(|needs| needs.iter().map(ToString::to_string).collect::<Vec<_>>());
         let expected = expected.map(|texts| texts.iter().map(|text| (*text).to_owned()).collect());
         assert_eq!(ours, expected, "{meta:?}");
@@ -98,7 +100,7 @@ mod tests {
         let folder: ScopePattern = "write:mcp:disk:file:etc".parse().unwrap();
         let covers = |path: &str| {
             let theirs: Scope = format!("write:file:{path}").parse().unwrap();
-            folder.covers(&ours(&theirs, "disk").unwrap())
+            folder.covers(&local_scope(&theirs, "disk").unwrap())
         };
         assert!(covers("/etc") && covers("/etc/passwd") && covers("//etc/./passwd"));
         assert!(!covers("/etc2") && !covers("/etc:passwd") && !covers("/x/etc"));

@@ -19,21 +19,21 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::line::Line;
-use super::lines::ValueCounter;
-use super::pages::Weight;
+use super::line_reader::ValueCounter;
+use super::pagination::SizeCounter;
 use crate::rate::{Bucket, Rate};
 
 /// How long a server may take to say whether it asks back before it is sent requests all the same.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often streams are opened, so that a server that ends each at once is not asked for the next without a pause.
-const STREAMS: Rate = Rate {
+const STREAM_RATE: Rate = Rate {
     calls: 16,
     per: Duration::from_secs(8),
 };
 /// The longest event where nobody says how long one may be, in bytes.
-pub(super) const LONGEST_EVENT: usize = 8 << 20;
+pub(super) const MAX_EVENT_BYTES: usize = 8 << 20;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -43,37 +43,37 @@ type Cause<C> = fn(&StreamableHttpError<<C as StreamableHttpClient>::Error>) -> 
 
 /// A client that keeps the requests of a session until the server can ask back.
 #[derive(Clone, Debug)]
-pub(super) struct Session<C: StreamableHttpClient> {
+pub(super) struct SessionClient<C: StreamableHttpClient> {
     client: C,
     /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
-    settled: watch::Sender<Option<Arc<str>>>,
-    line: Arc<Line>,
+    ready_session: watch::Sender<Option<Arc<str>>>,
+    state: Arc<ConnectionState>,
     cause: Cause<C>,
     streams: Arc<Bucket>,
 }
 
-impl<C: StreamableHttpClient> Session<C> {
-    pub(super) fn new(client: C, line: &Arc<Line>, cause: Cause<C>) -> Self {
+impl<C: StreamableHttpClient> SessionClient<C> {
+    pub(super) fn new(client: C, state: &Arc<ConnectionState>, cause: Cause<C>) -> Self {
         Self {
             client,
             cause,
-            line: Arc::clone(line),
-            settled: watch::Sender::default(),
-            streams: Arc::new(Bucket::new(&STREAMS)),
+            state: Arc::clone(state),
+            ready_session: watch::Sender::default(),
+            streams: Arc::new(Bucket::new(&STREAM_RATE)),
         }
     }
 
     /// Waits until the stream of a session stands or is refused, but not for ever.
-    async fn until_settled(&self, session: &Arc<str>) {
-        let mut settled = self.settled.subscribe();
-        let it = settled.wait_for(|settled| settled.as_ref() == Some(session));
-        if timeout(PATIENCE, it).await.is_err() {
-            self.settled.send_replace(Some(Arc::clone(session)));
+    async fn wait_for_stream(&self, session: &Arc<str>) {
+        let mut ready_session = self.ready_session.subscribe();
+        let it = ready_session.wait_for(|ready_session| ready_session.as_ref() == Some(session));
+        if timeout(STREAM_TIMEOUT, it).await.is_err() {
+            self.ready_session.send_replace(Some(Arc::clone(session)));
         }
     }
 }
 
-impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
+impl<C: StreamableHttpClient + Sync> StreamableHttpClient for SessionClient<C> {
     type Error = C::Error;
 
     async fn post_message(
@@ -84,8 +84,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
-        let most = LONGEST_EVENT;
-        self.post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+        let limit = MAX_EVENT_BYTES;
+        self.post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
             .await
     }
 
@@ -96,26 +96,28 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         session: Option<Arc<str>>,
         token: Option<String>,
         headers: Headers,
-        most: usize,
+        limit: usize,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
         if let (JsonRpcMessage::Request(_), Some(session)) = (&message, &session) {
-            self.until_settled(session).await;
+            self.wait_for_stream(session).await;
         }
         let client = &self.client;
-        let sent =
-            client.post_message_with_max_sse_event_size(to, message, session, token, headers, most);
+        let sent = client
+            .post_message_with_max_sse_event_size(to, message, session, token, headers, limit);
         let answer = sent.await;
         let failure = answer.as_ref().err().map(self.cause);
-        self.line.set_request_failure(failure);
+        self.state.set_request_failure(failure);
         let answer = answer?;
         match &answer {
-            StreamableHttpPostResponse::Json(said, _) if !Weight::up_to(most).takes(said) => {
+            StreamableHttpPostResponse::Json(answer, _)
+                if !SizeCounter::with_limit(limit).add(answer) =>
+            {
                 let why = "it is longer than a message may be".into();
                 Err(StreamableHttpError::UnexpectedServerResponse(why))
             }
             _ => Ok(match answer {
                 StreamableHttpPostResponse::Sse(events, session) => {
-                    StreamableHttpPostResponse::Sse(bounded(events, &self.line), session)
+                    StreamableHttpPostResponse::Sse(limit_values(events, &self.state), session)
                 }
                 answer => answer,
             }),
@@ -142,8 +144,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
-        let most = LONGEST_EVENT;
-        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, most)
+        let limit = MAX_EVENT_BYTES;
+        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit)
             .await
     }
 
@@ -154,7 +156,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         last: Option<String>,
         token: Option<String>,
         headers: Headers,
-        most: usize,
+        limit: usize,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
         while let Err(wait) = self.streams.take() {
             sleep(Duration::from_millis(wait)).await;
@@ -162,18 +164,18 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         let of = session.clone();
         let client = &self.client;
         let events =
-            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, most);
+            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit);
         let events = events.await;
         if of.is_some() {
-            self.settled.send_replace(of);
+            self.ready_session.send_replace(of);
         }
-        Ok(bounded(events?, &self.line))
+        Ok(limit_values(events?, &self.state))
     }
 }
 
 /// Ends the connection, and the stream, at an event with too many values; no event is parsed before.
-fn bounded(events: Events, line: &Arc<Line>) -> Events {
-    let line = Arc::clone(line);
+fn limit_values(events: Events, state: &Arc<ConnectionState>) -> Events {
+    let state = Arc::clone(state);
     let fits = move |event: &Result<Sse, SseError>| {
         let mut values = ValueCounter::default();
         if let Ok(Sse {
@@ -183,7 +185,7 @@ fn bounded(events: Events, line: &Arc<Line>) -> Events {
             values.feed(data.as_bytes());
         }
         if values.exceeds_limit() {
-            line.end(ServerFailure::TooManyValues);
+            state.end(ServerFailure::TooManyValues);
         }
         std::future::ready(!values.exceeds_limit())
     };
@@ -244,11 +246,11 @@ mod tests {
         }
     }
 
-    fn session(opens: bool) -> Session<Server> {
-        Session::new(Server { opens }, &Arc::default(), |_| ServerFailure::Closed)
+    fn session(opens: bool) -> SessionClient<Server> {
+        SessionClient::new(Server { opens }, &Arc::default(), |_| ServerFailure::Closed)
     }
 
-    impl Session<Server> {
+    impl SessionClient<Server> {
         async fn asks(&self, session: &str) {
             let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
             let list = ClientJsonRpcMessage::request(list, RequestId::Number(1));
@@ -267,7 +269,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn streams_that_end_at_once_are_opened_so_many_times_and_then_with_pauses() {
         let session = session(true);
-        for _ in 0..STREAMS.calls {
+        for _ in 0..STREAM_RATE.calls {
             session.opens("one").now_or_never().unwrap();
         }
         // Requests of the session go on.
@@ -279,8 +281,8 @@ mod tests {
                 more += 1;
             }
         };
-        assert!(timeout(STREAMS.per, opening).await.is_err());
-        assert!((1..=STREAMS.calls).contains(&more), "{more}");
+        assert!(timeout(STREAM_RATE.per, opening).await.is_err());
+        assert!((1..=STREAM_RATE.calls).contains(&more), "{more}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -289,7 +291,7 @@ mod tests {
         for name in ["one", "two", "one", "two"] {
             assert!(session.opens(name).now_or_never().is_none());
             let both = async { tokio::join!(session.asks(name), session.asks(name)) };
-            timeout(PATIENCE + Duration::from_millis(1), both)
+            timeout(STREAM_TIMEOUT + Duration::from_millis(1), both)
                 .await
                 .unwrap();
             session.asks(name).now_or_never().unwrap();
@@ -302,10 +304,12 @@ mod tests {
             let event = |data: String| Ok(Sse::default().data(data));
             let array = format!("[{}]", vec!["1"; values].join(","));
             let events = [event("{}".to_owned()), event(array), event("{}".to_owned())];
-            let line = Arc::default();
-            let seen = bounded(stream::iter(events).boxed(), &line).count().await;
+            let state = Arc::default();
+            let seen = limit_values(stream::iter(events).boxed(), &state)
+                .count()
+                .await;
             assert_eq!(seen, if cause.is_none() { 3 } else { 1 });
-            assert_eq!(line.end_cause(), cause);
+            assert_eq!(state.end_cause(), cause);
         }
     }
 }

@@ -5,18 +5,18 @@ use std::fmt;
 use std::path::PathBuf;
 
 #[cfg(feature = "oauth")]
-use super::address::{self, Place};
-use super::classify::Provider;
+use super::address::{self, NetworkZone};
+use super::classify::ToolProvider;
 use super::pins::Fingerprint;
 use crate::effect::ContentHash;
 use crate::scope::Verb;
 
 /// The longest name of a server, in bytes.
-const LONGEST_NAME: usize = 32;
+const MAX_NAME_BYTES: usize = 32;
 /// What the names of apps begin with, whose tools stand beside those of servers.
-pub(crate) const OF_APPS: &str = "app_";
+pub(crate) const APP_PREFIX: &str = "app_";
 /// How many hexadecimal digits stand for what a server runs.
-const MARK: usize = 16;
+const MARK_DIGITS: usize = 16;
 
 /// One MCP server of somebody else, as a person configures it.
 ///
@@ -37,30 +37,30 @@ const MARK: usize = 16;
 #[derive(Clone)]
 pub struct ServerSpec {
     pub(super) name: String,
-    pub(super) reach: Reach,
+    pub(super) transport: TransportConfig,
     /// What a person says a tool does; no hint counts beside it.
     pub(super) verbs: BTreeMap<String, Verb>,
     /// Tools as they were when a person approved them.
     pub(super) approved: BTreeMap<String, Fingerprint>,
     /// The same with the names of secrets in their place: what the server is known by.
-    pub(super) known: Reach,
+    pub(super) identity: TransportConfig,
 }
 
 /// How a server is reached. Arguments, variables and headers may be secrets and are shown nowhere.
 #[derive(Clone)]
-pub(super) enum Reach {
+pub(super) enum TransportConfig {
     Child {
         command: String,
         args: Vec<String>,
         env: BTreeMap<String, String>,
         folder: Option<PathBuf>,
     },
-    Http(HttpReach),
+    Http(HttpConfig),
 }
 
 /// How a server is reached by HTTP.
 #[derive(Clone)]
-pub(super) struct HttpReach {
+pub(super) struct HttpConfig {
     pub(super) url: String,
     pub(super) headers: BTreeMap<String, String>,
     /// Whose certificates count, besides those that count on this machine; each a PEM.
@@ -68,7 +68,7 @@ pub(super) struct HttpReach {
     pub(super) authorities: Vec<Vec<u8>>,
 }
 
-impl Reach {
+impl TransportConfig {
     /// Sets a variable of a program's environment.
     fn set(&mut self, name: &str, value: &str) {
         if let Self::Child { env, .. } = self {
@@ -79,7 +79,7 @@ impl Reach {
 
 /// A text that was said in full, as a server is known by it: with `${}{` for each `${`, so that none of it reads as the
 /// `${env:X}` of the editors' file, where no `${}` is let stand.
-pub(super) fn literal(text: &str) -> String {
+pub(super) fn escape_placeholders(text: &str) -> String {
     text.replace("${", "${}{")
 }
 
@@ -92,7 +92,7 @@ impl fmt::Debug for ServerSpec {
 }
 
 /// The most servers of one host.
-pub(super) const MOST_SERVERS: usize = 64;
+pub(super) const MAX_SERVERS: usize = 64;
 
 /// Why a server cannot be used as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,7 +104,7 @@ pub enum SpecError {
     )]
     Name(String),
     /// There are too many.
-    #[error("there are more than {MOST_SERVERS} servers")]
+    #[error("there are more than {MAX_SERVERS} servers")]
     TooMany,
     /// Two servers have one name.
     #[error("two servers are named `{0}`")]
@@ -117,7 +117,7 @@ pub enum SpecError {
     Url(String),
     /// What is sent to the address could be read on the way.
     #[error("the server `{0}` is not on this machine, so its address must begin with `https://`")]
-    Clear(String),
+    Insecure(String),
     /// The address is reached by TLS, which this build does not speak.
     #[error("the server `{0}` is reached by TLS; build with the feature `tls`")]
     Tls(String),
@@ -128,7 +128,7 @@ pub enum SpecError {
     #[error(
         "browsers cannot be led back to `{0}`; it must be on this machine or begin with `https://`"
     )]
-    Landing(String),
+    RedirectUri(String),
     /// It is not said where a secret goes.
     #[error(
         "the host has a secret for the server `{0}`; say which authorisation server it goes to"
@@ -151,36 +151,36 @@ impl ServerSpec {
     /// A server that is a program, spoken to over its standard input and output.
     #[must_use]
     pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> Self {
-        let reach = Reach::Child {
+        let config = TransportConfig::Child {
             command: command.into(),
             args: Vec::new(),
             env: BTreeMap::new(),
             folder: None,
         };
-        Self::new(name.into(), reach)
+        Self::new(name.into(), config)
     }
 
     /// A server that is reached by HTTP.
     #[must_use]
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
-        let reach = HttpReach {
+        let config = HttpConfig {
             url: url.into(),
             headers: BTreeMap::new(),
             #[cfg(feature = "tls")]
             authorities: Vec::new(),
         };
-        Self::new(name.into(), Reach::Http(reach))
+        Self::new(name.into(), TransportConfig::Http(config))
     }
 
-    fn new(name: String, reach: Reach) -> Self {
-        let mut known = reach.clone();
-        if let Reach::Http(known) = &mut known {
-            known.url = literal(&known.url);
+    fn new(name: String, transport: TransportConfig) -> Self {
+        let mut identity = transport.clone();
+        if let TransportConfig::Http(identity) = &mut identity {
+            identity.url = escape_placeholders(&identity.url);
         }
         Self {
             name,
-            known,
-            reach,
+            identity,
+            transport,
             verbs: BTreeMap::new(),
             approved: BTreeMap::new(),
         }
@@ -190,10 +190,10 @@ impl ServerSpec {
     #[must_use]
     pub fn args<A: Into<String>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
         let more: Vec<String> = more.into_iter().map(Into::into).collect();
-        if let Reach::Child { args, .. } = &mut self.known {
-            args.extend(more.iter().map(|arg| literal(arg)));
+        if let TransportConfig::Child { args, .. } = &mut self.identity {
+            args.extend(more.iter().map(|arg| escape_placeholders(arg)));
         }
-        if let Reach::Child { args, .. } = &mut self.reach {
+        if let TransportConfig::Child { args, .. } = &mut self.transport {
             args.extend(more);
         }
         self
@@ -203,8 +203,8 @@ impl ServerSpec {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
-        self.reach.set(&name, &value);
-        self.known.set(&name, &literal(&value));
+        self.transport.set(&name, &value);
+        self.identity.set(&name, &escape_placeholders(&value));
         self
     }
 
@@ -212,8 +212,8 @@ impl ServerSpec {
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();
-        self.reach.set(&name, &value.into());
-        self.known.set(&name, &format!("${{env:{name}}}"));
+        self.transport.set(&name, &value.into());
+        self.identity.set(&name, &format!("${{env:{name}}}"));
         self
     }
 
@@ -221,8 +221,8 @@ impl ServerSpec {
     #[must_use]
     pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        for reach in [&mut self.reach, &mut self.known] {
-            if let Reach::Child { folder, .. } = reach {
+        for config in [&mut self.transport, &mut self.identity] {
+            if let TransportConfig::Child { folder, .. } = config {
                 *folder = Some(path.clone());
             }
         }
@@ -232,8 +232,8 @@ impl ServerSpec {
     /// Sets a header that goes with every request.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Reach::Http(reach) = &mut self.reach {
-            reach.headers.insert(name.into(), value.into());
+        if let TransportConfig::Http(config) = &mut self.transport {
+            config.headers.insert(name.into(), value.into());
         }
         self
     }
@@ -242,8 +242,8 @@ impl ServerSpec {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        if let Reach::Http(reach) = &mut self.reach {
-            reach.authorities.push(pem.into());
+        if let TransportConfig::Http(config) = &mut self.transport {
+            config.authorities.push(pem.into());
         }
         self
     }
@@ -264,15 +264,15 @@ impl ServerSpec {
     }
 
     /// Takes what a server is known by from how it was written, so that it is not known by its secrets.
-    pub(super) fn known_by(mut self, written: Self) -> Self {
-        self.known = written.reach;
+    pub(super) fn with_identity(mut self, written: Self) -> Self {
+        self.identity = written.transport;
         self
     }
 
     /// The name in scopes: with a mark of what the server is, so that grants for it are none once it is another.
     pub(super) fn label(&self) -> String {
-        let whole = match &self.known {
-            Reach::Child {
+        let whole = match &self.identity {
+            TransportConfig::Child {
                 command,
                 args,
                 env,
@@ -283,25 +283,26 @@ impl ServerSpec {
                 let folder = std::path::absolute(&folder).unwrap_or(folder);
                 serde_json::json!(["stdio", command, args, env, folder.to_string_lossy()])
             }
-            Reach::Http(reach) => serde_json::json!(["http", reach.url]),
+            TransportConfig::Http(config) => serde_json::json!(["http", config.url]),
         };
         let mark = ContentHash::of(whole.to_string().as_bytes()).to_string();
-        let mark: String = mark.chars().take(MARK).collect();
+        let mark: String = mark.chars().take(MARK_DIGITS).collect();
         format!("{}~{mark}", self.name)
     }
 
     /// Whether it is reached by HTTP on this machine.
     #[cfg(feature = "oauth")]
-    pub(super) fn is_here(&self) -> bool {
-        let Reach::Http(reach) = &self.reach else {
+    pub(super) fn is_loopback(&self) -> bool {
+        let TransportConfig::Http(config) = &self.transport else {
             return false;
         };
-        address::read(&reach.url).is_some_and(|url| Place::said(&url) == Place::Here)
+        address::parse_http_url(&config.url)
+            .is_some_and(|url| NetworkZone::of_url(&url) == NetworkZone::Loopback)
     }
 
     /// Its tools' provider, called `label` in scopes.
-    pub(super) fn provider<'a>(&'a self, label: &'a str) -> Provider<'a> {
-        Provider {
+    pub(super) fn provider<'a>(&'a self, label: &'a str) -> ToolProvider<'a> {
+        ToolProvider {
             name: &self.name,
             label,
             verbs: &self.verbs,
@@ -315,26 +316,26 @@ impl ServerSpec {
         let ambiguous = name.contains("__")
             || name.starts_with('_')
             || name.ends_with('_')
-            || name.starts_with(OF_APPS);
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) || ambiguous {
+            || name.starts_with(APP_PREFIX);
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(plain) || ambiguous {
             return Err(SpecError::Name(crate::escape(name).into()));
         }
-        match &self.reach {
-            Reach::Child { command, .. } if command.is_empty() => {
+        match &self.transport {
+            TransportConfig::Child { command, .. } if command.is_empty() => {
                 Err(SpecError::Command(name.clone()))
             }
-            Reach::Child { .. } => Ok(()),
+            TransportConfig::Child { .. } => Ok(()),
             #[cfg(not(feature = "http"))]
-            Reach::Http(_) => Err(SpecError::NoHttp(name.clone())),
+            TransportConfig::Http(_) => Err(SpecError::NoHttp(name.clone())),
             #[cfg(feature = "http")]
-            Reach::Http(reach) => super::http::check(name, reach),
+            TransportConfig::Http(config) => super::http::check(name, config),
         }
     }
 }
 
 /// Refuses servers that cannot be used, and two of one name.
 pub(super) fn check_all(specs: &[ServerSpec]) -> Result<(), SpecError> {
-    if specs.len() > MOST_SERVERS {
+    if specs.len() > MAX_SERVERS {
         return Err(SpecError::TooMany);
     }
     let mut seen = std::collections::BTreeSet::new();
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn so_many_servers_and_no_more() {
-        let specs: Vec<_> = (0..=MOST_SERVERS)
+        let specs: Vec<_> = (0..=MAX_SERVERS)
             .map(|n| ServerSpec::stdio(format!("s{n}"), "x"))
             .collect();
         assert_eq!(check_all(&specs), Err(SpecError::TooMany));
@@ -410,8 +411,8 @@ mod tests {
         for (url, expected) in [
             ("ftp://x", Some(SpecError::Url(name()))),
             ("http://", Some(SpecError::Url(name()))),
-            ("http://example.com", Some(SpecError::Clear(name()))),
-            ("http://10.0.0.1:80/mcp", Some(SpecError::Clear(name()))),
+            ("http://example.com", Some(SpecError::Insecure(name()))),
+            ("http://10.0.0.1:80/mcp", Some(SpecError::Insecure(name()))),
             ("https://example.com", tls),
             ("http://127.0.0.1:1", None),
             ("http://localhost:1", None),

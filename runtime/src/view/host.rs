@@ -4,7 +4,7 @@ use std::future::ready;
 
 use serde_json::Value;
 
-use crate::upstream::Requested;
+use crate::upstream::BoxFuture;
 
 /// How much of the screen an app has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl ModelContext {
 /// What an app may want done by somebody outside. Contents are as they came from the app: show them as text of a stranger.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ViewWish {
+pub enum ViewRequest {
     /// To open an address, `http` or `https`, in the person's browser. The host opens it.
     Link(String),
     /// To say this in the conversation. The host says it.
@@ -78,24 +78,24 @@ pub enum ViewWish {
 /// What an app tells its host, without an answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ViewNews {
+pub enum ViewEvent {
     /// It has introduced itself and may be used.
     Ready,
     /// [`View::model_context`](crate::View::model_context) is another.
-    ModelContext,
+    ModelContextChanged,
     /// Its tools are others.
-    Tools,
+    ToolsChanged,
     /// It wants that many pixels of width and height.
     Size(Option<f64>, Option<f64>),
     /// It wants to be closed.
-    WantsClose,
+    CloseRequested,
     /// An entry for a log, as it came.
     Log(Value),
     /// It was closed.
     Closed,
 }
 
-/// What of [`ViewWish`] a host answers at all; the rest is refused without asking it, and apps are told so beforehand. It is
+/// What of [`ViewRequest`] a host answers at all; the rest is refused without asking it, and apps are told so beforehand. It is
 /// asked for every mode that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
@@ -103,7 +103,7 @@ pub enum ViewNews {
     reason = "each is a capability of its own"
 )]
 #[non_exhaustive]
-pub struct ViewAnswers {
+pub struct ViewCapabilities {
     /// Links.
     pub links: bool,
     /// Messages.
@@ -114,7 +114,7 @@ pub struct ViewAnswers {
     pub pins: bool,
 }
 
-impl ViewAnswers {
+impl ViewCapabilities {
     /// Everything: the host asks its person each time.
     pub const ALL: Self = Self {
         links: true,
@@ -128,21 +128,21 @@ impl ViewAnswers {
 /// says no to all.
 pub trait ViewHost: Send + Sync + 'static {
     /// What this host answers at all.
-    fn answers(&self) -> ViewAnswers {
-        ViewAnswers::default()
+    fn capabilities(&self) -> ViewCapabilities {
+        ViewCapabilities::default()
     }
 
     /// Whether a person wants that, or a rule of theirs. The host does it itself before it says yes. What comes sooner than
     /// [`ViewLimits::wishes`](crate::ViewLimits::wishes) allows is refused without asking it.
-    fn wished(&self, _wish: ViewWish) -> Requested<'_, bool> {
+    fn on_request(&self, _request: ViewRequest) -> BoxFuture<'_, bool> {
         Box::pin(ready(false))
     }
 
     /// Hears something that needs no answer. It must not block.
-    fn heard(&self, _news: ViewNews) {}
+    fn on_event(&self, _event: ViewEvent) {}
 
     /// Hears every message of the app before anything is done with it, and every message to it, as text. It must not block.
-    fn overheard(&self, _of_app: bool, _message: &str) {}
+    fn on_message(&self, _from_app: bool, _message: &str) {}
 }
 
 /// Says no to everything.

@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ViewState;
-use super::asks::Ask;
-use super::host::{DisplayMode, ViewWish};
+use super::host::{DisplayMode, ViewRequest};
 use super::instance::Instance;
-use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED};
+use super::request::AppRequest;
+use super::wire::{Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED, RpcError};
 use crate::call::{Call, CallMeta, Origin};
 use crate::effect::{Outcome, Utf8};
 use crate::error::{CallError, Code};
@@ -21,21 +21,35 @@ use crate::gateway;
 use crate::upstream::{ServerReadError, ServerText};
 use crate::worker::Begun;
 
-pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
-    let answers = instance.host.answers();
+pub(super) async fn serve(instance: &Arc<Instance>, ask: AppRequest) -> Result<Value, RpcError> {
+    let capabilities = instance.host.capabilities();
     match ask {
-        Ask::Tool { name, arguments } => called(instance, &name, arguments).await,
-        Ask::Resource(uri) => read(instance, &uri).await,
-        Ask::Link(url) => granted(instance, answers.links, ViewWish::Link(url)).await,
-        Ask::Message(content) => {
-            granted(instance, answers.messages, ViewWish::Message(content)).await
+        AppRequest::Tool { name, arguments } => call_tool(instance, &name, arguments).await,
+        AppRequest::Resource(uri) => read_resource(instance, &uri).await,
+        AppRequest::Link(url) => {
+            request_host(instance, capabilities.links, ViewRequest::Link(url)).await
         }
-        Ask::Download(contents) => {
-            granted(instance, answers.downloads, ViewWish::Download(contents)).await
+        AppRequest::Message(content) => {
+            request_host(
+                instance,
+                capabilities.messages,
+                ViewRequest::Message(content),
+            )
+            .await
         }
-        Ask::Mode(wanted) => Ok(json!({"mode": shown(instance, wanted).await?.as_str()})),
-        Ask::Pin => {
-            let pinned = answers.pins && wished(instance, ViewWish::Pin).await?;
+        AppRequest::Download(contents) => {
+            request_host(
+                instance,
+                capabilities.downloads,
+                ViewRequest::Download(contents),
+            )
+            .await
+        }
+        AppRequest::Mode(wanted) => {
+            Ok(json!({"mode": change_mode(instance, wanted).await?.as_str()}))
+        }
+        AppRequest::Pin => {
+            let pinned = capabilities.pins && allowed_by_host(instance, ViewRequest::Pin).await?;
             instance.pinned.fetch_or(pinned, Ordering::AcqRel);
             Ok(json!({ "pinned": pinned }))
         }
@@ -43,21 +57,32 @@ pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, F
 }
 
 /// What the host says, unless it was asked too often or says nothing for too long.
-async fn wished(instance: &Instance, wish: ViewWish) -> Result<bool, Fault> {
-    instance.wishes.take().map_err(|wait| Fault {
+async fn allowed_by_host(instance: &Instance, request: ViewRequest) -> Result<bool, RpcError> {
+    instance.request_limiter.take().map_err(|wait| RpcError {
         code: REFUSED,
         message: "people are asked too often; wait".to_owned(),
         data: Some(json!({ "retry_after_ms": wait })),
     })?;
-    let said = timeout(instance.limits.patience, instance.host.wished(wish)).await;
-    Ok(said.unwrap_or(false))
+    let answer = timeout(
+        instance.limits.answer_timeout,
+        instance.host.on_request(request),
+    )
+    .await;
+    Ok(answer.unwrap_or(false))
 }
 
-async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<Value, Fault> {
+async fn request_host(
+    instance: &Instance,
+    answered: bool,
+    request: ViewRequest,
+) -> Result<Value, RpcError> {
     if !answered {
-        return Err(Fault::new(METHOD_NOT_FOUND, "this host does no such thing"));
+        return Err(RpcError::new(
+            METHOD_NOT_FOUND,
+            "this host does no such thing",
+        ));
     }
-    let done = wished(instance, wish).await?;
+    let done = allowed_by_host(instance, request).await?;
     Ok(if done {
         json!({})
     } else {
@@ -66,25 +91,28 @@ async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<
 }
 
 /// The mode that the guest is shown in from now on: the one it wants, if the host has it and agrees.
-async fn shown(instance: &Instance, wanted: Option<DisplayMode>) -> Result<DisplayMode, Fault> {
+async fn change_mode(
+    instance: &Instance,
+    wanted: Option<DisplayMode>,
+) -> Result<DisplayMode, RpcError> {
     let wanted = wanted.filter(|mode| instance.modes.contains(mode));
     if let Some(mode) = wanted
-        && wished(instance, ViewWish::Mode(mode)).await?
+        && allowed_by_host(instance, ViewRequest::Mode(mode)).await?
     {
-        instance.said().mode = mode;
+        instance.page_state().mode = mode;
     }
-    Ok(instance.said().mode)
+    Ok(instance.page_state().mode)
 }
 
 /// Calls a tool of the guest's own server as a view may: through the worker's pipeline, and what changes something only
 /// if a person allows that very call.
-async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, Fault> {
+async fn call_tool(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, RpcError> {
     let worker = &instance.worker;
     let server = instance.source.as_ref().map(|(_, server)| server.as_str());
     let arguments = Value::Object(arguments);
     let Some(entry) = worker.tool_for_views(server, name) else {
         let error = worker.refuse_view(name, arguments, CallError::unknown_tool(name));
-        return told(gateway::failure(&error));
+        return to_result(gateway::failure(&error));
     };
     let meta = CallMeta {
         origin: Origin::View,
@@ -92,14 +120,14 @@ async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Va
         ..CallMeta::default()
     };
     let call = Call::new(entry.name.as_str(), arguments).meta(meta);
-    let ended = ended(instance, call).await;
-    let ended = ended.and_then(|outcome| gateway::outcome(&outcome, gateway::Links::ALL));
-    told(ended.or_else(|error| gateway::failure(&error)))
+    let outcome = run_call(instance, call).await;
+    let outcome = outcome.and_then(|outcome| gateway::outcome(&outcome, gateway::Links::ALL));
+    to_result(outcome.or_else(|error| gateway::failure(&error)))
 }
 
 /// Carries a call out. One that waits for a person when the page is closed is withdrawn: who would answer sees no page
 /// any more that the call could be of.
-async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
+async fn run_call(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
     let worker = &instance.worker;
     let mut state = instance.state.subscribe();
     let mut begun = worker.begin(call).await?;
@@ -113,7 +141,7 @@ async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
         tokio::pin!(going);
         begun = tokio::select! {
             biased;
-            () = closed(&mut state) => {
+            () = wait_until_closed(&mut state) => {
                 if worker.is_asked(question).await {
                     return Err(CallError::new(Code::Cancelled, "the page was closed"));
                 }
@@ -124,18 +152,20 @@ async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
     }
 }
 
-async fn closed(state: &mut watch::Receiver<ViewState>) {
+async fn wait_until_closed(state: &mut watch::Receiver<ViewState>) {
     // Its sender is in the instance.
     let _ = state.wait_for(|state| *state == ViewState::Closed).await;
 }
 
-fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<Value, Fault> {
-    let result = result.map_err(|error| Fault {
+fn to_result(
+    result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>,
+) -> Result<Value, RpcError> {
+    let result = result.map_err(|error| RpcError {
         code: i64::from(error.code.0),
         message: error.message.into_owned(),
         data: error.data,
     })?;
-    serde_json::to_value(result).map_err(|error| Fault::new(INTERNAL, error.to_string()))
+    serde_json::to_value(result).map_err(|error| RpcError::new(INTERNAL, error.to_string()))
 }
 
 fn size(part: &ServerText) -> u64 {
@@ -147,12 +177,12 @@ fn size(part: &ServerText) -> u64 {
 }
 
 /// Reads what the guest's own server has, if the worker may, or what the worker made.
-async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
+async fn read_resource(instance: &Instance, uri: &str) -> Result<Value, RpcError> {
     let contents = match &instance.source {
         None => {
             let artifact = instance.worker.artifact(uri);
             let artifact =
-                artifact.map_err(|error| Fault::new(INVALID_PARAMS, error.to_string()))?;
+                artifact.map_err(|error| RpcError::new(INVALID_PARAMS, error.to_string()))?;
             let mut content = match Utf8::new(artifact.bytes.clone()) {
                 Ok(text) => json!({"uri": uri, "text": text.as_str()}),
                 Err(_) => json!({"uri": uri, "blob": STANDARD.encode(&artifact.bytes)}),
@@ -164,7 +194,7 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
         }
         Some((upstreams, server)) => {
             let worker = &instance.worker;
-            let refused = |error: CallError| Fault::new(REFUSED, error.message());
+            let refused = |error: CallError| RpcError::new(REFUSED, error.message());
             let label = upstreams.label(server).unwrap_or(server);
             let facts = worker.view_reads(server, label, uri).map_err(refused)?;
             let parts = upstreams.read_resource(server, uri).await;
@@ -173,7 +203,7 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
             let parts = parts.map_err(failed);
             let bytes = parts.as_ref().map(|parts| parts.iter().map(size).sum());
             worker.view_read(&facts, bytes);
-            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.message()))?;
+            let parts = parts.map_err(|error| RpcError::new(INVALID_PARAMS, error.message()))?;
             let parts = parts.into_iter().map(|part| match part {
                 ServerText::Text(text) => json!({"uri": uri, "text": text}),
                 ServerText::Bytes(bytes) => json!({"uri": uri, "blob": STANDARD.encode(bytes)}),

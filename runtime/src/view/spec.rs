@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::ViewError;
-use super::host::{DisplayMode, ViewAnswers};
+use super::host::{DisplayMode, ViewCapabilities};
 use super::instance::Source;
 use crate::rate::Rate;
 use crate::upstream::Upstreams;
 
 /// The longest name of an app, in bytes.
-const LONGEST_NAME: usize = 16;
+const MAX_NAME_BYTES: usize = 16;
 
 /// What one view may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub struct ViewLimits {
     pub message: usize,
     /// How many of its requests are served at one time.
     pub requests: usize,
-    /// How often it may want something of people ([`ViewWish`](crate::ViewWish)); its host is not asked what comes sooner.
-    pub wishes: Rate,
+    /// How often it may want something of people ([`ViewRequest`](crate::ViewRequest)); its host is not asked what comes sooner.
+    pub request_rate: Rate,
     /// How long its list of tools is not looked at again.
     pub pause: Duration,
     /// How long people may take to answer what it wants.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// How long it may take to put its things away.
-    pub parting: Duration,
+    pub teardown: Duration,
 }
 
 impl Default for ViewLimits {
@@ -42,13 +42,13 @@ impl Default for ViewLimits {
             message: 10 << 20,
             requests: 32,
             // Eight at once, and one more each two seconds.
-            wishes: Rate {
+            request_rate: Rate {
                 calls: 8,
                 per: Duration::from_secs(16),
             },
             pause: Duration::from_secs(1),
-            patience: Duration::from_secs(600),
-            parting: Duration::from_secs(1),
+            answer_timeout: Duration::from_secs(600),
+            teardown: Duration::from_secs(1),
         }
     }
 }
@@ -137,7 +137,7 @@ impl ViewSpec {
     pub(super) fn check(&self) -> Result<(), ViewError> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let name = &self.name;
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(plain) {
             return Err(ViewError::Name(crate::escape(name).into()));
         }
         Ok(())
@@ -149,22 +149,22 @@ impl ViewSpec {
     }
 
     /// What the page is told of its host when they meet.
-    pub(super) fn greeting(&self, answers: ViewAnswers) -> Map<String, Value> {
+    pub(super) fn initialize_result(&self, capabilities: ViewCapabilities) -> Map<String, Value> {
         let blocks = json!({"text": {}, "image": {}, "structuredContent": {}});
-        let mut capabilities = json!({
+        let mut host_capabilities = json!({
             "logging": {},
             "serverTools": {},
             "serverResources": {},
             "updateModelContext": blocks,
         });
         let offered = [
-            ("message", answers.messages, blocks),
-            ("openLinks", answers.links, json!({})),
-            ("downloadFile", answers.downloads, json!({})),
+            ("message", capabilities.messages, blocks),
+            ("openLinks", capabilities.links, json!({})),
+            ("downloadFile", capabilities.downloads, json!({})),
         ];
-        if let Value::Object(capabilities) = &mut capabilities {
+        if let Value::Object(host_capabilities) = &mut host_capabilities {
             let offered = offered.into_iter().filter(|(_, answered, _)| *answered);
-            capabilities.extend(offered.map(|(name, _, value)| (name.to_owned(), value)));
+            host_capabilities.extend(offered.map(|(name, _, value)| (name.to_owned(), value)));
         }
         let (name, version) = &self.host;
         Map::from_iter([
@@ -172,11 +172,11 @@ impl ViewSpec {
                 "hostInfo".to_owned(),
                 json!({"name": name, "version": version}),
             ),
-            ("hostCapabilities".to_owned(), capabilities),
+            ("hostCapabilities".to_owned(), host_capabilities),
         ])
     }
 
-    pub(super) fn surroundings(&self) -> Map<String, Value> {
+    pub(super) fn host_context(&self) -> Map<String, Value> {
         let modes: Vec<_> = self.modes.iter().map(|mode| mode.as_str()).collect();
         let mut context = self.context.clone();
         context.insert("displayMode".into(), self.mode().as_str().into());

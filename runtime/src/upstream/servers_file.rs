@@ -6,12 +6,12 @@ use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::classify::cut;
-use super::spec::{MOST_SERVERS, ServerSpec, SpecError, literal};
+use super::classify::truncate;
+use super::spec::{MAX_SERVERS, ServerSpec, SpecError, escape_placeholders};
 
 /// The longest file, in bytes, and the longest name that a message shows.
-const LONGEST_FILE: usize = 1 << 20;
-const LONGEST_NAME: usize = 128;
+const MAX_FILE_BYTES: usize = 1 << 20;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Why a file of servers, or one of its entries, cannot be used. It holds no value of the file.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ServersError {
     #[error("the file of the servers has the duplicate key `{0}`")]
     DuplicateKey(String),
     /// It is too long.
-    #[error("the file of the servers is too long; it may have {LONGEST_FILE} bytes")]
+    #[error("the file of the servers is too long; it may have {MAX_FILE_BYTES} bytes")]
     TooLong,
     /// A field has a value of another type than it must have.
     #[error("{field} has the wrong type; expected {expected}")]
@@ -159,20 +159,20 @@ impl ServerSpec {
         text: &str,
         context: &impl ServersContext,
     ) -> Result<ServersFile, ServersError> {
-        if text.len() > LONGEST_FILE {
+        if text.len() > MAX_FILE_BYTES {
             return Err(ServersError::TooLong);
         }
         let mut file = parse(text)?;
         let (mut read, mut seen) = (ServersFile::default(), BTreeSet::new());
         for key in ["servers", "mcpServers"] {
-            let servers: Option<Map<String, Value>> = taken(&mut file, "", key, "an object")?;
+            let servers: Option<Map<String, Value>> = take_field(&mut file, "", key, "an object")?;
             for (name, entry) in servers.unwrap_or_default() {
-                let field = format!("/{key}/{}", place(&name));
-                let spec = entry_of(entry, &name, &field).and_then(|entry| {
+                let field = format!("/{key}/{}", pointer_segment(&name));
+                let spec = parse_entry(entry, &name, &field).and_then(|entry| {
                     let Some(entry) = entry else { return Ok(None) };
                     let spec = entry.read(&name, &field, context)?;
                     spec.check()?;
-                    if read.servers.len() >= MOST_SERVERS {
+                    if read.servers.len() >= MAX_SERVERS {
                         return Err(SpecError::TooMany.into());
                     }
                     if !seen.insert(name.clone()) {
@@ -182,7 +182,7 @@ impl ServerSpec {
                 });
                 match spec {
                     Ok(spec) => read.servers.extend(spec),
-                    Err(why) => read.rejected.push((shown(&name), why)),
+                    Err(why) => read.rejected.push((display_name(&name), why)),
                 }
             }
         }
@@ -211,7 +211,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
         column: error.column_display(),
     })?;
     if let Some(key) = parsed.value.as_ref().and_then(duplicate_key) {
-        return Err(ServersError::DuplicateKey(shown(key)));
+        return Err(ServersError::DuplicateKey(display_name(key)));
     }
     match parsed.value.map(Value::from) {
         Some(Value::Object(file)) => Ok(file),
@@ -236,37 +236,38 @@ fn duplicate_key<'v>(value: &'v ast::Value<'_>) -> Option<&'v str> {
 }
 
 /// One entry, unless it is disabled.
-fn entry_of(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, ServersError> {
+fn parse_entry(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, ServersError> {
     let Value::Object(mut entry) = entry else {
         let (field, expected) = (field.to_owned(), "an object");
         return Err(ServersError::Type { field, expected });
     };
-    if taken(&mut entry, field, "disabled", "a boolean")? == Some(true) {
+    if take_field(&mut entry, field, "disabled", "a boolean")? == Some(true) {
         return Ok(None);
     }
     let text = "a string";
     let mut url = None;
     for key in ADDRESSES {
-        if let Some(address) = taken::<String>(&mut entry, field, key, text)?
+        if let Some(address) = take_field::<String>(&mut entry, field, key, text)?
             && url.replace((key, address)).is_some()
         {
-            return Err(ServersError::Kind(shown(name)));
+            return Err(ServersError::Kind(display_name(name)));
         }
     }
     Ok(Some(Entry {
-        kind: taken(&mut entry, field, "type", text)?,
-        command: taken(&mut entry, field, "command", text)?,
-        args: taken(&mut entry, field, "args", "an array of strings")?.unwrap_or_default(),
-        env: taken(&mut entry, field, "env", "an object of strings")?.unwrap_or_default(),
-        env_file: taken(&mut entry, field, "envFile", text)?,
-        cwd: taken(&mut entry, field, "cwd", text)?,
+        kind: take_field(&mut entry, field, "type", text)?,
+        command: take_field(&mut entry, field, "command", text)?,
+        args: take_field(&mut entry, field, "args", "an array of strings")?.unwrap_or_default(),
+        env: take_field(&mut entry, field, "env", "an object of strings")?.unwrap_or_default(),
+        env_file: take_field(&mut entry, field, "envFile", text)?,
+        cwd: take_field(&mut entry, field, "cwd", text)?,
         url,
-        headers: taken(&mut entry, field, "headers", "an object of strings")?.unwrap_or_default(),
+        headers: take_field(&mut entry, field, "headers", "an object of strings")?
+            .unwrap_or_default(),
     }))
 }
 
 /// A field of an object; `null` counts as absent.
-fn taken<T: DeserializeOwned>(
+fn take_field<T: DeserializeOwned>(
     entry: &mut Map<String, Value>,
     field: &str,
     key: &str,
@@ -286,8 +287,9 @@ impl Entry {
         field: &str,
         context: &dyn ServersContext,
     ) -> Result<ServerSpec, ServersError> {
-        let fill = |text: &str, field: &str| filled(text, field, context, Fill::All);
-        let keep = |text: &str, field: &str| filled(text, field, context, Fill::Folders);
+        let fill = |text: &str, field: &str| replace_placeholders(text, field, context, Fill::All);
+        let keep =
+            |text: &str, field: &str| replace_placeholders(text, field, context, Fill::Folders);
         let kind = self.kind.as_deref();
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
@@ -304,20 +306,20 @@ impl Entry {
                     spec = spec.env(key, value);
                 }
                 let written = self.child(spec.clone(), field, &keep)?;
-                Ok(self.child(spec, field, &fill)?.known_by(written))
+                Ok(self.child(spec, field, &fill)?.with_identity(written))
             }
-            (None, Some(_)) if kind == Some("sse") => Err(ServersError::Sse(shown(name))),
+            (None, Some(_)) if kind == Some("sse") => Err(ServersError::Sse(display_name(name))),
             (None, Some((key, url))) if kind.is_none_or(is_http) => {
-                let place_of = format!("{field}/{key}");
-                let written = ServerSpec::http(name, keep(url, &place_of)?);
-                let mut spec = ServerSpec::http(name, fill(url, &place_of)?);
+                let pointer = format!("{field}/{key}");
+                let written = ServerSpec::http(name, keep(url, &pointer)?);
+                let mut spec = ServerSpec::http(name, fill(url, &pointer)?);
                 for (header, value) in &self.headers {
-                    let field = format!("{field}/headers/{}", place(header));
+                    let field = format!("{field}/headers/{}", pointer_segment(header));
                     spec = spec.header(header, fill(value, &field)?);
                 }
-                Ok(spec.known_by(written))
+                Ok(spec.with_identity(written))
             }
-            _ => Err(ServersError::Kind(shown(name))),
+            _ => Err(ServersError::Kind(display_name(name))),
         }
     }
 
@@ -331,7 +333,7 @@ impl Entry {
             return Ok(Vec::new());
         };
         let field = format!("{field}/envFile");
-        let path = filled(path, &field, context, Fill::All)?;
+        let path = replace_placeholders(path, &field, context, Fill::All)?;
         let read = context.env_file(&path).and_then(|text| {
             let pairs = dotenvy::from_read_iter(text.as_bytes());
             pairs.collect::<Result<Vec<_>, _>>().ok()
@@ -350,7 +352,7 @@ impl Entry {
             spec = spec.args([text(arg, &format!("{field}/args/{index}"))?]);
         }
         for (key, value) in &self.env {
-            let field = format!("{field}/env/{}", place(key));
+            let field = format!("{field}/env/{}", pointer_segment(key));
             spec = spec.env(key, text(value, &field)?);
         }
         Ok(spec)
@@ -362,13 +364,13 @@ fn is_http(kind: &str) -> bool {
 }
 
 /// A name of the file, as a message shows it.
-fn shown(name: &str) -> String {
-    cut(&crate::escape(name), LONGEST_NAME)
+fn display_name(name: &str) -> String {
+    truncate(&crate::escape(name), MAX_NAME_BYTES)
 }
 
 /// A name of the file as one step of a JSON pointer.
-fn place(name: &str) -> String {
-    shown(&name.replace('~', "~0").replace('/', "~1"))
+fn pointer_segment(name: &str) -> String {
+    display_name(&name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Which placeholders are replaced.
@@ -380,7 +382,7 @@ enum Fill {
 }
 
 /// `text` with its placeholders replaced; what stands in for one is not read again.
-fn filled(
+fn replace_placeholders(
     text: &str,
     field: &str,
     context: &dyn ServersContext,
@@ -404,7 +406,7 @@ fn filled(
             let folder = folder.ok_or_else(unsupported)?;
             match fill {
                 Fill::All => out.push_str(&folder),
-                Fill::Folders => out.push_str(&literal(&folder)),
+                Fill::Folders => out.push_str(&escape_placeholders(&folder)),
             }
         } else if fill == Fill::All {
             out.push_str(&value_of(inside, field, context)?);
@@ -427,7 +429,7 @@ fn value_of(
     let field = || field.to_owned();
     if let Some(id) = inside.strip_prefix("input:") {
         let unset = || ServersError::Input {
-            input: shown(id),
+            input: display_name(id),
             field: field(),
         };
         return context.input(id).ok_or_else(unset);
@@ -448,7 +450,7 @@ fn value_of(
         return Err(ServersError::Placeholder { field: field() });
     }
     let unset = || ServersError::Unset {
-        variable: shown(name),
+        variable: display_name(name),
         field: field(),
     };
     match default {
@@ -463,8 +465,8 @@ fn value_of(
 #[cfg(test)]
 mod tests {
     #[cfg(feature = "http")]
-    use super::super::spec::HttpReach;
-    use super::super::spec::Reach;
+    use super::super::spec::HttpConfig;
+    use super::super::spec::TransportConfig;
     use super::*;
 
     fn file(text: &str) -> Result<ServersFile, ServersError> {
@@ -498,12 +500,12 @@ mod tests {
         let [spec] = specs.as_slice() else {
             panic!("{specs:?}")
         };
-        let Reach::Child {
+        let TransportConfig::Child {
             command,
             args,
             env,
             folder,
-        } = &spec.reach
+        } = &spec.transport
         else {
             panic!("{spec:?}")
         };
@@ -519,7 +521,7 @@ mod tests {
         let text = r#"{"mcpServers": {"a": {"type": "http", "url": "http://127.0.0.1:1/mcp",
             "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#;
         let specs = read(text);
-        let Reach::Http(HttpReach { url, headers, .. }) = &specs[0].reach else {
+        let TransportConfig::Http(HttpConfig { url, headers, .. }) = &specs[0].transport else {
             panic!("{specs:?}")
         };
         assert_eq!(url, "http://127.0.0.1:1/mcp");
@@ -607,9 +609,9 @@ mod tests {
         let (name, error) = file(&long).unwrap().rejected.remove(0);
         assert!(name.len() < 300 && error.to_string().len() < 300, "{error}");
         let padded = |bytes: usize| format!("{}{}", "{}", " ".repeat(bytes - 2));
-        assert!(file(&padded(LONGEST_FILE)).is_ok());
+        assert!(file(&padded(MAX_FILE_BYTES)).is_ok());
         assert!(matches!(
-            file(&padded(LONGEST_FILE + 1)),
+            file(&padded(MAX_FILE_BYTES + 1)),
             Err(ServersError::TooLong)
         ));
     }
@@ -678,13 +680,13 @@ mod tests {
 
     #[test]
     fn the_most_servers_of_a_file_are_read_and_one_more_is_rejected() {
-        let all = (0..=MOST_SERVERS).map(|n| format!(r#""s{n}": {{"command": "x"}}"#));
+        let all = (0..=MAX_SERVERS).map(|n| format!(r#""s{n}": {{"command": "x"}}"#));
         let text = format!(
             r#"{{"servers": {{{}}}}}"#,
             all.collect::<Vec<_>>().join(",")
         );
         let read = file(&text).unwrap();
-        assert_eq!(read.servers.len(), MOST_SERVERS);
+        assert_eq!(read.servers.len(), MAX_SERVERS);
         let [(_, error)] = read.rejected.as_slice() else {
             panic!("{:?}", read.rejected)
         };
@@ -741,9 +743,9 @@ mod tests {
         let [spec] = read.servers.as_slice() else {
             panic!("{read:?}")
         };
-        let Reach::Child {
+        let TransportConfig::Child {
             args: filled, env, ..
-        } = &spec.reach
+        } = &spec.transport
         else {
             panic!("{spec:?}")
         };
@@ -777,7 +779,7 @@ mod tests {
     fn comments_and_trailing_commas_are_ignored() {
         let text = "\u{feff}// a comment\n{\"servers\": {\"a\": {\"command\": \"x\", /* here */ \"args\": [\"//no\",],},},}";
         let specs = read(text);
-        let Reach::Child { args, .. } = &specs[0].reach else {
+        let TransportConfig::Child { args, .. } = &specs[0].transport else {
             panic!("{specs:?}")
         };
         assert_eq!(args, &["//no"]);

@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::wire::{self, Fields};
 
 /// How many notifications of a guest are heard in a second.
-const HEARD: u32 = 100;
+const MAX_PER_SECOND: u32 = 100;
 /// The longest name or version of an app that is shown, in characters.
-const LONGEST: usize = 64;
+const MAX_CHARS: usize = 64;
 
 /// Who the guest says it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Guest {
+pub(super) struct AppInfo {
     pub(super) name: String,
     pub(super) version: String,
     /// It offers tools.
@@ -22,17 +22,17 @@ pub(super) struct Guest {
     pub(super) list_changed: bool,
 }
 
-impl Guest {
+impl AppInfo {
     /// What `ui/initialize` says; what it does not say it does not have.
     pub(super) fn read(params: &Fields) -> Self {
         let info = params.get("appInfo");
         let text = |key: &str| {
             let text = info.and_then(|info| info.get(key)?.as_str());
-            let text: String = text.unwrap_or_default().chars().take(LONGEST).collect();
+            let text: String = text.unwrap_or_default().chars().take(MAX_CHARS).collect();
             crate::escape(&text).into_owned()
         };
-        let offered = params.get("appCapabilities");
-        let tools = offered.and_then(|all| all.get("tools"));
+        let capabilities = params.get("appCapabilities");
+        let tools = capabilities.and_then(|all| all.get("tools"));
         let tools = tools.filter(|tools| tools.is_object());
         Self {
             name: text("name"),
@@ -45,24 +45,24 @@ impl Guest {
 
 /// How many notifications came in this second.
 #[derive(Debug, Default)]
-pub(super) struct Noise {
+pub(super) struct NotificationLimiter {
     second: u64,
-    heard: u32,
+    count: u32,
 }
 
-impl Noise {
-    pub(super) fn is_heard(&mut self, now: Duration) -> bool {
+impl NotificationLimiter {
+    pub(super) fn allow(&mut self, now: Duration) -> bool {
         if now.as_secs() != self.second {
-            (self.second, self.heard) = (now.as_secs(), 0);
+            (self.second, self.count) = (now.as_secs(), 0);
         }
-        self.heard = self.heard.saturating_add(1);
-        self.heard <= HEARD
+        self.count = self.count.saturating_add(1);
+        self.count <= MAX_PER_SECOND
     }
 }
 
 /// Of the call that the guest was opened for.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum ToolUpdate {
     /// The arguments, as far as the model has written them.
     Partial(Value),
     /// The arguments.
@@ -75,33 +75,41 @@ pub(super) enum Told {
 
 /// What the guest is still to be told of that call, each once and in order: nothing of its end before its arguments.
 #[derive(Debug, Default)]
-pub(super) struct Tale {
+pub(super) struct ToolUpdates {
     partial: Option<Value>,
     input: Option<Value>,
     end: Option<Value>,
-    began: bool,
+    input_sent: bool,
 }
 
-impl Tale {
-    pub(super) fn take(&mut self, told: Told) {
-        let notice = |method, params| Some(wire::notice(method, params));
-        match told {
-            Told::Partial(params) => {
-                self.partial = notice("ui/notifications/tool-input-partial", params);
+impl ToolUpdates {
+    pub(super) fn add(&mut self, update: ToolUpdate) {
+        let notification = |method, params| Some(wire::notification(method, params));
+        match update {
+            ToolUpdate::Partial(params) => {
+                self.partial = notification("ui/notifications/tool-input-partial", params);
             }
-            Told::Input(params) => {
+            ToolUpdate::Input(params) => {
                 self.partial = None;
-                self.input = notice("ui/notifications/tool-input", params);
+                self.input = notification("ui/notifications/tool-input", params);
             }
-            Told::Result(params) => self.end = notice("ui/notifications/tool-result", params),
-            Told::Cancelled(params) => self.end = notice("ui/notifications/tool-cancelled", params),
+            ToolUpdate::Result(params) => {
+                self.end = notification("ui/notifications/tool-result", params)
+            }
+            ToolUpdate::Cancelled(params) => {
+                self.end = notification("ui/notifications/tool-cancelled", params)
+            }
         }
     }
 
     /// What may be told now.
     pub(super) fn due(&mut self) -> Vec<Value> {
-        self.began |= self.input.is_some();
-        let end = if self.began { self.end.take() } else { None };
+        self.input_sent |= self.input.is_some();
+        let end = if self.input_sent {
+            self.end.take()
+        } else {
+            None
+        };
         let first = self.partial.take().into_iter().chain(self.input.take());
         first.chain(end).collect()
     }
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_guest_has_what_it_says_and_nothing_else() {
-        let read = |params: Value| Guest::read(params.as_object().unwrap());
+        let read = |params: Value| AppInfo::read(params.as_object().unwrap());
         let with = |tools: Value| {
             let guest = read(json!({"appCapabilities": {"tools": tools}}));
             (guest.tools, guest.list_changed)
@@ -124,7 +132,7 @@ mod tests {
         assert_eq!(with(json!({"listChanged": true})), (true, true));
         assert_eq!(with(json!({"listChanged": "true"})), (true, false));
         assert_eq!(with(json!(true)), (false, false));
-        assert_eq!(read(json!({})), Guest::default());
+        assert_eq!(read(json!({})), AppInfo::default());
         let odd = read(
             json!({"appInfo": {"name": format!("a\u{202e}{}", "b".repeat(90)), "version": 1}}),
         );
@@ -134,23 +142,23 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_and_the_next_second_is_heard() {
-        let mut noise = Noise::default();
-        let heard = (0..1000).filter(|_| noise.is_heard(Duration::ZERO)).count();
-        assert_eq!(heard, HEARD as usize);
-        assert!(noise.is_heard(Duration::from_secs(1)));
+        let mut limiter = NotificationLimiter::default();
+        let heard = (0..1000).filter(|_| limiter.allow(Duration::ZERO)).count();
+        assert_eq!(heard, MAX_PER_SECOND as usize);
+        assert!(limiter.allow(Duration::from_secs(1)));
     }
 
     #[test]
     fn no_end_is_told_before_the_arguments() {
-        let mut tale = Tale::default();
-        tale.take(Told::Result(json!({})));
-        assert_eq!(tale.due(), [] as [Value; 0]);
-        tale.take(Told::Partial(json!({"arguments": {}})));
-        tale.take(Told::Input(json!({"arguments": {"a": 1}})));
-        let told = tale.due();
-        let methods: Vec<_> = told
+        let mut updates = ToolUpdates::default();
+        updates.add(ToolUpdate::Result(json!({})));
+        assert_eq!(updates.due(), [] as [Value; 0]);
+        updates.add(ToolUpdate::Partial(json!({"arguments": {}})));
+        updates.add(ToolUpdate::Input(json!({"arguments": {"a": 1}})));
+        let sent = updates.due();
+        let methods: Vec<_> = sent
             .iter()
-            .filter_map(|told| told["method"].as_str())
+            .filter_map(|sent| sent["method"].as_str())
             .collect();
         assert_eq!(
             methods,
@@ -159,8 +167,8 @@ mod tests {
                 "ui/notifications/tool-result"
             ]
         );
-        tale.take(Told::Cancelled(json!({})));
-        assert_eq!(tale.due().len(), 1);
-        assert_eq!(tale.due().len(), 0);
+        updates.add(ToolUpdate::Cancelled(json!({})));
+        assert_eq!(updates.due().len(), 1);
+        assert_eq!(updates.due().len(), 0);
     }
 }

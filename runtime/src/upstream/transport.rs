@@ -20,19 +20,19 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::time::timeout;
 
-use super::classify::cut;
+use super::classify::truncate;
+use super::connection_state::ConnectionState;
 use super::discovery::Discovery;
-use super::failure::{ServerFailure, is_dated};
-use super::line::Line;
-use super::quiet::Quiet;
+use super::failure::{ServerFailure, is_version_name};
+use super::log_limiter::LogLimiter;
 use super::server::Server;
 
 /// The most requests of a server that are open at one time. It is answered far fewer at one time.
-const MOST_ASKED: usize = 64;
+const MAX_PENDING: usize = 64;
 /// The longest id of a request, in bytes.
-const LONGEST_ID: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 /// How long a message may take to be written.
-const LATEST_WRITE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -40,89 +40,94 @@ pub(super) enum SendError<E> {
     #[error(transparent)]
     Failed(E),
     #[error("the server did not take the message within {0:?}")]
-    Late(Duration),
+    TimedOut(Duration),
     #[error("too many messages wait for the server")]
-    Crowded,
+    QueueFull,
 }
 
 /// What a message that cannot be written means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum WriteFailure {
     /// Nothing else can be written either.
-    EndsAll,
+    ClosesConnection,
     /// It failed alone; each is sent on its own.
-    FailsAlone,
+    FailsRequest,
 }
 
 /// A transport within bounds.
-pub(super) struct Bounded<T> {
+pub(super) struct BoundedTransport<T> {
     inner: T,
     server: Arc<Server>,
-    line: Arc<Line>,
-    unsent: Unsent,
-    quiet: Quiet,
-    greeting: Greeting,
+    state: Arc<ConnectionState>,
+    on_write_failure: WriteFailure,
+    log_limiter: LogLimiter,
+    handshake: HandshakeState,
     discovery: Discovery,
-    next: i64,
+    next_id: i64,
 }
 
 /// How far the server came in saying who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Greeting {
-    Awaited,
-    Handshake,
+enum HandshakeState {
+    Pending,
+    Initialized,
     Discovered,
 }
 
-impl<T> Bounded<T> {
-    pub(super) fn new(inner: T, server: &Arc<Server>, line: &Arc<Line>, unsent: Unsent) -> Self {
+impl<T> BoundedTransport<T> {
+    pub(super) fn new(
+        inner: T,
+        server: &Arc<Server>,
+        state: &Arc<ConnectionState>,
+        on_write_failure: WriteFailure,
+    ) -> Self {
         Self {
             inner,
             server: Arc::clone(server),
-            line: Arc::clone(line),
-            unsent,
-            quiet: Quiet::default(),
-            greeting: Greeting::Awaited,
+            state: Arc::clone(state),
+            on_write_failure,
+            log_limiter: LogLimiter::default(),
+            handshake: HandshakeState::Pending,
             discovery: Discovery::default(),
-            next: 0,
+            next_id: 0,
         }
     }
 
     /// Drops the late answer to a request that was sent before, if there is one.
-    pub(super) fn dropping_answer(mut self, id: Option<RequestId>) -> Self {
+    pub(super) fn ignoring_response_to(mut self, id: Option<RequestId>) -> Self {
         if let Some(id) = id {
-            self.discovery = Discovery::Late(id);
+            self.discovery = Discovery::Abandoned(id);
         }
         self
     }
 
     /// What rmcp is to see of a message, or none.
-    fn sieved(
+    fn filter(
         &mut self,
         message: RxJsonRpcMessage<RoleClient>,
     ) -> Option<RxJsonRpcMessage<RoleClient>> {
         match message {
             JsonRpcMessage::Request(mut request) => {
                 let ping = matches!(request.request, ServerRequest::PingRequest(_));
-                if self.greeting == Greeting::Awaited && !ping {
+                if self.handshake == HandshakeState::Pending && !ping {
                     return None;
                 }
-                request.id = self.registered(request.id)?;
+                request.id = self.register_request(request.id)?;
                 Some(JsonRpcMessage::Request(request))
             }
             JsonRpcMessage::Notification(notification) => {
-                let heard = self.heard(notification.notification)?;
-                Some(JsonRpcMessage::notification(heard))
+                let notification = self.on_notification(notification.notification)?;
+                Some(JsonRpcMessage::notification(notification))
             }
             JsonRpcMessage::Response(mut response) => {
-                if self.greeting == Greeting::Awaited {
-                    let Some(greeting) = greeted(&mut response.result) else {
-                        self.line.end(ServerFailure::Protocol);
+                if self.handshake == HandshakeState::Pending {
+                    let Some(handshake) = sanitize_handshake(&mut response.result) else {
+                        self.state.end(ServerFailure::Protocol);
                         return None;
                     };
-                    self.greeting = greeting;
+                    self.handshake = handshake;
                     // What is asked before is not answered in every revision.
-                    self.line.asked().clear();
+                    self.state.pending_requests().clear();
                 }
                 Some(JsonRpcMessage::Response(response))
             }
@@ -131,25 +136,25 @@ impl<T> Bounded<T> {
     }
 
     /// What a request of the server is called here; none if it asks too much.
-    fn registered(&mut self, theirs: RequestId) -> Option<RequestId> {
-        let long = matches!(&theirs, RequestId::String(id) if id.len() > LONGEST_ID);
-        let mut asked = self.line.asked();
-        if long || asked.len() >= MOST_ASKED {
-            self.line.end(ServerFailure::TooManyRequests);
+    fn register_request(&mut self, theirs: RequestId) -> Option<RequestId> {
+        let long = matches!(&theirs, RequestId::String(id) if id.len() > MAX_ID_BYTES);
+        let mut pending = self.state.pending_requests();
+        if long || pending.len() >= MAX_PENDING {
+            self.state.end(ServerFailure::TooManyRequests);
             return None;
         }
-        self.next += 1;
-        let ours = RequestId::Number(self.next);
-        asked.insert(ours.clone(), theirs);
+        self.next_id += 1;
+        let ours = RequestId::Number(self.next_id);
+        pending.insert(ours.clone(), theirs);
         Some(ours)
     }
 
     /// Takes up what the server tells; what concerns rmcp itself goes on, without the server's words.
-    fn heard(&mut self, notification: ServerNotification) -> Option<ServerNotification> {
+    fn on_notification(&mut self, notification: ServerNotification) -> Option<ServerNotification> {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
                 let token = &progress.params.progress_token;
-                if let Some(progress) = self.line.progress.get(token) {
+                if let Some(progress) = self.state.progress.get(token) {
                     progress.step();
                 }
                 None
@@ -163,12 +168,12 @@ impl<T> Bounded<T> {
                 self.server.catalog_changed.notify_one();
                 None
             }
-            ServerNotification::LoggingMessageNotification(said) => {
-                self.said(&said.params);
+            ServerNotification::LoggingMessageNotification(message) => {
+                self.log_message(&message.params);
                 None
             }
             ServerNotification::CancelledNotification(cancelled) => {
-                let id = self.cancelled(cancelled.params.request_id?)?;
+                let id = self.on_cancelled(cancelled.params.request_id?)?;
                 let params = CancelledNotificationParam::new(Some(id), None);
                 Some(CancelledNotification::new(params).into())
             }
@@ -180,7 +185,7 @@ impl<T> Bounded<T> {
                 filter.prompts_list_changed = accepted.prompts_list_changed;
                 acknowledged.params = SubscriptionsAcknowledgedNotificationParams::new(filter);
                 let theirs = acknowledged.extensions.get::<NotificationMetaObject>();
-                let id = ours(theirs?.subscription_id()?)?;
+                let id = own_id(theirs?.subscription_id()?)?;
                 let mut meta = NotificationMetaObject::default();
                 meta.set_subscription_id(id);
                 acknowledged.extensions.insert(meta);
@@ -190,23 +195,23 @@ impl<T> Bounded<T> {
         }
     }
 
-    fn said(&mut self, said: &LoggingMessageNotificationParam) {
-        if self.quiet.lets_through() {
-            let text = cut(&said.data.to_string(), 1024);
-            let (server, level) = (&self.server.spec.name, &said.level);
+    fn log_message(&mut self, message: &LoggingMessageNotificationParam) {
+        if self.log_limiter.allow() {
+            let text = truncate(&message.data.to_string(), 1024);
+            let (server, level) = (&self.server.spec.name, &message.level);
             tracing::debug!(%server, ?level, text = %crate::escape(&text), "a server said");
         }
     }
 
     /// What a server takes back, as rmcp knows it: a question of its own, or without a handshake what we listen to.
-    fn cancelled(&self, id: RequestId) -> Option<RequestId> {
-        if self.greeting == Greeting::Discovered {
-            return ours(id);
+    fn on_cancelled(&self, id: RequestId) -> Option<RequestId> {
+        if self.handshake == HandshakeState::Discovered {
+            return own_id(id);
         }
-        let mut asked = self.line.asked();
-        let found = asked.iter().find(|(_, theirs)| **theirs == id);
+        let mut pending = self.state.pending_requests();
+        let found = pending.iter().find(|(_, theirs)| **theirs == id);
         let found = found.map(|(ours, _)| ours.clone())?;
-        asked.remove(&found);
+        pending.remove(&found);
         Some(found)
     }
 
@@ -219,7 +224,7 @@ impl<T> Bounded<T> {
             _ => None,
         };
         if let Some(id) = answered
-            && let Some(theirs) = self.line.asked().remove(id)
+            && let Some(theirs) = self.state.pending_requests().remove(id)
         {
             *id = theirs;
         }
@@ -228,34 +233,34 @@ impl<T> Bounded<T> {
 }
 
 /// An id that this side gave, if it can be one.
-fn ours(id: RequestId) -> Option<RequestId> {
+fn own_id(id: RequestId) -> Option<RequestId> {
     matches!(id, RequestId::Number(_)).then_some(id)
 }
 
 /// Takes the server's words out of how it greets, since rmcp logs that. None if it greets with nothing else.
-fn greeted(result: &mut ServerResult) -> Option<Greeting> {
+fn sanitize_handshake(result: &mut ServerResult) -> Option<HandshakeState> {
     let nobody = || Implementation::new("server", "0");
     match result {
         ServerResult::DiscoverResult(found) => {
             let mut versions = std::mem::take(&mut found.supported_versions);
-            versions.retain(is_dated);
-            let plain = DiscoverResult::new(versions, plain(&found.capabilities));
+            versions.retain(is_version_name);
+            let plain = DiscoverResult::new(versions, used_capabilities(&found.capabilities));
             *found = plain.with_server_info(nobody());
-            Some(Greeting::Discovered)
+            Some(HandshakeState::Discovered)
         }
         ServerResult::InitializeResult(found) => {
-            let version = Some(found.protocol_version.clone()).filter(is_dated)?;
-            *found = InitializeResult::new(plain(&found.capabilities))
+            let version = Some(found.protocol_version.clone()).filter(is_version_name)?;
+            *found = InitializeResult::new(used_capabilities(&found.capabilities))
                 .with_server_info(nobody())
                 .with_protocol_version(version);
-            Some(Greeting::Handshake)
+            Some(HandshakeState::Initialized)
         }
-        _ => Some(Greeting::Handshake),
+        _ => Some(HandshakeState::Initialized),
     }
 }
 
 /// What a server can do, as far as it is asked for it.
-fn plain(theirs: &ServerCapabilities) -> ServerCapabilities {
+fn used_capabilities(theirs: &ServerCapabilities) -> ServerCapabilities {
     let mut ours = ServerCapabilities::default();
     ours.tools = theirs.tools.clone();
     ours.resources = theirs.resources.clone();
@@ -269,13 +274,13 @@ fn plain(theirs: &ServerCapabilities) -> ServerCapabilities {
     ours
 }
 
-impl<T> Drop for Bounded<T> {
+impl<T> Drop for BoundedTransport<T> {
     fn drop(&mut self) {
-        self.line.end(ServerFailure::Closed);
+        self.state.end(ServerFailure::Closed);
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     type Error = SendError<T::Error>;
 
     fn send(
@@ -284,38 +289,40 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let message = self.outgoing(message);
         // Where each is sent on its own, a request is sent once it is answered: its caller knows how long that may take.
-        let patient =
-            self.unsent == Unsent::FailsAlone && matches!(message, JsonRpcMessage::Request(_));
-        let written = (!patient).then_some(LATEST_WRITE);
-        let discovered = self.discovery.sent(&message, self.server.bounds.connect);
-        let limit = written.into_iter().chain(discovered).min();
-        let place = Arc::clone(&self.line.writes).try_acquire_owned();
-        if place.is_err() {
-            self.line.end(ServerFailure::NotReading);
+        let waits_for_response = self.on_write_failure == WriteFailure::FailsRequest
+            && matches!(message, JsonRpcMessage::Request(_));
+        let write_limit = (!waits_for_response).then_some(WRITE_TIMEOUT);
+        let discovery_limit = self.discovery.on_send(&message, self.server.bounds.connect);
+        let limit = write_limit.into_iter().chain(discovery_limit).min();
+        let slot = Arc::clone(&self.state.write_slots).try_acquire_owned();
+        if slot.is_err() {
+            self.state.end(ServerFailure::NotReading);
         }
-        let sending = place.map(|place| (place, self.inner.send(message)));
-        let (line, unsent) = (Arc::clone(&self.line), self.unsent);
+        let sending = slot.map(|slot| (slot, self.inner.send(message)));
+        let (state, on_write_failure) = (Arc::clone(&self.state), self.on_write_failure);
         async move {
             let sent = match sending {
-                Err(_) => Err(SendError::Crowded),
-                Ok((_place, sending)) => match limit {
+                Err(_) => Err(SendError::QueueFull),
+                Ok((_slot, sending)) => match limit {
                     None => sending.await.map_err(SendError::Failed),
                     Some(limit) => match timeout(limit, sending).await {
                         Ok(sent) => sent.map_err(SendError::Failed),
-                        Err(_) => Err(SendError::Late(limit)),
+                        Err(_) => Err(SendError::TimedOut(limit)),
                     },
                 },
             };
             match &sent {
                 Ok(()) => {}
-                Err(SendError::Failed(_)) if unsent == Unsent::FailsAlone => {}
-                Err(SendError::Late(limit)) if unsent == Unsent::FailsAlone => {
-                    line.set_request_failure(Some(ServerFailure::Timeout(*limit)));
+                Err(SendError::Failed(_)) if on_write_failure == WriteFailure::FailsRequest => {}
+                Err(SendError::TimedOut(limit))
+                    if on_write_failure == WriteFailure::FailsRequest =>
+                {
+                    state.set_request_failure(Some(ServerFailure::Timeout(*limit)));
                 }
-                Err(SendError::Failed(_)) => line.end(ServerFailure::Closed),
-                Err(SendError::Late(_)) => line.end(ServerFailure::NotReading),
+                Err(SendError::Failed(_)) => state.end(ServerFailure::Closed),
+                Err(SendError::TimedOut(_)) => state.end(ServerFailure::NotReading),
                 // That ended it at once.
-                Err(SendError::Crowded) => {}
+                Err(SendError::QueueFull) => {}
             }
             sent
         }
@@ -325,16 +332,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
         loop {
             let message = tokio::select! {
                 biased;
-                _ = self.line.ended() => return None,
+                _ = self.state.ended() => return None,
                 message = self.inner.receive() => message,
                 () = self.discovery.expired() => return self.discovery.give_up(),
             };
             let Some(message) = message else {
-                self.line.end(ServerFailure::Closed);
+                self.state.end(ServerFailure::Closed);
                 return None;
             };
-            if !self.discovery.is_late(&message)
-                && let Some(message) = self.sieved(message)
+            if !self.discovery.is_abandoned(&message)
+                && let Some(message) = self.filter(message)
             {
                 return Some(message);
             }
@@ -343,8 +350,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        let closed = timeout(LATEST_WRITE, self.inner.close()).await;
-        closed.map_or(Err(SendError::Late(LATEST_WRITE)), |closed| {
+        let closed = timeout(WRITE_TIMEOUT, self.inner.close()).await;
+        closed.map_or(Err(SendError::TimedOut(WRITE_TIMEOUT)), |closed| {
             closed.map_err(SendError::Failed)
         })
     }
@@ -363,13 +370,13 @@ mod tests {
     use tokio::time::Instant;
 
     use super::super::Bounds;
-    use super::super::requests::{DenyRequests, Hearing};
+    use super::super::requests::{DenyRequests, ServerRequestHandler};
     use super::super::spec::ServerSpec;
     use super::*;
     use crate::call::Progress;
 
     /// A server that says what is put in, and reads or does not.
-    struct Script {
+    struct ScriptedServer {
         says: mpsc::UnboundedReceiver<Value>,
         reads: Reads,
     }
@@ -381,7 +388,7 @@ mod tests {
         NotAtAll,
     }
 
-    impl Transport<RoleClient> for Script {
+    impl Transport<RoleClient> for ScriptedServer {
         type Error = io::Error;
 
         fn send(
@@ -407,39 +414,42 @@ mod tests {
         }
     }
 
-    struct Stage {
-        bounded: Bounded<Script>,
-        line: Arc<Line>,
+    struct Fixture {
+        bounded: BoundedTransport<ScriptedServer>,
+        state: Arc<ConnectionState>,
         server: Arc<Server>,
         says: mpsc::UnboundedSender<Value>,
     }
 
-    fn stage(reads: Reads, unsent: Unsent) -> Stage {
-        let hearing = Hearing::new("s", Arc::new(DenyRequests), false);
+    fn fixture(reads: Reads, on_write_failure: WriteFailure) -> Fixture {
+        let handler = ServerRequestHandler::new("s", Arc::new(DenyRequests), false);
         let server = Server::new(
             ServerSpec::stdio("s", "x"),
             Bounds::default(),
-            hearing,
+            handler,
             None,
         );
-        connected(&Arc::new(server), reads, unsent)
+        connected(&Arc::new(server), reads, on_write_failure)
     }
 
-    fn connected(server: &Arc<Server>, reads: Reads, unsent: Unsent) -> Stage {
-        let (server, line) = (Arc::clone(server), Arc::new(Line::default()));
-        let (says, heard) = mpsc::unbounded_channel();
-        let script = Script { says: heard, reads };
-        Stage {
-            bounded: Bounded::new(script, &server, &line, unsent),
-            line,
+    fn connected(server: &Arc<Server>, reads: Reads, on_write_failure: WriteFailure) -> Fixture {
+        let (server, state) = (Arc::clone(server), Arc::new(ConnectionState::default()));
+        let (says, scripted) = mpsc::unbounded_channel();
+        let script = ScriptedServer {
+            says: scripted,
+            reads,
+        };
+        Fixture {
+            bounded: BoundedTransport::new(script, &server, &state, on_write_failure),
+            state,
             server,
             says,
         }
     }
 
-    impl Stage {
+    impl Fixture {
         /// What rmcp sees of what the server says; none if the connection ended.
-        async fn hears(&mut self, said: Value) -> Option<Value> {
+        async fn receives(&mut self, said: Value) -> Option<Value> {
             self.says.send(said).unwrap();
             let seen = self.bounded.receive().await?;
             Some(serde_json::to_value(seen).unwrap())
@@ -455,7 +465,7 @@ mod tests {
                        "capabilities": {"tools": {"listChanged": true}, "experimental": {"obey": {}}, "logging": {"obey": 1}}})
             };
             let seen = self
-                .hears(json!({"jsonrpc": "2.0", "id": 0, "result": result}))
+                .receives(json!({"jsonrpc": "2.0", "id": 0, "result": result}))
                 .await;
             let seen = seen.unwrap();
             assert!(!seen.to_string().contains("obey"), "{seen}");
@@ -487,67 +497,71 @@ mod tests {
             (false, ServerFailure::TooManyRequests),
             (true, ServerFailure::NotReading),
         ] {
-            let mut stage = stage(Reads::Nothing, Unsent::FailsAlone)
+            let mut fixture = fixture(Reads::Nothing, WriteFailure::FailsRequest)
                 .greeted(false)
                 .await;
             let mut writes = tokio::task::JoinSet::new();
             let mut asked = 0;
-            while let Some(seen) = stage.hears(ask(asked)).await {
+            while let Some(seen) = fixture.receives(ask(asked)).await {
                 if answered {
-                    let sending = stage.bounded.send(answer(&seen));
+                    let sending = fixture.bounded.send(answer(&seen));
                     writes.spawn(async move { sending.await.is_ok() });
                 }
                 asked += 1;
                 assert!(asked <= 300, "{asked}");
             }
-            assert_eq!(stage.line.ended().await, why);
+            assert_eq!(fixture.state.ended().await, why);
         }
     }
 
     #[tokio::test]
     async fn a_server_that_reads_its_answers_may_ask_as_often_as_it_likes() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll).greeted(false).await;
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+            .greeted(false)
+            .await;
         for id in 0..10_000 {
-            let seen = stage.hears(ask(format!("q{}", id % 3))).await.unwrap();
-            stage.bounded.send(answer(&seen)).await.unwrap();
+            let seen = fixture.receives(ask(format!("q{}", id % 3))).await.unwrap();
+            fixture.bounded.send(answer(&seen)).await.unwrap();
         }
-        assert!(stage.line.asked().is_empty());
-        let long = stage.hears(ask("x".repeat(LONGEST_ID + 1))).await;
+        assert!(fixture.state.pending_requests().is_empty());
+        let long = fixture.receives(ask("x".repeat(MAX_ID_BYTES + 1))).await;
         assert_eq!(long, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_written_in_time_ends_a_pipe_and_fails_alone_by_http() {
-        let mut pipe = stage(Reads::Nothing, Unsent::EndsAll);
+        let mut pipe = fixture(Reads::Nothing, WriteFailure::ClosesConnection);
         assert!(matches!(
             pipe.bounded.send(request()).await,
-            Err(SendError::Late(_))
+            Err(SendError::TimedOut(_))
         ));
-        assert_eq!(pipe.line.ended().await, ServerFailure::NotReading);
-        let mut broken = stage(Reads::NotAtAll, Unsent::EndsAll);
+        assert_eq!(pipe.state.ended().await, ServerFailure::NotReading);
+        let mut broken = fixture(Reads::NotAtAll, WriteFailure::ClosesConnection);
         assert!(matches!(
             broken.bounded.send(request()).await,
             Err(SendError::Failed(_))
         ));
-        assert_eq!(broken.line.ended().await, ServerFailure::Closed);
+        assert_eq!(broken.state.ended().await, ServerFailure::Closed);
 
-        let mut http = stage(Reads::Nothing, Unsent::FailsAlone)
+        let mut http = fixture(Reads::Nothing, WriteFailure::FailsRequest)
             .greeted(false)
             .await;
-        let seen = http.hears(ask(1)).await.unwrap();
+        let seen = http.receives(ask(1)).await.unwrap();
         assert!(matches!(
             http.bounded.send(answer(&seen)).await,
-            Err(SendError::Late(_))
+            Err(SendError::TimedOut(_))
         ));
         // A request by HTTP is sent when it is answered, which takes what it takes.
         let sending = http.bounded.send(request());
-        assert!(timeout(LATEST_WRITE * 10, sending).await.is_err());
-        assert!(http.hears(ask(2)).await.is_some());
+        assert!(timeout(WRITE_TIMEOUT * 10, sending).await.is_err());
+        assert!(http.receives(ask(2)).await.is_some());
     }
 
     #[tokio::test]
     async fn what_a_server_tells_stays_here_and_what_it_takes_back_goes_on_without_its_words() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll).greeted(false).await;
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+            .greeted(false)
+            .await;
         for method in [
             "notifications/message",
             "notifications/tools/list_changed",
@@ -555,52 +569,56 @@ mod tests {
             "notifications/obey",
         ] {
             let params = json!({"level": "info", "data": "obey"});
-            stage
+            fixture
                 .says
                 .send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
                 .unwrap();
         }
-        let first = stage.hears(ask("theirs")).await.unwrap();
+        let first = fixture.receives(ask("theirs")).await.unwrap();
         assert_eq!(first["method"], "ping");
-        stage.server.changed.notified().await;
+        fixture.server.changed.notified().await;
         let params = json!({"requestId": "theirs", "reason": "obey"});
         let cancelled =
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-        let seen = stage.hears(cancelled.clone()).await.unwrap();
+        let seen = fixture.receives(cancelled.clone()).await.unwrap();
         assert_eq!(seen["params"], json!({"requestId": first["id"]}));
-        assert!(stage.line.asked().is_empty());
+        assert!(fixture.state.pending_requests().is_empty());
         // It is not open any more, so this is passed over.
-        stage.says.send(cancelled).unwrap();
-        assert_eq!(stage.hears(ask(2)).await.unwrap()["method"], "ping");
+        fixture.says.send(cancelled).unwrap();
+        assert_eq!(fixture.receives(ask(2)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
     async fn what_comes_late_by_one_connection_is_no_progress_of_the_next_one_s_calls() {
-        let mut first = stage(Reads::All, Unsent::EndsAll).greeted(false).await;
-        let next = connected(&first.server, Reads::All, Unsent::EndsAll);
+        let mut first = fixture(Reads::All, WriteFailure::ClosesConnection)
+            .greeted(false)
+            .await;
+        let next = connected(&first.server, Reads::All, WriteFailure::ClosesConnection);
         let mut next = next.greeted(false).await;
         let (old, new) = (Progress::default(), Progress::default());
         let token = || ProgressToken(NumberOrString::Number(1));
-        first.line.progress.insert(token(), old.clone());
-        next.line.progress.insert(token(), new.clone());
+        first.state.progress.insert(token(), old.clone());
+        next.state.progress.insert(token(), new.clone());
         let params = json!({"progressToken": 1, "progress": 1});
         let told = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
-        for (stage, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
-            stage.says.send(told.clone()).unwrap();
-            stage.hears(ask(1)).await.unwrap();
+        for (fixture, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
+            fixture.says.send(told.clone()).unwrap();
+            fixture.receives(ask(1)).await.unwrap();
             assert_eq!((old.done(), new.done()), expected);
         }
-        first.line.progress.remove(&token());
+        first.state.progress.remove(&token());
         next.says.send(told).unwrap();
-        next.hears(ask(2)).await.unwrap();
+        next.receives(ask(2)).await.unwrap();
         assert_eq!((old.done(), new.done()), (1, 2));
     }
 
     #[tokio::test]
     async fn without_a_handshake_only_what_we_listen_to_is_taken_back_and_acknowledged() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll).greeted(true).await;
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+            .greeted(true)
+            .await;
         let told = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
-        stage
+        fixture
             .says
             .send(told(
                 "notifications/cancelled",
@@ -611,13 +629,13 @@ mod tests {
             "notifications/cancelled",
             json!({"requestId": 3, "reason": "obey"}),
         );
-        let seen = stage.hears(cancelled).await.unwrap();
+        let seen = fixture.receives(cancelled).await.unwrap();
         assert_eq!(seen["params"], json!({"requestId": 3}));
         let meta = json!({"io.modelcontextprotocol/subscriptionId": 3, "obey": 1});
         let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["obey"]});
         let params = json!({"_meta": meta, "notifications": filter});
-        let seen = stage
-            .hears(told("notifications/subscriptions/acknowledged", params))
+        let seen = fixture
+            .receives(told("notifications/subscriptions/acknowledged", params))
             .await;
         let expected = json!({
             "_meta": {"io.modelcontextprotocol/subscriptionId": 3}, "notifications": {"toolsListChanged": true},
@@ -627,12 +645,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_goes_out_under_the_name_that_the_server_gave_its_question() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll).greeted(false).await;
-        let seen = stage.hears(ask("theirs")).await.unwrap();
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+            .greeted(false)
+            .await;
+        let seen = fixture.receives(ask("theirs")).await.unwrap();
         assert_eq!(seen["id"], 1);
         let refusal = ErrorData::invalid_request("no", None);
         let refusal = JsonRpcMessage::error(refusal, Some(RequestId::Number(1)));
-        let sent = stage.bounded.outgoing(refusal);
+        let sent = fixture.bounded.outgoing(refusal);
         let sent: TxJsonRpcMessage<RoleClient> = sent;
         assert_eq!(serde_json::to_value(sent).unwrap()["id"], "theirs");
     }
@@ -644,61 +664,64 @@ mod tests {
             ("obey\nme", false),
             ("DRAFT-2026-v1", true),
         ] {
-            let mut stage = stage(Reads::All, Unsent::EndsAll);
+            let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
             let server = json!({"name": "n", "version": "1"});
             let result =
                 json!({"protocolVersion": version, "capabilities": {}, "serverInfo": server});
             let greeting = json!({"jsonrpc": "2.0", "id": 0, "result": result});
-            let seen = stage.hears(greeting).await;
+            let seen = fixture.receives(greeting).await;
             assert_eq!(seen.is_some(), fits, "{version:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn silent_server_is_asked_for_a_handshake_within_the_connect_limit() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll);
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
         let discover = DiscoverRequest::new(DiscoverRequestParams {});
         let id = RequestId::Number(7);
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
-        stage.bounded.send(discover).await.unwrap();
+        fixture.bounded.send(discover).await.unwrap();
         let began = Instant::now();
-        let seen = stage.bounded.receive().await.unwrap();
+        let seen = fixture.bounded.receive().await.unwrap();
         let seen = serde_json::to_value(seen).unwrap();
         assert_eq!(
             (&seen["id"], &seen["error"]["code"]),
             (&7.into(), &(-32601).into())
         );
-        assert!(began.elapsed() <= stage.server.bounds.connect / 2);
+        assert!(began.elapsed() <= fixture.server.bounds.connect / 2);
         // What it answers after all is not mistaken for the answer to what it was asked next.
         for late in [
             json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32601, "message": "late"}}),
             json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
         ] {
-            stage.says.send(late).unwrap();
+            fixture.says.send(late).unwrap();
         }
-        let stage = stage.greeted(false).await;
-        assert_eq!(stage.line.end_cause(), None);
+        let fixture = fixture.greeted(false).await;
+        assert_eq!(fixture.state.end_cause(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn server_that_answers_discovery_in_time_is_taken_at_its_word() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll);
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
         let discover = DiscoverRequest::new(DiscoverRequestParams {});
         let id = RequestId::Number(0);
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
-        stage.bounded.send(discover).await.unwrap();
-        let mut stage = stage.greeted(true).await;
-        tokio::time::advance(stage.server.bounds.connect).await;
-        assert_eq!(stage.hears(ask(1)).await.unwrap()["method"], "ping");
+        fixture.bounded.send(discover).await.unwrap();
+        let mut fixture = fixture.greeted(true).await;
+        tokio::time::advance(fixture.server.bounds.connect).await;
+        assert_eq!(fixture.receives(ask(1)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
     async fn before_it_greets_a_server_asks_nothing_but_whether_we_are_there() {
-        let mut stage = stage(Reads::All, Unsent::EndsAll);
+        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
         let asks = json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"});
-        stage.says.send(asks.clone()).unwrap();
-        assert_eq!(stage.hears(ask(2)).await.unwrap()["method"], "ping");
-        let mut stage = stage.greeted(false).await;
-        assert_eq!(stage.hears(asks).await.unwrap()["method"], "roots/list");
+        fixture.says.send(asks.clone()).unwrap();
+        assert_eq!(fixture.receives(ask(2)).await.unwrap()["method"], "ping");
+        let mut fixture = fixture.greeted(false).await;
+        assert_eq!(
+            fixture.receives(asks).await.unwrap()["method"],
+            "roots/list"
+        );
     }
 }

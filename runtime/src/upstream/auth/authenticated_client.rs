@@ -16,7 +16,7 @@ use sse_stream::Sse;
 use super::Account;
 use super::account::Challenge;
 use crate::upstream::failure::bare_status;
-use crate::upstream::session::LONGEST_EVENT;
+use crate::upstream::session::MAX_EVENT_BYTES;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<reqwest::Error>;
@@ -24,22 +24,22 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 /// A client that a server lets in.
 #[derive(Clone, Debug)]
-pub(in crate::upstream) struct Signed {
+pub(in crate::upstream) struct AuthenticatedClient {
     client: reqwest::Client,
     account: Option<Arc<Account>>,
 }
 
 /// One message on its way to a server.
 #[derive(Clone)]
-struct Letter {
+struct OutgoingMessage {
     to: Arc<str>,
     message: ClientJsonRpcMessage,
     session: Option<Arc<str>>,
     headers: Headers,
-    most: usize,
+    max_event_bytes: usize,
 }
 
-impl Signed {
+impl AuthenticatedClient {
     pub(in crate::upstream) fn new(client: reqwest::Client, account: Option<Arc<Account>>) -> Self {
         Self { client, account }
     }
@@ -50,15 +50,15 @@ impl Signed {
 
     /// Sends with a token. A refusal that does not say how to be let in is told as one that does: where people sign in
     /// stands in places that are known.
-    async fn sent(
+    async fn send_with_token(
         &self,
-        letter: Letter,
+        outgoing: OutgoingMessage,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let answer = self.once(letter, token).await;
+        let answer = self.send_once(outgoing, token).await;
         match answer {
-            Err(StreamableHttpError::UnexpectedServerResponse(said))
-                if bare_status(&said) == Some(401) =>
+            Err(StreamableHttpError::UnexpectedServerResponse(text))
+                if bare_status(&text) == Some(401) =>
             {
                 let nothing = AuthRequiredError::new(String::new());
                 Err(StreamableHttpError::AuthRequired(nothing))
@@ -67,68 +67,75 @@ impl Signed {
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        letter: Letter,
+        outgoing: OutgoingMessage,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let Letter {
+        let OutgoingMessage {
             to,
             message,
             session,
             headers,
-            most,
-        } = letter;
+            max_event_bytes,
+        } = outgoing;
         let client = &self.client;
         client
-            .post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+            .post_message_with_max_sse_event_size(
+                to,
+                message,
+                session,
+                token,
+                headers,
+                max_event_bytes,
+            )
             .await
     }
 
     /// Sends with the token, once more with another where the server refuses it.
-    async fn let_in(
+    async fn send_authenticated(
         &self,
         account: &Arc<Account>,
-        letter: &Letter,
+        outgoing: &OutgoingMessage,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let token = account.token().await;
-        let answer = self.sent(letter.clone(), token.clone()).await;
+        let answer = self.send_with_token(outgoing.clone(), token.clone()).await;
         let (Err(StreamableHttpError::AuthRequired(_)), Some(refused)) = (&answer, token) else {
             return answer;
         };
-        match account.renewed(refused).await {
-            Some(token) => self.sent(letter.clone(), Some(token)).await,
+        match account.refresh_token(refused).await {
+            Some(token) => self.send_with_token(outgoing.clone(), Some(token)).await,
             None => answer,
         }
     }
 
-    async fn post(&self, letter: Letter) -> Result<StreamableHttpPostResponse, Failed> {
+    async fn post(&self, outgoing: OutgoingMessage) -> Result<StreamableHttpPostResponse, Failed> {
         let Some(account) = &self.account else {
-            return self.once(letter, None).await.map_err(silenced);
+            return self.send_once(outgoing, None).await.map_err(redacted);
         };
-        let mut answer = self.let_in(account, &letter).await;
-        if let Err(StreamableHttpError::InsufficientScope(more)) = &answer
-            && account.is_live()
+        let mut answer = self.send_authenticated(account, &outgoing).await;
+        if let Err(StreamableHttpError::InsufficientScope(error)) = &answer
+            && account.is_connected()
         {
-            let wanted = Challenge::more(more, tool(&letter.message));
-            if account.allowed(wanted).await {
-                answer = self.let_in(account, &letter).await;
+            let wanted = Challenge::insufficient_scope(error, called_tool(&outgoing.message));
+            if account.request_scopes(wanted).await {
+                answer = self.send_authenticated(account, &outgoing).await;
             }
             if let (Err(StreamableHttpError::InsufficientScope(_)), Some(refusal)) =
-                (&answer, refusal(&letter.message))
+                (&answer, refusal(&outgoing.message))
             {
                 return Ok(refusal);
             }
         }
         answer.map_err(|error| {
-            account.noted(&error);
-            silenced(error)
+            account.record_challenge(&error);
+            redacted(error)
         })
     }
 }
 
 /// The tool that is called, if one is.
-fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
+fn called_tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     match message {
         ClientJsonRpcMessage::Request(request) => match &request.request {
             ClientRequest::CallToolRequest(call) => Some(&call.params.name),
@@ -149,7 +156,7 @@ fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse>
 }
 
 /// Takes out of an error what the server said: it knows the token, and errors are logged.
-fn silenced(error: Failed) -> Failed {
+fn redacted(error: Failed) -> Failed {
     match error {
         StreamableHttpError::AuthRequired(_) => {
             StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
@@ -157,10 +164,10 @@ fn silenced(error: Failed) -> Failed {
         StreamableHttpError::InsufficientScope(_) => {
             StreamableHttpError::InsufficientScope(InsufficientScopeError::new(String::new(), None))
         }
-        StreamableHttpError::UnexpectedServerResponse(said) => {
-            let status = bare_status(&said).map(|status| format!("HTTP {status}"));
-            let said = status.map_or("it is not of MCP".into(), Into::into);
-            StreamableHttpError::UnexpectedServerResponse(said)
+        StreamableHttpError::UnexpectedServerResponse(text) => {
+            let status = bare_status(&text).map(|status| format!("HTTP {status}"));
+            let text = status.map_or("it is not of MCP".into(), Into::into);
+            StreamableHttpError::UnexpectedServerResponse(text)
         }
         StreamableHttpError::UnexpectedContentType(_) => {
             StreamableHttpError::UnexpectedContentType(None)
@@ -169,7 +176,7 @@ fn silenced(error: Failed) -> Failed {
     }
 }
 
-impl StreamableHttpClient for Signed {
+impl StreamableHttpClient for AuthenticatedClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -180,9 +187,16 @@ impl StreamableHttpClient for Signed {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let most = LONGEST_EVENT;
-        self.post_message_with_max_sse_event_size(to, message, session, token, headers, most)
-            .await
+        let max_event_bytes = MAX_EVENT_BYTES;
+        self.post_message_with_max_sse_event_size(
+            to,
+            message,
+            session,
+            token,
+            headers,
+            max_event_bytes,
+        )
+        .await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -192,16 +206,16 @@ impl StreamableHttpClient for Signed {
         session: Option<Arc<str>>,
         _token: Option<String>,
         headers: Headers,
-        most: usize,
+        max_event_bytes: usize,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let letter = Letter {
+        let outgoing = OutgoingMessage {
             to,
             message,
             session,
             headers,
-            most,
+            max_event_bytes,
         };
-        self.post(letter).await
+        self.post(outgoing).await
     }
 
     async fn delete_session(
@@ -213,7 +227,7 @@ impl StreamableHttpClient for Signed {
     ) -> Result<(), Failed> {
         let token = self.token().await;
         let ended = self.client.delete_session(to, session, token, headers);
-        ended.await.map_err(silenced)
+        ended.await.map_err(redacted)
     }
 
     async fn get_stream(
@@ -224,8 +238,8 @@ impl StreamableHttpClient for Signed {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, Failed> {
-        let most = LONGEST_EVENT;
-        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, most)
+        let max_event_bytes = MAX_EVENT_BYTES;
+        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, max_event_bytes)
             .await
     }
 
@@ -236,12 +250,18 @@ impl StreamableHttpClient for Signed {
         last: Option<String>,
         _token: Option<String>,
         headers: Headers,
-        most: usize,
+        max_event_bytes: usize,
     ) -> Result<Events, Failed> {
         let token = self.token().await;
         let client = &self.client;
-        let events =
-            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, most);
-        events.await.map_err(silenced)
+        let events = client.get_stream_with_max_sse_event_size(
+            to,
+            session,
+            last,
+            token,
+            headers,
+            max_event_bytes,
+        );
+        events.await.map_err(redacted)
     }
 }

@@ -13,18 +13,18 @@ use tokio::sync::Mutex;
 use super::TokenStore;
 
 /// How long a token must still last, as rmcp wants it.
-const LASTING: Duration = Duration::from_secs(30);
+const MIN_VALIDITY: Duration = Duration::from_secs(30);
 
 /// What one server lets this host in with.
-pub(super) struct Vault {
+pub(super) struct CredentialCache {
     /// The server's name with its mark, so that another address of the same name is let in with nothing.
     label: String,
     store: Option<Arc<dyn TokenStore>>,
-    kept: Mutex<Kept>,
+    cached: Mutex<CachedCredentials>,
 }
 
 #[derive(Default)]
-enum Kept {
+enum CachedCredentials {
     /// The host was not asked yet.
     #[default]
     Unknown,
@@ -32,29 +32,31 @@ enum Kept {
     Credentials(Box<StoredCredentials>),
 }
 
-impl Vault {
+impl CredentialCache {
     pub(super) fn new(label: &str, store: Option<Arc<dyn TokenStore>>) -> Self {
         Self {
             label: label.to_owned(),
             store,
-            kept: Mutex::default(),
+            cached: Mutex::default(),
         }
     }
 
     pub(super) async fn credentials(&self) -> Option<StoredCredentials> {
-        let mut kept = self.kept.lock().await;
-        if let Kept::Unknown = *kept {
+        let mut cached = self.cached.lock().await;
+        if let CachedCredentials::Unknown = *cached {
             let text = match &self.store {
                 Some(store) => store.load(self.label.clone()).await,
                 None => None,
             };
             // What cannot be read is nothing: a person signs in again.
             let read = text.and_then(|text| serde_json::from_str(&text).ok());
-            *kept = read.map_or(Kept::Nothing, |read| Kept::Credentials(Box::new(read)));
+            *cached = read.map_or(CachedCredentials::Nothing, |read| {
+                CachedCredentials::Credentials(Box::new(read))
+            });
         }
-        match &*kept {
-            Kept::Credentials(credentials) => Some((**credentials).clone()),
-            Kept::Unknown | Kept::Nothing => None,
+        match &*cached {
+            CachedCredentials::Credentials(credentials) => Some((**credentials).clone()),
+            CachedCredentials::Unknown | CachedCredentials::Nothing => None,
         }
     }
 
@@ -66,7 +68,7 @@ impl Vault {
         if let (Some(lasts), Some(since)) = (lasts, credentials.token_received_at) {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
             let age = now.saturating_sub(Duration::from_secs(since));
-            if Duration::from_secs(lasts).saturating_sub(age) < LASTING {
+            if Duration::from_secs(lasts).saturating_sub(age) < MIN_VALIDITY {
                 return None;
             }
         }
@@ -74,34 +76,34 @@ impl Vault {
         Some(token.to_owned())
     }
 
-    pub(super) async fn keep(&self, credentials: Option<StoredCredentials>) {
-        let mut kept = self.kept.lock().await;
+    pub(super) async fn store(&self, credentials: Option<StoredCredentials>) {
+        let mut cached = self.cached.lock().await;
         if let Some(store) = &self.store {
             let text = credentials.as_ref();
             let text = text.and_then(|credentials| serde_json::to_string(credentials).ok());
             store.save(self.label.clone(), text).await;
         }
-        *kept = credentials.map_or(Kept::Nothing, |credentials| {
-            Kept::Credentials(Box::new(credentials))
+        *cached = credentials.map_or(CachedCredentials::Nothing, |credentials| {
+            CachedCredentials::Credentials(Box::new(credentials))
         });
     }
 }
 
 /// What goes with the question that was asked last: a server may want something again and again.
 #[derive(Default)]
-pub(super) struct Last(Mutex<Option<(String, StoredAuthorizationState)>>);
+pub(super) struct LastState(Mutex<Option<(String, StoredAuthorizationState)>>);
 
 #[async_trait]
-impl StateStore for Last {
-    async fn save(&self, state: &str, kept: StoredAuthorizationState) -> Result<(), AuthError> {
-        *self.0.lock().await = Some((state.to_owned(), kept));
+impl StateStore for LastState {
+    async fn save(&self, state: &str, cached: StoredAuthorizationState) -> Result<(), AuthError> {
+        *self.0.lock().await = Some((state.to_owned(), cached));
         Ok(())
     }
 
     async fn load(&self, state: &str) -> Result<Option<StoredAuthorizationState>, AuthError> {
         let last = self.0.lock().await;
         let last = last.as_ref().filter(|(known, _)| known == state);
-        Ok(last.map(|(_, kept)| kept.clone()))
+        Ok(last.map(|(_, cached)| cached.clone()))
     }
 
     async fn delete(&self, state: &str) -> Result<(), AuthError> {
@@ -111,21 +113,21 @@ impl StateStore for Last {
 }
 
 /// The vault as rmcp asks for it.
-pub(super) struct Door(pub(super) Arc<Vault>);
+pub(super) struct CredentialStoreAdapter(pub(super) Arc<CredentialCache>);
 
 #[async_trait]
-impl CredentialStore for Door {
+impl CredentialStore for CredentialStoreAdapter {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(self.0.credentials().await)
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.0.keep(Some(credentials)).await;
+        self.0.store(Some(credentials)).await;
         Ok(())
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.0.keep(None).await;
+        self.0.store(None).await;
         Ok(())
     }
 }

@@ -7,31 +7,31 @@ use crate::call::Origin;
 use crate::permission::DecidedBy;
 
 /// How much of what was said waits for a runtime, at most.
-const MOST_EARLY: usize = 1024;
+const MAX_PENDING: usize = 1024;
 
 /// Where it is recorded what people said.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Ledger(Mutex<Books>);
+pub(in crate::upstream) struct SignInAudit(Mutex<SignInAuditState>);
 
 #[derive(Debug, Default)]
-struct Books {
+struct SignInAuditState {
     audits: Vec<WeakAudit>,
     /// What was said while there was no runtime.
-    early: Vec<AuditEvent>,
+    pending: Vec<AuditEvent>,
 }
 
-fn event(said: SignedInStep) -> AuditEvent {
+fn event(step: SignedInStep) -> AuditEvent {
     AuditEvent {
         worker: None,
         agent: Arc::default(),
         call: None,
         tool: None,
         origin: Origin::Human,
-        step: Step::SignedIn(Box::new(said)),
+        step: Step::SignedIn(Box::new(step)),
     }
 }
 
-impl Books {
+impl SignInAuditState {
     /// The audits of the runtimes that are there.
     fn audits(&mut self) -> Vec<Audit> {
         self.audits.retain(|audit| audit.upgrade().is_some());
@@ -39,61 +39,61 @@ impl Books {
     }
 }
 
-impl Ledger {
-    fn books(&self) -> MutexGuard<'_, Books> {
+impl SignInAudit {
+    fn state(&self) -> MutexGuard<'_, SignInAuditState> {
         // Nothing that can panic runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A runtime uses the servers from now on. What was said while there was none is recorded by it, and waits for another
     /// one where it cannot be.
-    pub(in crate::upstream) async fn join(&self, audit: &Audit) -> Result<(), AuditError> {
+    pub(in crate::upstream) async fn attach(&self, audit: &Audit) -> Result<(), AuditError> {
         {
-            let mut books = self.books();
-            if books.early.is_empty() {
-                books.audits.push(audit.downgrade());
+            let mut state = self.state();
+            if state.pending.is_empty() {
+                state.audits.push(audit.downgrade());
                 return Ok(());
             }
         }
         // What was handed over before leaves room.
         audit.flush().await?;
-        let mut early = {
-            let mut books = self.books();
-            audit.record_all(books.early.clone())?;
-            books.audits.push(audit.downgrade());
-            std::mem::take(&mut books.early)
+        let mut pending = {
+            let mut state = self.state();
+            audit.record_all(state.pending.clone())?;
+            state.audits.push(audit.downgrade());
+            std::mem::take(&mut state.pending)
         };
         let written = audit.flush().await;
         if written.is_err() {
-            let mut books = self.books();
-            early.append(&mut books.early);
-            books.early = early;
+            let mut state = self.state();
+            pending.append(&mut state.pending);
+            state.pending = pending;
         }
         written
     }
 
     /// Returns once what a person said stands in every record; on an error it must not count.
-    pub(super) async fn record(&self, said: SignedInStep) -> Result<(), AuditError> {
+    pub(super) async fn record(&self, step: SignedInStep) -> Result<(), AuditError> {
         // What was handed over before leaves room. Where that cannot be written this could not be either, and stands in no
         // record.
-        let audits = self.books().audits();
+        let audits = self.state().audits();
         for audit in audits {
             audit.flush().await?;
         }
-        let (handed, mut recorded) = self.hand_over(event(said.clone()));
-        for audit in &handed {
+        let (submitted, mut recorded) = self.submit(event(step.clone()));
+        for audit in &submitted {
             if recorded.is_ok() {
                 recorded = audit.flush().await;
             }
         }
-        if recorded.is_err() && said.allowed {
+        if recorded.is_err() && step.allowed {
             // It does not count, so no record may say that it does.
             let withdrawn = SignedInStep {
                 allowed: false,
                 by: DecidedBy::Host,
-                ..said
+                ..step
             };
-            for audit in handed {
+            for audit in submitted {
                 // An audit that is full counts it as missed.
                 let _ = audit.record_effect(vec![event(withdrawn.clone())]);
             }
@@ -102,24 +102,24 @@ impl Ledger {
     }
 
     /// Hands it to the audits that are there, and returns those that have it; without any it waits.
-    fn hand_over(&self, event: AuditEvent) -> (Vec<Audit>, Result<(), AuditError>) {
-        let mut books = self.books();
-        let audits = books.audits();
+    fn submit(&self, event: AuditEvent) -> (Vec<Audit>, Result<(), AuditError>) {
+        let mut state = self.state();
+        let audits = state.audits();
         if audits.is_empty() {
-            if books.early.len() >= MOST_EARLY {
+            if state.pending.len() >= MAX_PENDING {
                 return (audits, Err(AuditError::Full));
             }
-            books.early.push(event);
+            state.pending.push(event);
             return (audits, Ok(()));
         }
-        let mut handed = Vec::new();
+        let mut submitted = Vec::new();
         for audit in audits {
             if let Err(error) = audit.record(event.clone()) {
-                return (handed, Err(error));
+                return (submitted, Err(error));
             }
-            handed.push(audit);
+            submitted.push(audit);
         }
-        (handed, Ok(()))
+        (submitted, Ok(()))
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::audit::{AuditSink, Head, MemoryAudit, Record};
 
-    fn said(server: &str) -> SignedInStep {
+    fn step(server: &str) -> SignedInStep {
         SignedInStep {
             server: server.into(),
             issuer: "https://a.example".into(),
@@ -142,36 +142,36 @@ mod tests {
     }
 
     fn servers(audit: &MemoryAudit) -> Vec<String> {
-        let step = |record: &Record| match &record.event().step {
-            Step::SignedIn(said) => said.server.to_string(),
+        let server = |record: &Record| match &record.event().step {
+            Step::SignedIn(step) => step.server.to_string(),
             other => panic!("{other:?}"),
         };
-        audit.records().iter().map(step).collect()
+        audit.records().iter().map(server).collect()
     }
 
     #[tokio::test]
     async fn what_is_said_stands_in_the_record_of_every_runtime_that_is_there() {
-        let (ledger, one, two) = (
-            Ledger::default(),
+        let (audit, one, two) = (
+            SignInAudit::default(),
             MemoryAudit::new(10),
             MemoryAudit::new(10),
         );
-        ledger.record(said("early")).await.unwrap();
+        audit.record(step("early")).await.unwrap();
         let first = Audit::start(one.clone(), 10).unwrap();
-        ledger.join(&first).await.unwrap();
-        ledger.record(said("alone")).await.unwrap();
+        audit.attach(&first).await.unwrap();
+        audit.record(step("alone")).await.unwrap();
         let second = Audit::start(two.clone(), 10).unwrap();
-        ledger.join(&second).await.unwrap();
-        ledger.record(said("both")).await.unwrap();
+        audit.attach(&second).await.unwrap();
+        audit.record(step("both")).await.unwrap();
         drop(first);
-        ledger.record(said("second")).await.unwrap();
+        audit.record(step("second")).await.unwrap();
         drop(second);
-        ledger.record(said("late")).await.unwrap();
+        audit.record(step("late")).await.unwrap();
         assert_eq!(servers(&one), ["early", "alone", "both"]);
         assert_eq!(servers(&two), ["both", "second"]);
         let three = MemoryAudit::new(10);
         let third = Audit::start(three.clone(), 10).unwrap();
-        ledger.join(&third).await.unwrap();
+        audit.attach(&third).await.unwrap();
         third.flush().await.unwrap();
         assert_eq!(servers(&three), ["late"]);
     }
@@ -191,15 +191,15 @@ mod tests {
 
     #[tokio::test]
     async fn consent_that_one_audit_cannot_record_is_withdrawn_in_the_others() {
-        let (ledger, well) = (Ledger::default(), MemoryAudit::new(10));
+        let (audit, well) = (SignInAudit::default(), MemoryAudit::new(10));
         let first = Audit::start(well.clone(), 10).unwrap();
         let full = Audit::start(Full, 10).unwrap();
-        ledger.join(&first).await.unwrap();
-        ledger.join(&full).await.unwrap();
-        assert!(ledger.record(said("both")).await.is_err());
+        audit.attach(&first).await.unwrap();
+        audit.attach(&full).await.unwrap();
+        assert!(audit.record(step("both")).await.is_err());
         first.flush().await.unwrap();
         let allowed = |record: &Record| match &record.event().step {
-            Step::SignedIn(said) => said.allowed,
+            Step::SignedIn(step) => step.allowed,
             other => panic!("{other:?}"),
         };
         let told: Vec<bool> = well.records().iter().map(allowed).collect();
@@ -208,15 +208,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_said_early_waits_for_a_runtime_that_can_record_it() {
-        let ledger = Ledger::default();
-        ledger.record(said("early")).await.unwrap();
+        let audit = SignInAudit::default();
+        audit.record(step("early")).await.unwrap();
         let full = Audit::start(Full, 10).unwrap();
-        assert!(ledger.join(&full).await.is_err());
+        assert!(audit.attach(&full).await.is_err());
         drop(full);
-        ledger.record(said("late")).await.unwrap();
+        audit.record(step("late")).await.unwrap();
         let well = MemoryAudit::new(10);
-        let audit = Audit::start(well.clone(), 10).unwrap();
-        ledger.join(&audit).await.unwrap();
+        let log = Audit::start(well.clone(), 10).unwrap();
+        audit.attach(&log).await.unwrap();
         assert_eq!(servers(&well), ["early", "late"]);
     }
 
@@ -237,16 +237,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_said_while_a_record_has_no_room_waits_until_it_has() {
-        let ledger = Ledger::default();
+        let audit = SignInAudit::default();
         let (kept, busy) = (MemoryAudit::new(100), Arc::new(Mutex::default()));
-        let audit = Audit::start(Slow(kept.clone(), Arc::clone(&busy)), 2).unwrap();
-        ledger.join(&audit).await.unwrap();
+        let log = Audit::start(Slow(kept.clone(), Arc::clone(&busy)), 2).unwrap();
+        audit.attach(&log).await.unwrap();
         let writing = busy.lock();
         let mut others = 0;
-        while audit.offer(event(said("other"))).is_ok() {
+        while log.offer(event(step("other"))).is_ok() {
             others += 1;
         }
-        let mut recording = Box::pin(ledger.record(said("person")));
+        let mut recording = Box::pin(audit.record(step("person")));
         assert!((&mut recording).now_or_never().is_none());
         drop(writing);
         recording.await.unwrap();
@@ -257,20 +257,20 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_recorded_is_an_error() {
-        let ledger = Ledger::default();
+        let audit = SignInAudit::default();
         let well = Audit::start(MemoryAudit::new(10), 10).unwrap();
-        ledger.join(&well).await.unwrap();
-        assert!(ledger.record(said("s")).await.is_ok());
+        audit.attach(&well).await.unwrap();
+        assert!(audit.record(step("s")).await.is_ok());
         let full = Audit::start(Full, 10).unwrap();
-        ledger.join(&full).await.unwrap();
-        assert!(ledger.record(said("s")).await.is_err());
+        audit.attach(&full).await.unwrap();
+        assert!(audit.record(step("s")).await.is_err());
 
-        let ledger = Ledger::default();
-        for _ in 0..MOST_EARLY {
-            ledger.record(said("s")).await.unwrap();
+        let audit = SignInAudit::default();
+        for _ in 0..MAX_PENDING {
+            audit.record(step("s")).await.unwrap();
         }
         assert!(matches!(
-            ledger.record(said("s")).await,
+            audit.record(step("s")).await,
             Err(AuditError::Full)
         ));
     }

@@ -7,48 +7,48 @@ use dashmap::DashMap;
 use rmcp::model::{ProgressToken, RequestId};
 use tokio::sync::{Semaphore, watch};
 
-use super::callers::Callers;
+use super::active_calls::ActiveCalls;
 use super::failure::ServerFailure;
 use crate::call::Progress;
 
 /// The most messages that wait to be written at one time.
-const MOST_WRITES: usize = 256;
+const MAX_QUEUED_WRITES: usize = 256;
 
 /// One connection, as all that use it know it.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ConnectionState {
     /// Requests of the server that are not answered: what they are called here, and what the server calls them.
-    asked: Mutex<HashMap<RequestId, RequestId>>,
+    pending_requests: Mutex<HashMap<RequestId, RequestId>>,
     /// The calls that requests of the server may be about.
-    pub(super) callers: Callers,
+    pub(super) active_calls: ActiveCalls,
     /// Who hears of progress. Tokens are those of one connection; the next one has the same.
     pub(super) progress: DashMap<ProgressToken, Progress>,
     /// Places of messages that wait to be written.
-    pub(super) writes: Arc<Semaphore>,
+    pub(super) write_slots: Arc<Semaphore>,
     ended: watch::Sender<Option<ServerFailure>>,
     /// Why a request by HTTP failed last. The client beneath reports such a failure without its cause.
-    failed: Mutex<Option<ServerFailure>>,
+    last_request_failure: Mutex<Option<ServerFailure>>,
 }
 
-impl Default for Line {
+impl Default for ConnectionState {
     fn default() -> Self {
         Self {
-            asked: Mutex::default(),
-            callers: Callers::default(),
+            pending_requests: Mutex::default(),
+            active_calls: ActiveCalls::default(),
             progress: DashMap::new(),
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
+            write_slots: Arc::new(Semaphore::new(MAX_QUEUED_WRITES)),
             ended: watch::Sender::new(None),
-            failed: Mutex::default(),
+            last_request_failure: Mutex::default(),
         }
     }
 }
 
-impl Line {
+impl ConnectionState {
     /// Ends the connection. The first reason counts.
-    pub(super) fn end(&self, why: ServerFailure) {
+    pub(super) fn end(&self, cause: ServerFailure) {
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
-            ended.get_or_insert(why);
+            ended.get_or_insert(cause);
             first
         });
     }
@@ -56,10 +56,11 @@ impl Line {
     /// Returns once the connection is of no use any more, and says why.
     pub(super) async fn ended(&self) -> ServerFailure {
         let mut ended = self.ended.subscribe();
-        let why = ended.wait_for(Option::is_some).await;
+        let cause = ended.wait_for(Option::is_some).await;
         // Whoever waits holds the sender, so it is always said.
-        why.ok()
-            .and_then(|why| why.clone())
+        cause
+            .ok()
+            .and_then(|cause| cause.clone())
             .unwrap_or(ServerFailure::Closed)
     }
 
@@ -69,7 +70,9 @@ impl Line {
     }
 
     fn failure(&self) -> MutexGuard<'_, Option<ServerFailure>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_request_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request by HTTP failed, or none did.
@@ -82,7 +85,9 @@ impl Line {
         self.failure().clone()
     }
 
-    pub(super) fn asked(&self) -> MutexGuard<'_, HashMap<RequestId, RequestId>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn pending_requests(&self) -> MutexGuard<'_, HashMap<RequestId, RequestId>> {
+        self.pending_requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,97 +10,100 @@ use super::actor::ViewMsg;
 use super::instance::Instance;
 
 /// How many messages wait on each way.
-pub(super) const WAITING: usize = 256;
+pub(super) const MAX_QUEUED: usize = 256;
 
 /// How many of the longest messages wait, in bytes: of what the guest says, and of what it is told, which is not held back.
-pub(super) const HEARD: usize = 2;
-pub(super) const TOLD: usize = 8;
+pub(super) const INCOMING_MESSAGES: usize = 2;
+pub(super) const OUTGOING_MESSAGES: usize = 8;
 
 /// A text, and the room that it takes as long as it waits.
-pub(super) type Waiting = (String, OwnedSemaphorePermit);
+pub(super) type QueuedMessage = (String, OwnedSemaphorePermit);
 
 /// How many bytes wait on one way.
 #[derive(Clone, Debug)]
-pub(super) struct Room {
-    left: Arc<Semaphore>,
-    whole: u32,
+pub(super) struct ByteBudget {
+    permits: Arc<Semaphore>,
+    capacity: u32,
 }
 
-impl Room {
+impl ByteBudget {
     pub(super) fn of(messages: usize, longest: usize) -> Self {
-        let whole = u32::try_from(longest.saturating_mul(messages)).unwrap_or(u32::MAX);
-        let most = usize::try_from(whole).unwrap_or(usize::MAX);
+        let capacity = u32::try_from(longest.saturating_mul(messages)).unwrap_or(u32::MAX);
+        let most = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
-            left: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
-            whole,
+            permits: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            capacity,
         }
     }
 
     /// What a text takes; none if there is never room for it.
-    fn weight(&self, text: &str) -> Option<u32> {
+    fn permits_for(&self, text: &str) -> Option<u32> {
         let bytes = u32::try_from(text.len()).ok()?;
-        (bytes <= self.whole).then_some(bytes)
+        (bytes <= self.capacity).then_some(bytes)
     }
 
-    async fn wait(&self, text: &str) -> Option<OwnedSemaphorePermit> {
-        let left = Arc::clone(&self.left);
-        left.acquire_many_owned(self.weight(text)?).await.ok()
+    async fn reserve(&self, text: &str) -> Option<OwnedSemaphorePermit> {
+        let permits = Arc::clone(&self.permits);
+        permits
+            .acquire_many_owned(self.permits_for(text)?)
+            .await
+            .ok()
     }
 
-    pub(super) fn take(&self, text: &str) -> Option<OwnedSemaphorePermit> {
-        let left = Arc::clone(&self.left);
-        left.try_acquire_many_owned(self.weight(text)?).ok()
+    pub(super) fn try_reserve(&self, text: &str) -> Option<OwnedSemaphorePermit> {
+        let permits = Arc::clone(&self.permits);
+        permits.try_acquire_many_owned(self.permits_for(text)?).ok()
     }
 }
 
 /// A guest's end: what carries messages between the page and the view holds it, and the view lives as long as it does.
 /// Each text is one JSON-RPC message, whatever carries it.
 #[derive(Debug)]
-pub struct GuestLink {
-    pub(super) ear: GuestEar,
-    pub(super) said: mpsc::Receiver<Waiting>,
+pub struct ViewChannel {
+    pub(super) sender: ViewSender,
+    pub(super) rx: mpsc::Receiver<QueuedMessage>,
 }
 
 /// The way from a guest to its view; there may be several.
 #[derive(Clone, Debug)]
-pub struct GuestEar {
-    pub(super) way: mpsc::Sender<Waiting>,
-    pub(super) room: Room,
+pub struct ViewSender {
+    pub(super) tx: mpsc::Sender<QueuedMessage>,
+    pub(super) budget: ByteBudget,
 }
 
-impl GuestEar {
+impl ViewSender {
     /// Passes on what the guest said, and waits while too much waits already, by number or by bytes. False once the view is
     /// closed, and of a text that is longer than two messages may be together: that is heard by nobody. To one that is
     /// longer than one may be the view answers that it is.
-    pub async fn hear(&self, text: impl Into<String>) -> bool {
+    pub async fn send(&self, text: impl Into<String>) -> bool {
         let text = text.into();
-        match self.room.wait(&text).await {
-            Some(room) => self.way.send((text, room)).await.is_ok(),
+        match self.budget.reserve(&text).await {
+            Some(permit) => self.tx.send((text, permit)).await.is_ok(),
             None => false,
         }
     }
 }
 
-impl GuestLink {
+impl ViewChannel {
     /// The way to the view.
     #[must_use]
-    pub fn ear(&self) -> GuestEar {
-        self.ear.clone()
+    pub fn sender(&self) -> ViewSender {
+        self.sender.clone()
     }
 
     /// The next message for the guest; none once the view is closed.
     pub async fn next(&mut self) -> Option<String> {
-        let (text, _) = self.said.recv().await?;
+        let (text, _) = self.rx.recv().await?;
         Some(text)
     }
 }
 
 /// Passes on what the guest says until the guest, the worker or the view ends, and sees to it that the view does.
 /// `out` is the way to the guest, which is closed once its link is gone, whoever still has an ear.
-pub(super) async fn keep(
+pub(super) async fn run_channel(
     instance: Arc<Instance>,
-    mut heard: mpsc::Receiver<Waiting>,
-    out: mpsc::Sender<Waiting>,
+    mut incoming: mpsc::Receiver<QueuedMessage>,
+    out: mpsc::Sender<QueuedMessage>,
 ) {
     let mut state = instance.state.subscribe();
     loop {
@@ -110,10 +113,10 @@ pub(super) async fn keep(
             // Its sender is in the instance.
             _ = state.wait_for(|state| *state == ViewState::Closed) => break,
             () = out.closed() => break,
-            text = heard.recv() => text,
+            text = incoming.recv() => text,
         };
-        let Some((text, _room)) = text else { break };
-        if !instance.heard(text).await {
+        let Some((text, _permit)) = text else { break };
+        if !instance.deliver(text).await {
             break;
         }
     }
@@ -121,7 +124,7 @@ pub(super) async fn keep(
     // What is before it in the mailbox is of this view, too, so the view ends by its turn; unless nobody is there to end it.
     if instance.post(ViewMsg::Close) {
         let closed = state.wait_for(|state| *state == ViewState::Closed);
-        let _ = timeout(instance.limits.parting, closed).await;
+        let _ = timeout(instance.limits.teardown, closed).await;
     }
     instance.end();
 }
@@ -132,13 +135,13 @@ mod tests {
 
     #[test]
     fn so_many_bytes_wait_and_no_more() {
-        let room = Room::of(2, 10);
-        assert_eq!(room.weight(&"x".repeat(20)), Some(20));
-        assert_eq!(room.weight(&"x".repeat(21)), None);
-        let first = room.take(&"x".repeat(15));
-        assert!(first.is_some() && room.take(&"x".repeat(6)).is_none());
-        assert!(room.take(&"x".repeat(5)).is_some());
+        let budget = ByteBudget::of(2, 10);
+        assert_eq!(budget.permits_for(&"x".repeat(20)), Some(20));
+        assert_eq!(budget.permits_for(&"x".repeat(21)), None);
+        let first = budget.try_reserve(&"x".repeat(15));
+        assert!(first.is_some() && budget.try_reserve(&"x".repeat(6)).is_none());
+        assert!(budget.try_reserve(&"x".repeat(5)).is_some());
         drop(first);
-        assert!(room.take(&"x".repeat(20)).is_some());
+        assert!(budget.try_reserve(&"x".repeat(20)).is_some());
     }
 }

@@ -11,68 +11,72 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::ServerState;
 #[cfg(feature = "oauth")]
-use super::auth::Settled;
+use super::auth::SignInOutcome;
 use super::backoff::Backoff;
 use super::catalog::catalog;
-use super::connect::{Resources, Service, connect, either_era, list};
+use super::connect::{ConnectionResources, Service, any_revision, connect, list_tools};
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::house::House;
-use super::line::Line;
 use super::pin_store::PinStore;
-use super::server::{Live, Server};
+use super::registry::ServerRegistry;
+use super::server::{Connection, Server};
 
 /// A server that changes its list again and again is asked for it once in this time.
-const SETTLE: Duration = Duration::from_millis(500);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 /// How long it takes at most until a server that ends what is listened to is asked for it again.
-const RELISTEN: Duration = Duration::from_secs(60);
+const MAX_RELISTEN_DELAY: Duration = Duration::from_secs(60);
 /// How long a connection may take to end.
-const CLOSING: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How one connection ended.
-enum End {
+enum ConnectionEnd {
     Stopped,
     Failed(ServerFailure),
     Lost(ServerFailure),
 }
 
 /// Keeps one server connected.
-pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+pub(super) async fn supervise(
+    registry: Arc<ServerRegistry>,
+    server: Arc<Server>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut backoff = Backoff::default();
     let mut handshake_only = false;
     let mut retries = server.retries();
-    let parted = |state| house.parted(&server, state);
+    let disconnected = |state| registry.disconnected(&server, state);
     loop {
         let began = Instant::now();
         let name = &server.spec.name;
-        let told = (&mut retries, &mut stop);
-        match life(&house, &server, &mut handshake_only, told).await {
-            End::Stopped => return parted(ServerState::Stopped),
-            End::Failed(failure) => {
+        let signals = (&mut retries, &mut stop);
+        match run_connection(&registry, &server, &mut handshake_only, signals).await {
+            ConnectionEnd::Stopped => return disconnected(ServerState::Stopped),
+            ConnectionEnd::Failed(failure) => {
                 // Asked for what it does not know, a program may end, and a server say anything.
-                handshake_only = !handshake_only && failure.is_of_lifecycle();
+                handshake_only = !handshake_only && failure.may_depend_on_lifecycle();
                 tracing::warn!(server = %name, %failure, "a server is not connected");
                 server.set_failure(Some(failure));
             }
-            End::Lost(failure) => {
+            ConnectionEnd::Lost(failure) => {
                 tracing::warn!(server = %name, %failure, "the connection to a server was lost");
                 server.set_failure(Some(failure));
             }
         }
-        let given_up = match signed_in(&house, &server, &mut stop).await {
-            Entry::Stopped => return parted(ServerState::Stopped),
-            Entry::Open => {
+        let given_up = match sign_in_if_required(&registry, &server, &mut stop).await {
+            SignInResult::Stopped => return disconnected(ServerState::Stopped),
+            SignInResult::SignedIn => {
                 handshake_only = false;
                 continue;
             }
-            Entry::Closed => {
+            SignInResult::Refused => {
                 server.set_failure(Some(ServerFailure::SignInRequired));
                 true
             }
-            Entry::Free => false,
+            SignInResult::NotRequired => false,
         };
-        let wait = backoff.ended(began.elapsed()).filter(|_| !given_up);
+        let wait = backoff.next_delay(began.elapsed()).filter(|_| !given_up);
         let state = wait.map_or(ServerState::GivenUp, |_| ServerState::Waiting);
-        parted(state);
+        disconnected(state);
         if wait.is_none() {
             backoff = Backoff::default();
         }
@@ -83,9 +87,9 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
             }
         };
         tokio::select! {
-            () = stopped(&mut stop) => return parted(ServerState::Stopped),
+            () = stopped(&mut stop) => return disconnected(ServerState::Stopped),
             // The server holds the sender.
-            _ = retries.changed() => afresh(&server),
+            _ = retries.changed() => reset_prompts(&server),
             () = waited => {}
         }
     }
@@ -93,7 +97,7 @@ pub(super) async fn keep(house: Arc<House>, server: Arc<Server>, mut stop: watch
 
 /// Takes up the forms of tools that other processes approve, for as long as the servers are there.
 pub(super) async fn follow_pins(
-    house: Arc<House>,
+    registry: Arc<ServerRegistry>,
     store: Arc<PinStore>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -112,11 +116,11 @@ pub(super) async fn follow_pins(
             tracing::warn!(%error, "what another process approved does not count yet");
         }
         let mut changed = false;
-        for server in &house.servers {
+        for server in &registry.servers {
             changed |= server.reload_pins().await;
         }
         if changed {
-            house.publish();
+            registry.publish();
         }
         tokio::select! {
             () = stopped(&mut stop) => return,
@@ -130,10 +134,10 @@ pub(super) async fn follow_pins(
 }
 
 /// A person wants a server tried again, and may be asked again what they were asked.
-fn afresh(server: &Server) {
+fn reset_prompts(server: &Server) {
     #[cfg(feature = "oauth")]
     if let Some(account) = &server.account {
-        account.afresh();
+        account.reset_prompts();
     }
     #[cfg(not(feature = "oauth"))]
     let _ = server;
@@ -141,37 +145,49 @@ fn afresh(server: &Server) {
 
 /// How a server stands to whoever would be let in.
 #[cfg_attr(not(feature = "oauth"), expect(dead_code, reason = "nobody signs in"))]
-enum Entry {
+enum SignInResult {
     /// It asked for nobody.
-    Free,
+    NotRequired,
     /// A person signed in.
-    Open,
+    SignedIn,
     /// Nobody did.
-    Closed,
+    Refused,
     /// Nobody wants the servers any more.
     Stopped,
 }
 
 /// Sees to it that a person signs in where the server wants one.
 #[cfg(feature = "oauth")]
-async fn signed_in(house: &House, server: &Server, stop: &mut watch::Receiver<bool>) -> Entry {
-    let Some(account) = server.account.as_ref().filter(|account| account.wants()) else {
-        return Entry::Free;
+async fn sign_in_if_required(
+    registry: &ServerRegistry,
+    server: &Server,
+    stop: &mut watch::Receiver<bool>,
+) -> SignInResult {
+    let Some(account) = server
+        .account
+        .as_ref()
+        .filter(|account| account.needs_sign_in())
+    else {
+        return SignInResult::NotRequired;
     };
-    house.parted(server, ServerState::SigningIn);
+    registry.disconnected(server, ServerState::SigningIn);
     tokio::select! {
-        () = stopped(stop) => Entry::Stopped,
-        settled = account.settle() => match settled {
-            Settled::Nothing => Entry::Free,
-            Settled::Done => Entry::Open,
-            Settled::Refused => Entry::Closed,
+        () = stopped(stop) => SignInResult::Stopped,
+        outcome = account.sign_in() => match outcome {
+            SignInOutcome::NotNeeded => SignInResult::NotRequired,
+            SignInOutcome::Completed => SignInResult::SignedIn,
+            SignInOutcome::Refused => SignInResult::Refused,
         },
     }
 }
 
 #[cfg(not(feature = "oauth"))]
-async fn signed_in(_: &House, _: &Server, _: &mut watch::Receiver<bool>) -> Entry {
-    Entry::Free
+async fn sign_in_if_required(
+    _: &ServerRegistry,
+    _: &Server,
+    _: &mut watch::Receiver<bool>,
+) -> SignInResult {
+    SignInResult::NotRequired
 }
 
 /// Returns once nobody wants the servers any more.
@@ -182,84 +198,87 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// One connection from its beginning to its end; whatever was started for it has ended by then. `handshake_only` becomes
 /// whether the server turned out to want a handshake, which the next connection then begins with.
-async fn life(
-    house: &Arc<House>,
+async fn run_connection(
+    registry: &Arc<ServerRegistry>,
     server: &Arc<Server>,
     handshake_only: &mut bool,
     (retries, stop): (&mut watch::Receiver<()>, &mut watch::Receiver<bool>),
-) -> End {
-    let line = Arc::new(Line::default());
-    let mut resources = Resources::default();
+) -> ConnectionEnd {
+    let state = Arc::new(ConnectionState::default());
+    let mut resources = ConnectionResources::default();
     let lifecycle = if *handshake_only {
         ClientLifecycleMode::Initialize
     } else {
-        either_era()
+        any_revision()
     };
-    let begun = async {
-        let service = connect(server, lifecycle, &line, &mut resources).await?;
-        let tools = list(service.peer(), server, &line).await?;
-        server.take(tools).await?;
+    let started = async {
+        let service = connect(server, lifecycle, &state, &mut resources).await?;
+        let tools = list_tools(service.peer(), server, &state).await?;
+        server.set_tools(tools).await?;
         server.set_catalog(catalog(server, service.peer()).await);
         Ok(service)
     };
-    let most = server.bounds.connect;
-    let begun = tokio::select! {
-        () = stopped(stop) => Err(End::Stopped),
-        begun = timeout(most, begun) => {
-            begun.unwrap_or(Err(ServerFailure::Timeout(most))).map_err(End::Failed)
+    let limit = server.bounds.connect;
+    let started = tokio::select! {
+        () = stopped(stop) => Err(ConnectionEnd::Stopped),
+        started = timeout(limit, started) => {
+            started.unwrap_or(Err(ServerFailure::Timeout(limit))).map_err(ConnectionEnd::Failed)
         }
     };
-    let service = match begun {
-        Ok(begun) => begun,
-        Err(end) => return closed(None, resources, end).await,
+    let service = match started {
+        Ok(started) => started,
+        Err(end) => return close(None, resources, end).await,
     };
     let peer = service.peer().clone();
     let info = peer.peer_info();
     *handshake_only = info.is_none_or(|info| info.protocol_version.has_initialize());
     server.set_failure(None);
-    let live = Live {
+    let connection = Connection {
         peer: peer.clone(),
-        line: Arc::clone(&line),
+        state: Arc::clone(&state),
     };
-    house.connected(server, live);
+    registry.connected(server, connection);
     // Whoever wanted it tried again has what they wanted.
     retries.mark_unchanged();
     let end = tokio::select! {
-        () = stopped(stop) => End::Stopped,
-        why = line.ended() => End::Lost(why),
-        never = listening(server, &peer) => match never {},
-        never = catalogued(house, server, &peer) => match never {},
-        why = relisted(house, server, &peer, &line) => End::Lost(why),
+        () = stopped(stop) => ConnectionEnd::Stopped,
+        why = state.ended() => ConnectionEnd::Lost(why),
+        never = listen_for_changes(server, &peer) => match never {},
+        never = refresh_catalog(registry, server, &peer) => match never {},
+        why = refresh_tools(registry, server, &peer, &state) => ConnectionEnd::Lost(why),
     };
-    house.parted(server, ServerState::Waiting);
-    line.end(ServerFailure::Ended);
-    closed(Some(service), resources, end).await
+    registry.disconnected(server, ServerState::Waiting);
+    state.end(ServerFailure::Ended);
+    close(Some(service), resources, end).await
 }
 
 /// Ends what a connection consists of. Returns how it ended, by the end of its program if that is why.
-async fn closed(service: Option<Service>, mut resources: Resources, end: End) -> End {
+async fn close(
+    service: Option<Service>,
+    mut resources: ConnectionResources,
+    end: ConnectionEnd,
+) -> ConnectionEnd {
     let cause = match &end {
-        End::Failed(ServerFailure::Closed) | End::Lost(ServerFailure::Closed) => {
-            resources.exit_cause().await
-        }
+        ConnectionEnd::Failed(ServerFailure::Closed)
+        | ConnectionEnd::Lost(ServerFailure::Closed) => resources.exit_cause().await,
         _ => None,
     };
     let closing = async {
         if let Some(mut service) = service {
             // What it came to concerns nobody any more.
-            let _ = service.close_with_timeout(CLOSING).await;
+            let _ = service.close_with_timeout(CLOSE_TIMEOUT).await;
         }
     };
     tokio::join!(closing, resources.end_child());
     match (end, cause) {
-        (End::Failed(_), Some(cause)) => End::Failed(cause),
-        (End::Lost(_), Some(cause)) => End::Lost(cause),
+        (ConnectionEnd::Failed(_), Some(cause)) => ConnectionEnd::Failed(cause),
+        (ConnectionEnd::Lost(_), Some(cause)) => ConnectionEnd::Lost(cause),
         (end, _) => end,
     }
 }
 
 /// Hears of changes where a server tells of them only to those that listen, for as long as the connection lasts.
-async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
+async fn listen_for_changes(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
     let info = peer.peer_info();
     let stateless = info.is_some_and(|info| !info.protocol_version.has_initialize());
     if !stateless {
@@ -285,36 +304,49 @@ async fn listening(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
             Err(ServiceError::McpError(_)) => return std::future::pending().await,
             Err(_) => {}
         }
-        sleep(backoff.ended(began.elapsed()).unwrap_or(RELISTEN)).await;
+        sleep(
+            backoff
+                .next_delay(began.elapsed())
+                .unwrap_or(MAX_RELISTEN_DELAY),
+        )
+        .await;
     }
 }
 
 /// Asks for resources and prompts again whenever they may have changed.
-async fn catalogued(house: &House, server: &Server, peer: &Peer<RoleClient>) -> Infallible {
+async fn refresh_catalog(
+    registry: &ServerRegistry,
+    server: &Server,
+    peer: &Peer<RoleClient>,
+) -> Infallible {
     loop {
         server.catalog_changed.notified().await;
         server.set_catalog(catalog(server, peer).await);
-        house.publish();
-        sleep(SETTLE).await;
+        registry.publish();
+        sleep(REFRESH_INTERVAL).await;
     }
 }
 
 /// Asks for the tools again whenever they may have changed; ends if the server does not say.
-async fn relisted(
-    house: &House,
+async fn refresh_tools(
+    registry: &ServerRegistry,
     server: &Arc<Server>,
     peer: &Peer<RoleClient>,
-    line: &Line,
+    state: &ConnectionState,
 ) -> ServerFailure {
-    let most = server.bounds.connect;
+    let limit = server.bounds.connect;
     loop {
         server.changed.notified().await;
-        let listed = async { server.take(list(peer, server, line).await?).await };
-        let listed = timeout(most, listed).await;
-        if let Err(failure) = listed.unwrap_or(Err(ServerFailure::Timeout(most))) {
+        let listed = async {
+            server
+                .set_tools(list_tools(peer, server, state).await?)
+                .await
+        };
+        let listed = timeout(limit, listed).await;
+        if let Err(failure) = listed.unwrap_or(Err(ServerFailure::Timeout(limit))) {
             return failure;
         }
-        house.publish();
-        sleep(SETTLE).await;
+        registry.publish();
+        sleep(REFRESH_INTERVAL).await;
     }
 }

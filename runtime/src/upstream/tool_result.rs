@@ -7,15 +7,15 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
 use serde_json::{Value, json};
 
-use super::classify::{Offer, cut};
+use super::classify::{OfferedTool, truncate};
 use crate::effect::{Content, Reply, Utf8};
 use crate::error::{CallError, Code};
 
 /// The deepest structured output.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// The media types that are passed on; what is of another is named in their place.
-const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
-const SOUNDS: &[&str] = &[
+const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+const AUDIO_TYPES: &[&str] = &[
     "audio/wav",
     "audio/mpeg",
     "audio/ogg",
@@ -30,17 +30,17 @@ fn fault(why: &str) -> CallError {
 /// What a call that did not fail answered. Its `_meta` and whatever else stands there goes no further.
 pub(crate) async fn reply(
     result: &CallToolResult,
-    offer: &Offer,
-    most: usize,
+    offer: &OfferedTool,
+    limit: usize,
 ) -> Result<Reply, CallError> {
     let structured = result.structured_content.as_ref();
-    weigh(result, most)?;
-    if structured.is_some_and(|value| !shallow(value, DEEPEST)) {
+    check_size(result, limit)?;
+    if structured.is_some_and(|value| !is_within_depth(value, MAX_DEPTH)) {
         return Err(fault("nests too deeply"));
     }
-    if let Some(shape) = &offer.output {
+    if let Some(schema) = &offer.output {
         let value = structured.ok_or_else(|| fault("lacks what the tool's schema promises"))?;
-        match Arc::clone(shape).fits(value.clone()).await {
+        match Arc::clone(schema).is_valid(value.clone()).await {
             Some(true) => {}
             Some(false) => return Err(fault("does not fit the tool's own schema")),
             None => return Err(fault("takes too long to hold to the tool's own schema")),
@@ -93,14 +93,14 @@ pub(crate) fn failure(result: &CallToolResult) -> CallError {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
     });
-    let said = texts.collect::<Vec<_>>().join("\n");
-    failed(&said)
+    let text = texts.collect::<Vec<_>>().join("\n");
+    failed(&text)
 }
 
 /// The failure of a server, in its words.
 pub(super) fn failed(said: &str) -> CallError {
-    let said = cut(said.trim(), 2048);
-    let message = if said.is_empty() {
+    let text = truncate(said.trim(), 2048);
+    let message = if text.is_empty() {
         "the server says that the call failed".to_owned()
     } else {
         format!("the server says that the call failed: {said}")
@@ -108,7 +108,7 @@ pub(super) fn failed(said: &str) -> CallError {
     CallError::new(Code::ServerFailed, message)
 }
 
-fn weigh(result: &CallToolResult, most: usize) -> Result<(), CallError> {
+fn check_size(result: &CallToolResult, limit: usize) -> Result<(), CallError> {
     let blocks = result.content.iter().map(|block| match block {
         ContentBlock::Text(text) => text.text.len(),
         ContentBlock::Image(image) => image.data.len(),
@@ -124,17 +124,21 @@ fn weigh(result: &CallToolResult, most: usize) -> Result<(), CallError> {
     let structured = structured.map_or(0, |value| value.to_string().len());
     let blocks: usize = blocks.sum();
     // A block costs something even if it is empty.
-    if blocks + structured + 64 * result.content.len() > most {
-        let message = format!("the server answered more than {most} bytes; ask it for less");
+    if blocks + structured + 64 * result.content.len() > limit {
+        let message = format!("the server answered more than {limit} bytes; ask it for less");
         return Err(CallError::new(Code::TooLarge, message));
     }
     Ok(())
 }
 
-fn shallow(value: &Value, left: usize) -> bool {
+fn is_within_depth(value: &Value, left: usize) -> bool {
     match value {
-        Value::Object(map) => left > 0 && map.values().all(|value| shallow(value, left - 1)),
-        Value::Array(items) => left > 0 && items.iter().all(|value| shallow(value, left - 1)),
+        Value::Object(map) => {
+            left > 0 && map.values().all(|value| is_within_depth(value, left - 1))
+        }
+        Value::Array(items) => {
+            left > 0 && items.iter().all(|value| is_within_depth(value, left - 1))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
@@ -153,29 +157,32 @@ fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
         |types: &[&'static str], mime: &str| types.iter().find(|known| **known == mime).copied();
     Ok(match block {
         ContentBlock::Text(block) => text(&block.text),
-        ContentBlock::Image(image) => match known(IMAGES, &image.mime_type) {
+        ContentBlock::Image(image) => match known(IMAGE_TYPES, &image.mime_type) {
             Some(mime) => Content::Image {
                 bytes: data(&image.data)?.into(),
                 mime,
             },
-            None => left_out("an image", &image.mime_type),
+            None => omitted("an image", &image.mime_type),
         },
-        ContentBlock::Audio(audio) => match known(SOUNDS, &audio.mime_type) {
+        ContentBlock::Audio(audio) => match known(AUDIO_TYPES, &audio.mime_type) {
             Some(mime) => Content::Audio {
                 bytes: data(&audio.data)?.into(),
                 mime,
             },
-            None => left_out("a sound", &audio.mime_type),
+            None => omitted("a sound", &audio.mime_type),
         },
         ContentBlock::Resource(resource) => match &resource.resource {
             ResourceContents::TextResourceContents {
                 uri, text: inside, ..
-            } => text(&format!("[{}]\n{inside}", crate::escape(&cut(uri, 1024)))),
-            ResourceContents::BlobResourceContents { uri, .. } => left_out("data", uri),
-            _ => left_out("something", "unknown"),
+            } => text(&format!(
+                "[{}]\n{inside}",
+                crate::escape(&truncate(uri, 1024))
+            )),
+            ResourceContents::BlobResourceContents { uri, .. } => omitted("data", uri),
+            _ => omitted("something", "unknown"),
         },
         ContentBlock::ResourceLink(link) => {
-            let plain = |text: &str, most| crate::escape(&cut(text, most)).into_owned();
+            let plain = |text: &str, limit| crate::escape(&truncate(text, limit)).into_owned();
             Content::Link {
                 server: server.into(),
                 uri: plain(&link.uri, 1024),
@@ -183,14 +190,14 @@ fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
                 mime: link.mime_type.as_deref().map(|mime| plain(mime, 256)),
             }
         }
-        _ => left_out("something", "unknown"),
+        _ => omitted("something", "unknown"),
     })
 }
 
-fn left_out(what: &str, which: &str) -> Content {
+fn omitted(what: &str, which: &str) -> Content {
     text(&format!(
         "[{what} is left out: {}]",
-        crate::escape(&cut(which, 1024))
+        crate::escape(&truncate(which, 1024))
     ))
 }
 
@@ -199,17 +206,17 @@ mod tests {
     use rmcp::model::{MetaObject, Tool};
     use serde_json::Map;
 
-    use super::super::classify::listed;
+    use super::super::classify::classify;
     use super::super::spec::ServerSpec;
     use super::*;
 
-    fn offer(schema: Option<Value>) -> Arc<Offer> {
+    fn offer(schema: Option<Value>) -> Arc<OfferedTool> {
         let mut tool = Tool::new("t", "", Map::new());
         tool.output_schema = schema
             .and_then(|schema| schema.as_object().cloned())
             .map(Into::into);
         let spec = ServerSpec::stdio("s", "x");
-        let listed = listed(&[tool], spec.provider("s~1")).pop().unwrap();
+        let listed = classify(&[tool], spec.provider("s~1")).pop().unwrap();
         listed.offer.unwrap()
     }
 

@@ -5,20 +5,22 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RoleClient};
 
-use super::line::Line;
+use super::connection_state::ConnectionState;
 
 /// A request under way; whoever drops it before it is answered tells the server.
-pub(super) struct Sent<'s> {
-    pub(super) line: &'s Line,
+pub(super) struct CancelRequestOnDrop<'s> {
+    pub(super) state: &'s ConnectionState,
     pub(super) peer: &'s Peer<RoleClient>,
     pub(super) token: ProgressToken,
-    pub(super) open: Option<RequestId>,
+    pub(super) request: Option<RequestId>,
 }
 
-impl Drop for Sent<'_> {
+impl Drop for CancelRequestOnDrop<'_> {
     fn drop(&mut self) {
-        self.line.progress.remove(&self.token);
-        let Some(id) = self.open.take() else { return };
+        self.state.progress.remove(&self.token);
+        let Some(id) = self.request.take() else {
+            return;
+        };
         let params = CancelledNotificationParam::new(Some(id), Some("nobody waits".to_owned()));
         let cancelled = CancelledNotification::new(params);
         let peer = self.peer.clone();
@@ -30,12 +32,12 @@ impl Drop for Sent<'_> {
 }
 
 /// A task under way; whoever drops it before its end takes it back.
-pub(super) struct Pending<'s> {
+pub(super) struct CancelTaskOnDrop<'s> {
     pub(super) peer: &'s Peer<RoleClient>,
     pub(super) task: Option<String>,
 }
 
-impl Drop for Pending<'_> {
+impl Drop for CancelTaskOnDrop<'_> {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
         let peer = self.peer.clone();
