@@ -1,9 +1,9 @@
-//! A page that somebody looks at in, what it and an agent's worker have to do with each other out: the host half of MCP Apps.
+//! Host side of MCP Apps: views of pages beside an agent's worker.
 //!
-//! A view speaks JSON-RPC over a [`ViewChannel`], whatever carries its texts to the page. What the page calls goes through
-//! the worker's pipeline as a view's; what it offers is offered to the worker's agent as `app_NAME__TOOL`, and needs
-//! `read:mcp:app_NAME:TOOL` if it says that it only reads, `write:` otherwise. Both end with the view, and nothing of
-//! them is kept: a grant for one view is none for another, whatever their names.
+//! A view exchanges JSON-RPC messages with its page over a [`ViewChannel`], independent of the transport. Calls of the
+//! page go through the worker's pipeline with origin `View`. Tools of the page are offered to the worker's agent as
+//! `app_NAME__TOOL`; they need `read:mcp:app_NAME:TOOL` if they are annotated as read-only, and `write:` otherwise.
+//! Both end with the view: a grant for one view never applies to another, even of the same name.
 
 mod actor;
 mod app;
@@ -43,34 +43,34 @@ pub use host::{
 };
 pub use spec::{ViewLimits, ViewSpec};
 
-/// How many random bytes stand for an app in scopes.
+/// The number of random bytes in the mark of an app.
 const MARK: usize = 8;
 
-/// How a view fares.
+/// The state of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ViewState {
-    /// The page has not introduced itself yet.
+    /// The page is not initialized yet.
     Starting,
-    /// It may be used.
+    /// The page is ready.
     Mounted,
-    /// It is out of sight: it is asked for nothing, and answered nothing.
+    /// The page is hidden: it receives no requests, and its requests are rejected.
     Suspended,
-    /// It is no more.
+    /// The view is closed.
     Closed,
 }
 
-/// Why there is no view, or it stays as it is.
+/// Why a view cannot be opened or suspended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The name would make those of its tools ambiguous, or too long.
+    /// The name is too long, or would make tool names ambiguous.
     #[error("`{0}` cannot name an app; use [a-z0-9]{{1,16}}")]
     Name(String),
-    /// Another view of the worker has the name.
+    /// The worker has another view of that name.
     #[error("the worker has a view `{0}` already")]
     Taken(String),
-    /// The runtime was not built with these servers, or none of them has the name.
+    /// The runtime was not built with these servers, or the server is unknown.
     #[error("the runtime has no such server `{0}`")]
     Server(String),
     /// The worker has ended.
@@ -82,14 +82,14 @@ pub enum ViewError {
     /// The actor did not start.
     #[error("the view did not start")]
     Start(#[source] ractor::SpawnErr),
-    /// It was pinned by its host's own word.
+    /// The host pinned the view.
     #[error("the view is pinned")]
     Pinned,
 }
 
-/// One page that somebody looks at beside a worker's agent; cloning it is cheap.
+/// A page that is shown beside a worker's agent. Clones are cheap.
 ///
-/// It lives until it is closed, its [`ViewChannel`] is dropped, or its worker ends.
+/// A view lives until it is closed, its [`ViewChannel`] is dropped, or its worker ends.
 #[derive(Clone)]
 pub struct View {
     instance: Arc<Instance>,
@@ -104,8 +104,7 @@ impl fmt::Debug for View {
 }
 
 impl Worker {
-    /// Shows a page beside this worker's agent: the view, and the end of it that whatever carries its messages to the
-    /// page has.
+    /// Opens a view beside this worker's agent. Returns the view, and the channel to connect to the page.
     ///
     /// # Errors
     /// [`ViewError`]
@@ -176,32 +175,32 @@ impl Worker {
 }
 
 impl View {
-    /// What stands before the names of its tools, and in policies: `app_NAME`.
+    /// The prefix of its tools, and its name in policies: `app_NAME`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.instance.name
     }
 
-    /// The same in the scopes of grants, with a mark that no other view has.
+    /// The name in the scopes of grants, with a mark that is unique to this view.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.instance.label
     }
 
-    /// What the page says that it is: a name and a version, as text of a stranger.
+    /// The name and version that the page reports; both are untrusted.
     #[must_use]
     pub fn app(&self) -> Option<(&str, &str)> {
         let app = self.instance.app.get();
         app.map(|app| (&*app.name, &*app.version))
     }
 
-    /// How it fares.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> ViewState {
         *self.instance.state.borrow()
     }
 
-    /// Waits until it fares so; false if it was closed before.
+    /// Waits until the view is in this state; false if it was closed before.
     pub async fn reached(&self, wanted: ViewState) -> bool {
         let mut now = self.instance.state.subscribe();
         let is_end = |now: &ViewState| *now == wanted || *now == ViewState::Closed;
@@ -209,50 +208,50 @@ impl View {
         reached.is_ok_and(|now| *now == wanted)
     }
 
-    /// Every tool that the page listed, those that are not offered included. They are offered as long as it lives.
+    /// All tools that the page listed, including withheld tools. They are offered until the view is closed.
     #[must_use]
     pub fn tools(&self) -> Vec<ServerTool> {
         self.instance.tools()
     }
 
-    /// What the page wants the model to know, in place of what it wanted before.
+    /// The latest context that the page provided for the model.
     #[must_use]
     pub fn model_context(&self) -> Option<ModelContext> {
         self.instance.page_state().context.clone()
     }
 
-    /// Tells the page what the call that it was opened for is about, as far as the model has written it.
+    /// Sends the partial arguments of the call that the page was opened for.
     pub fn tool_input_partial(&self, arguments: Map<String, Value>) {
         self.send_update(ToolUpdate::Partial(with("arguments", arguments)));
     }
 
-    /// Tells the page the arguments of the call that it was opened for.
+    /// Sends the arguments of the call that the page was opened for.
     pub fn tool_input(&self, arguments: Map<String, Value>) {
         self.send_update(ToolUpdate::Input(with("arguments", arguments)));
     }
 
-    /// Tells the page what that call came to, as MCP's `tools/call` answers; after its arguments, and not before.
+    /// Sends the result of that call, in the form of MCP's `tools/call`. It is sent after the arguments.
     pub fn tool_result(&self, result: Map<String, Value>) {
         self.send_update(ToolUpdate::Result(result.into()));
     }
 
-    /// Tells the page that nothing comes of that call.
+    /// Tells the page that the call was cancelled.
     pub fn tool_cancelled(&self, reason: &str) {
         self.send_update(ToolUpdate::Cancelled(with("reason", reason)));
     }
 
     fn send_update(&self, update: ToolUpdate) {
-        // A view that is closed has nobody to tell.
+        // A closed view ignores it.
         self.instance.post(ViewMsg::Update(update));
     }
 
-    /// Tells the page what of its surroundings is another.
+    /// Sends changes of the host context to the page.
     pub fn change_context(&self, changes: Map<String, Value>) {
-        // A view that is closed has nobody to tell.
+        // A closed view ignores it.
         self.instance.post(ViewMsg::Context(changes));
     }
 
-    /// Asks the page for its tools, as they stand on the wire. The agent's are [`Worker::tools`].
+    /// Requests the tools of the page, in wire form. [`Worker::tools`] lists the tools for the agent.
     ///
     /// # Errors
     /// [`CallError`]
@@ -264,8 +263,8 @@ impl View {
             .map_err(|why| self.instance.call_error(why))
     }
 
-    /// Calls a tool of the page for the person, by the name it has there; what it answers is as it stands on the wire,
-    /// and a stranger's. An agent calls it by its worker, where it is judged.
+    /// Calls a tool of the page on behalf of the person, by its name at the page. The result is in wire form and
+    /// untrusted. Agents call the tool through their worker, where the call is judged.
     ///
     /// # Errors
     /// [`CallError`]
@@ -282,14 +281,14 @@ impl View {
             .map_err(|why| self.instance.call_error(why))
     }
 
-    /// Whether its host agreed not to suspend it.
+    /// Whether the host pinned the view, so that it cannot be suspended.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.instance.pinned.load(Ordering::Acquire)
     }
 
-    /// Says that the page is out of sight: calls of its tools fail with `SERVER_GONE` until [`View::resume`], and what it
-    /// asks is refused. What is under way goes on.
+    /// Suspends the view because its page is hidden: calls of its tools fail with `SERVER_GONE` until [`View::resume`],
+    /// and its requests are rejected. Calls in progress continue.
     ///
     /// # Errors
     /// [`ViewError::Pinned`]
@@ -301,7 +300,7 @@ impl View {
         Ok(())
     }
 
-    /// Says that the page is in sight again.
+    /// Resumes the view because its page is visible again.
     pub async fn resume(&self) {
         self.set_suspended(false).await;
     }
@@ -309,18 +308,18 @@ impl View {
     async fn set_suspended(&self, suspended: bool) {
         let (done, answer) = oneshot::channel();
         if self.instance.post(ViewMsg::Suspend(suspended, done)) {
-            // It may be closed meanwhile.
+            // The view may be closed meanwhile.
             let _ = answer.await;
         }
     }
 
-    /// Lets the page put its things away for a moment, and closes it. Calls of its tools under way fail with
-    /// `SERVER_GONE`; calls that it made of its server's tools go on to their end, but for those that wait for a person.
+    /// Asks the page to tear down, for a limited time, and closes the view. Calls of its tools fail with `SERVER_GONE`.
+    /// Calls that it made of its server's tools continue, except those that wait for a person.
     pub async fn close(&self) {
         let id = self.instance.ids.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         if self.instance.post(ViewMsg::Teardown(id, sender)) {
-            // Whatever it answers, it goes.
+            // The answer of the page is ignored.
             let _ = timeout(self.instance.limits.teardown, answer).await;
         }
         self.instance.post(ViewMsg::Close);

@@ -1,8 +1,8 @@
-//! The calls under way at one connection, to which requests of its server belong.
+//! Active calls on one connection, to which requests of the server are assigned.
 //!
-//! A server of a revision with a handshake does not say which call its request is about. So a request belongs to the latest
-//! call if all calls under way are of one client, and to none otherwise. A call that was given up counts for a while: the
-//! server may not know yet.
+//! In protocol versions with a handshake, a server does not say which call its request belongs to. The request is
+//! assigned to the latest call if all active calls are from one client, and to none otherwise. An abandoned call counts
+//! for a while, because the server may not know about it yet.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ use crate::audit::{RequestOutcome, Step};
 use crate::path::VirtualPath;
 use crate::tool::CallContext;
 
-/// How many requests of a server one call may have.
+/// The largest number of requests of a server per call.
 const MAX_REQUESTS: usize = 20;
-/// How long requests may be about a call that was given up.
+/// How long an abandoned call counts.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// One call at a server.
+/// One call to a server.
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     context: Arc<dyn CallContext>,
@@ -30,9 +30,9 @@ pub(super) struct ActiveCall {
 
 #[derive(Debug, Default)]
 struct RequestCounts {
-    /// How many the server made.
-    made: usize,
-    /// How many of them wait for a person.
+    /// The number of requests from the server.
+    total: usize,
+    /// The number of requests that wait for a person.
     open: usize,
 }
 
@@ -48,7 +48,7 @@ impl ActiveCall {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who answers; none if only the host does.
+    /// The handler of the client that made the call, if there is one.
     pub(super) fn requests(&self) -> Option<&CallRequests> {
         self.context.requests()
     }
@@ -58,18 +58,18 @@ impl ActiveCall {
         self.context.folders()
     }
 
-    /// Counts a request, or refuses it.
+    /// Counts a request; fails beyond the limit.
     pub(super) fn count_request(&self) -> Result<(), ErrorData> {
         let mut requests = self.counts();
-        if requests.made >= MAX_REQUESTS {
+        if requests.total >= MAX_REQUESTS {
             let reason = format!("a call may have at most {MAX_REQUESTS} requests of its server");
             return Err(ErrorData::invalid_request(reason, None));
         }
-        requests.made += 1;
+        requests.total += 1;
         Ok(())
     }
 
-    /// Suspends the deadline of the call until what this returns is dropped.
+    /// Suspends the deadline of the call until the returned guard is dropped.
     pub(super) fn suspend_deadline(&self) -> DeadlineSuspension<'_> {
         let mut requests = self.counts();
         requests.open += 1;
@@ -96,7 +96,7 @@ impl ActiveCall {
     }
 }
 
-/// A person is asked for a server.
+/// Guard of [`ActiveCall::suspend_deadline`].
 pub(super) struct DeadlineSuspension<'c>(&'c ActiveCall);
 
 impl Drop for DeadlineSuspension<'_> {
@@ -109,14 +109,14 @@ impl Drop for DeadlineSuspension<'_> {
     }
 }
 
-/// The calls under way at one connection.
+/// The active calls of one connection.
 #[derive(Default)]
 pub(super) struct ActiveCalls(Mutex<Vec<Entry>>);
 
 struct Entry {
     call: Arc<ActiveCall>,
     id: u64,
-    /// Until when requests may be about it, once it was given up.
+    /// When an abandoned call stops counting.
     expires_at: Option<Instant>,
 }
 
@@ -134,7 +134,7 @@ impl ActiveCalls {
         entries
     }
 
-    /// Requests may be about `call` until what this returns is dropped.
+    /// Adds `call` until the returned guard is dropped.
     pub(super) fn begin(&self, call: Arc<ActiveCall>) -> ActiveCallGuard<'_> {
         let mut entries = self.entries();
         let id = entries.last().map_or(0, |last| last.id + 1);
@@ -150,7 +150,7 @@ impl ActiveCalls {
         }
     }
 
-    /// All calls that a request may be about.
+    /// All calls that requests may belong to.
     pub(super) fn all(&self) -> Vec<Arc<ActiveCall>> {
         let entries = self.entries();
         entries
@@ -159,7 +159,7 @@ impl ActiveCalls {
             .collect()
     }
 
-    /// The call under way, if there is one alone.
+    /// The active call, if there is exactly one.
     pub(super) fn single(&self) -> Option<Arc<ActiveCall>> {
         match self.entries().as_slice() {
             [entry] if entry.expires_at.is_none() => Some(Arc::clone(&entry.call)),
@@ -167,7 +167,7 @@ impl ActiveCalls {
         }
     }
 
-    /// The latest call under way; refused if calls of several clients are.
+    /// The latest active call; an error if the active calls are from several clients.
     pub(super) fn latest_of_one_client(&self) -> Result<Option<Arc<ActiveCall>>, ErrorData> {
         let entries = self.entries();
         let client = |entry: &Entry| entry.call.requests().map(CallRequests::client);
@@ -182,7 +182,7 @@ impl ActiveCalls {
     }
 }
 
-/// A call under way.
+/// Guard of an active call.
 pub(super) struct ActiveCallGuard<'c> {
     calls: &'c ActiveCalls,
     id: u64,
@@ -190,7 +190,7 @@ pub(super) struct ActiveCallGuard<'c> {
 }
 
 impl ActiveCallGuard<'_> {
-    /// The server answered, so no request is about it any more.
+    /// Removes the call at once, because the server answered it.
     pub(super) fn answered(mut self) {
         self.answered = true;
     }

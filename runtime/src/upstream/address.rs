@@ -1,20 +1,20 @@
-//! An address of the web in, whether this host speaks to it out.
+//! Checks which network addresses may be contacted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Where a machine is.
+/// The network zone of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NetworkZone {
-    /// This machine.
+    /// Loopback.
     Loopback,
-    /// A network that is not the public one.
+    /// A private network.
     Private,
-    /// The public network.
+    /// The public internet.
     Public,
-    /// Addresses of a link, of many machines, or of none: nobody offers a service to others there.
+    /// Link-local, multicast, reserved and unspecified addresses.
     Unroutable,
 }
 
@@ -45,7 +45,7 @@ impl NetworkZone {
         };
         match (a, b, c, d, e, f) {
             _ if address.is_loopback() => Self::Loopback,
-            // Mapped, and translated by a gateway.
+            // IPv4-mapped, and NAT64.
             (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => v4(g, h),
             (0x2002, ..) => v4(b, c),
             (0xfc00..=0xfdff, ..) => Self::Private,
@@ -55,7 +55,7 @@ impl NetworkZone {
         }
     }
 
-    /// Where an address of the web says that it is; a name says so only if it is this machine's.
+    /// The zone of a URL's host. A name is public unless it is `localhost`.
     pub(super) fn of_url(url: &Url) -> Self {
         let host = url.host_str().unwrap_or_default();
         let literal = host
@@ -74,28 +74,28 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Reads an address that can be spoken to by HTTP.
+/// Parses an `http` or `https` URL with a host.
 pub(super) fn parse_http_url(url: &str) -> Option<Url> {
     let url = Url::parse(url).ok()?;
     let is_http = matches!(url.scheme(), "http" | "https");
     (is_http && url.has_host()).then_some(url)
 }
 
-/// Whether what is sent there can be read on the way.
+/// Whether requests to `url` would be sent unencrypted over a network.
 pub(super) fn is_insecure(url: &Url) -> bool {
     url.scheme() != "https" && NetworkZone::of_url(url) != NetworkZone::Loopback
 }
 
-/// Which machines are spoken to.
+/// Which addresses may be contacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressPolicy {
-    /// The one that a person wrote down; what is to be this machine is this machine.
+    /// A configured address. If it is a loopback address, it must resolve to loopback.
     Configured(NetworkZone),
-    /// Those that a server names, which itself is there: nothing on this machine or a private network, unless the server
-    /// is there itself, or the host says so.
+    /// Addresses that a server in this zone names: loopback and private addresses are allowed only if the server itself
+    /// is in that zone, or if `private` allows private ones.
     #[cfg_attr(
         not(any(feature = "oauth", test)),
-        expect(dead_code, reason = "only a sign-in goes where a server says")
+        expect(dead_code, reason = "used by sign-in alone")
     )]
     Discovered { server: NetworkZone, private: bool },
 }
@@ -114,7 +114,7 @@ impl AddressPolicy {
         }
     }
 
-    /// Whether an address may be spoken to, as far as its text tells.
+    /// Whether the host of `url` may be contacted, before it is resolved.
     #[cfg(feature = "oauth")]
     pub(super) fn allows_url(self, url: &Url) -> bool {
         !is_insecure(url) && self.allows(NetworkZone::of_url(url))
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_where_their_numbers_say() {
+    fn addresses_have_the_right_zone() {
         for (address, zone) in [
             ("127.0.0.1", NetworkZone::Loopback),
             ("127.9.9.9", NetworkZone::Loopback),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_encrypted_goes_to_this_machine_alone() {
+    fn plain_http_is_for_loopback_alone() {
         for (url, clear) in [
             ("http://127.0.0.1:1/", false),
             ("http://[::1]/", false),
@@ -196,7 +196,7 @@ mod tests {
 
     #[cfg(feature = "oauth")]
     #[test]
-    fn a_server_sends_its_host_nowhere_that_it_is_not_itself() {
+    fn discovered_addresses_stay_in_the_servers_zone() {
         let named = |server, private| AddressPolicy::Discovered { server, private };
         let check = |policy: AddressPolicy, url: &str, allowed: bool| {
             assert_eq!(
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_held_to_what_they_stand_for() {
+    async fn resolved_addresses_are_checked() {
         let resolve = async |policy: AddressPolicy, name: &str| {
             policy.resolve(name.parse().unwrap()).await.is_ok()
         };

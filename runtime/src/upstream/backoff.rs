@@ -1,23 +1,24 @@
-//! How often a server failed in, how long to wait before it is tried again out; or that it is given up.
+//! Exponential backoff for reconnecting to servers.
 
 use std::time::Duration;
 
-/// The shortest and the longest wait.
+/// The shortest and the longest delay.
 const MIN_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(60);
-/// How often in a row a server may fail.
+/// The number of consecutive failures after which a server is given up.
 const MAX_FAILURES: u32 = 10;
-/// A server that lasted this long has not failed.
+/// A connection that lasted this long resets the backoff.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// Counts failures in a row.
+/// Counts consecutive failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// Takes up that a server ended that was there for `uptime`; how long to wait, or none if it is given up.
+    /// Registers the end of a connection after `uptime`. Returns the delay before the next attempt, or `None` to give
+    /// up.
     pub(super) fn next_delay(&mut self, uptime: Duration) -> Option<Duration> {
         if uptime >= STABLE_AFTER {
             self.failures = 0;
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_and_end() {
+    fn delays_grow_and_end() {
         let mut backoff = Backoff::default();
         let waits: Vec<_> = std::iter::from_fn(|| backoff.next_delay(Duration::ZERO)).collect();
         assert_eq!(waits.len(), MAX_FAILURES as usize);
@@ -43,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_lasted_begins_anew() {
+    fn stable_server_resets_the_backoff() {
         let mut backoff = Backoff::default();
         for _ in 0..5 {
             backoff.next_delay(Duration::ZERO);

@@ -1,6 +1,6 @@
 //! Lists and reads the resources and prompts of servers for workers, through the pipeline.
 //!
-//! A client of the gateway finds a resource of a server at [`address`] and a prompt under `SERVER__PROMPT`. Reading one is
+//! A client of the gateway finds a resource of a server at [`address`] and a prompt as `SERVER__PROMPT`. Reading one is
 //! a call that needs `read:mcp:SERVER:resources/read:URI` or `read:mcp:SERVER:prompts/get:PROMPT`.
 
 use std::borrow::Cow;
@@ -36,22 +36,22 @@ use crate::tool::{
     READ_RESOURCE, Remote, RemoteJob, ToolSpec,
 };
 
-/// The most resources, templates or prompts of one server.
+/// The largest number of resources, templates or prompts of one server.
 const MAX_ITEMS: usize = 1024;
 /// The longest name, address or description, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 /// How long a server may take to list them.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// What stands before the address of a resource, as clients of the gateway know it.
+/// The prefix of resource addresses for clients of the gateway.
 const SCHEME: &str = "mcp+";
-/// What the addresses of the pages of MCP Apps begin with, and their media type.
+/// The URI scheme of MCP Apps pages, and their media type.
 pub(super) const PAGE_SCHEME: &str = "ui://";
 const PAGE_MIME: &str = "text/html;profile=mcp-app";
 
-/// Where clients of the gateway find the resource `uri` of a server: `mcp+SERVER+URI`. The pages of MCP Apps keep their scheme,
-/// which hosts insist on: `ui://REST` is at `ui://mcp+SERVER+REST`.
+/// The address of the resource `uri` of a server for clients of the gateway: `mcp+SERVER+URI`. Pages of MCP Apps keep
+/// their scheme, which hosts require: `ui://REST` becomes `ui://mcp+SERVER+REST`.
 pub(crate) fn address(server: &str, uri: &str) -> String {
-    // No scheme holds `_`, and no name of a server holds `.`.
+    // URI schemes cannot contain `_`, and server names cannot contain `.`.
     let server = server.replace('_', ".");
     match uri.strip_prefix(PAGE_SCHEME) {
         Some(rest) => format!("{PAGE_SCHEME}{SCHEME}{server}+{rest}"),
@@ -59,8 +59,7 @@ pub(crate) fn address(server: &str, uri: &str) -> String {
     }
 }
 
-/// The server and the resource of it that an address names. Whoever keeps the address may have changed the case of the
-/// server's name.
+/// Parses an address into a server and the URI of its resource. Clients may have changed the case of the server's name.
 pub(crate) fn resource_of(address: &str) -> Option<(String, Cow<'_, str>)> {
     let page = address.strip_prefix(PAGE_SCHEME);
     let (server, uri) = page
@@ -74,7 +73,7 @@ pub(crate) fn resource_of(address: &str) -> Option<(String, Cow<'_, str>)> {
     Some((server.replace('.', "_"), uri))
 }
 
-/// What is read.
+/// The kind of a catalog entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CatalogKind {
     Resource,
@@ -91,7 +90,7 @@ impl CatalogKind {
         }
     }
 
-    /// The argument that says which.
+    /// The name of the argument that selects the entry.
     fn key(self) -> &'static str {
         match self {
             Self::Resource => "uri",
@@ -113,7 +112,7 @@ impl CatalogKind {
         }
     }
 
-    /// What reading one needs; `label` is the server in scopes.
+    /// The scope needed to read an entry of the server with this label.
     pub(super) fn need(self, label: &str, target: &str) -> Option<Scope> {
         let need = format!(
             "read:mcp:{label}:{}:{}",
@@ -124,7 +123,7 @@ impl CatalogKind {
     }
 }
 
-/// Text of a server that deceives nobody.
+/// Escapes and truncates text of a server.
 fn sanitize(text: &str) -> String {
     truncate(&crate::escape_lines(text), MAX_TEXT_BYTES)
 }
@@ -135,13 +134,13 @@ fn sanitize_all(texts: [&mut Option<String>; 3]) {
     }
 }
 
-/// Whether an address, or the name of a prompt, can be passed on as it is.
+/// Whether a URI, or the name of a prompt, can be passed on unchanged.
 pub(super) fn is_usable(text: &str) -> bool {
     let visible = |c: char| !c.is_control() && !crate::is_deceptive(c);
     !text.is_empty() && text.len() <= MAX_TEXT_BYTES && text.chars().all(visible)
 }
 
-/// Asks a server for what it has beside tools. A list that does not come, or is too long, is empty.
+/// Lists the resources, templates and prompts of a server. A list that fails or is too long is empty.
 pub(super) async fn catalog(server: &Server, peer: &Peer<RoleClient>) -> Catalog {
     let capabilities = peer.peer_info().map(|info| info.capabilities.clone());
     let capabilities = capabilities.unwrap_or_default();
@@ -189,7 +188,7 @@ pub(super) async fn catalog(server: &Server, peer: &Peer<RoleClient>) -> Catalog
     }
 }
 
-/// One list; empty if the server has none, or does not list it as it should.
+/// Returns a list, or an empty one if the server does not support or answer it.
 async fn list_or_empty<T>(
     server: &Server,
     has: bool,
@@ -199,7 +198,7 @@ async fn list_or_empty<T>(
         return Vec::new();
     }
     all.await.unwrap_or_else(|error| {
-        // Servers with resources but no templates say so by this error.
+        // Servers with resources but without templates return this error.
         let has_none = matches!(
             &error,
             ListError::Page(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND
@@ -233,7 +232,7 @@ fn resource(server: &Server, mut it: Resource) -> Option<CatalogItem> {
     item(need, it)
 }
 
-/// Of what is said of a page, what its host needs to show it; nothing of other resources.
+/// The metadata that a host needs to show a page; `None` for other resources.
 fn page_meta(mime: Option<&str>, meta: &MetaObject) -> Option<MetaObject> {
     let ui = meta.0.get("ui").filter(|_| mime == Some(PAGE_MIME))?;
     let fits = ui.is_object() && ui.to_string().len() <= MAX_TEXT_BYTES;
@@ -241,7 +240,7 @@ fn page_meta(mime: Option<&str>, meta: &MetaObject) -> Option<MetaObject> {
 }
 
 fn template(server: &Server, mut it: ResourceTemplate) -> Option<CatalogItem> {
-    // Which resource is read is judged when it is.
+    // The resource is judged when it is read.
     let need = format!("read:mcp:{}", server.label).parse().ok();
     let need = need.filter(|_| is_usable(&it.uri_template));
     it.uri_template = address(&server.spec.name, &it.uri_template);
@@ -251,7 +250,7 @@ fn template(server: &Server, mut it: ResourceTemplate) -> Option<CatalogItem> {
     item(need, it)
 }
 
-/// The prompts under the names that clients know them by; of two that come to one name neither is offered.
+/// The prompts by their names for clients. Prompts with colliding names are dropped.
 fn prompts_of(server: &Server, prompts: Vec<Prompt>) -> BTreeMap<String, (String, CatalogItem)> {
     let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
     for prompt in &prompts {
@@ -277,7 +276,8 @@ fn prompts_of(server: &Server, prompts: Vec<Prompt>) -> BTreeMap<String, (String
     offered.collect()
 }
 
-/// The entries by which workers read and complete what a server has. They are listed nowhere, and no tool has such a name.
+/// The hidden entries through which workers read and complete what a server offers. Their names cannot collide with
+/// tools.
 pub(super) fn entries(server: &Arc<Server>) -> impl Iterator<Item = (ToolName, Arc<Entry>)> {
     let readers = CatalogKind::ALL.into_iter().map(|kind| entry(server, kind));
     let all = readers.chain([completion::entry(server)]).flatten();
@@ -332,13 +332,13 @@ pub(super) fn invalid(why: &str) -> CallError {
     CallError::new(Code::InvalidArguments, why)
 }
 
-/// One reading.
+/// One read of a resource or prompt.
 #[derive(Debug)]
 struct CatalogRead {
     server: Arc<Server>,
     kind: CatalogKind,
     target: String,
-    /// What a prompt is filled in with.
+    /// The arguments of the prompt.
     arguments: JsonObject,
 }
 
@@ -370,7 +370,7 @@ impl RemoteJob for CatalogRead {
     }
 }
 
-/// Carries out a request that is not a call of a tool: it takes a place among the calls, and ends with the connection.
+/// Runs a request other than a tool call. It takes a call slot, and fails when the connection ends.
 pub(super) fn run_request<F>(
     server: Arc<Server>,
     context: Arc<dyn CallContext>,
@@ -404,7 +404,7 @@ where
     }))
 }
 
-/// Why such a request came to nothing.
+/// Converts a failed request into a call error.
 pub(super) fn request_error(server: &Server, error: &ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => failed(&error.message),
@@ -438,7 +438,7 @@ impl CatalogRead {
         Ok(json!({ "contents": parts }))
     }
 
-    /// A part of a resource for clients of the gateway; none if it is too much, or is not valid.
+    /// Converts a part of a resource for clients of the gateway; `None` if it is too large or invalid.
     fn contents(&self, part: &ResourceContents, left: &mut usize) -> Option<ResourceContents> {
         let mut take = |bytes: usize| {
             *left = left.checked_sub(bytes + 64)?;
@@ -455,7 +455,7 @@ impl CatalogRead {
                 take(text.len())?;
                 let is_page =
                     uri.starts_with(PAGE_SCHEME) && mime_type.as_deref() == Some(PAGE_MIME);
-                // A client shows a page in a sandbox, and to no model.
+                // Clients render pages in a sandbox and do not show them to models.
                 let text = if is_page && self.kind == CatalogKind::Resource {
                     text.clone()
                 } else {
@@ -528,7 +528,7 @@ impl CatalogRead {
         Ok(Value::Object(output))
     }
 
-    /// A block of a prompt. Pictures and sounds are left out.
+    /// Converts a block of a prompt. Images and audio are omitted.
     fn block(&self, block: ContentBlock, left: &mut usize) -> Option<ContentBlock> {
         match block {
             ContentBlock::Text(block) => {
@@ -556,7 +556,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_names_one_server_and_one_resource_and_is_a_uri() {
+    fn resource_addresses_round_trip() {
         for server in ["notes", "My-Server_2", "9"] {
             for uri in ["demo://a/b?c=+d", "file:///x", "x", "ui://page/a+b.html"] {
                 let address = address(server, uri);

@@ -1,4 +1,4 @@
-//! Runs a server as a child process and ends it with everything that it started.
+//! Runs a server as a child process and stops its process group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,22 +16,23 @@ use tokio::time::{sleep, timeout};
 use super::failure::ServerFailure;
 use super::log_limiter::LogLimiter;
 
-/// What of the host's environment a server gets.
+/// The environment variables of the host that a server inherits.
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG"];
-/// How long a server may take to end by itself.
+/// How long a server may take to exit after a signal.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often it is looked at meanwhile, at least.
+/// The longest interval between checks for the exit.
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long its last words may take once it has ended.
+/// How long to wait for the exit status, and for the end of the log.
 const FINAL_WAIT: Duration = Duration::from_millis(100);
-/// The longest line of a server's own log that is kept, in bytes.
+/// The longest logged line of a server's standard error, in bytes.
 const MAX_LOG_LINE: usize = 1024;
 
-/// A server that runs as a program of its own, in a process group of its own. What leaves that group is out of reach.
+/// A server process in its own process group. Processes that leave the group cannot be stopped.
 #[derive(Debug)]
 pub(super) struct Child {
     process: Process,
-    /// The group has the number of the process. It is nobody else's as long as nobody waited for the process.
+    /// The process group, whose number is that of the process. The number cannot be reused before the process is
+    /// reaped.
     group: Option<Pid>,
     log: JoinHandle<()>,
 }
@@ -80,20 +81,20 @@ impl Child {
         ))
     }
 
-    /// Ends the server and whatever it started, and waits until it has ended.
+    /// Stops the server and its process group, and waits until it has ended.
     pub(super) async fn end(mut self) {
         self.signal(Signal::TERM);
         let _ = timeout(GRACE, self.exited()).await;
-        // What it started may live on without it, and is still of its group.
+        // Its child processes may still be running in the group.
         self.signal(Signal::KILL);
         if timeout(GRACE, self.process.wait()).await.is_ok() {
             self.group = None;
         }
-        // Somebody outside the group may hold the pipe for as long as they like.
+        // A process outside the group may keep the pipe open.
         let _ = timeout(FINAL_WAIT, &mut self.log).await;
     }
 
-    /// Returns once the process has ended, and leaves it unreaped: its number stays its own.
+    /// Returns once the process has exited, without reaping it, so its number is not reused.
     async fn exited(&self) {
         let Some(process) = self.group else {
             return;
@@ -106,7 +107,7 @@ impl Child {
         }
     }
 
-    /// Why the process ended, if it ends by itself in a moment. It may close its output a little earlier.
+    /// The exit status of the process, if it exits soon. Its output may be closed shortly before.
     pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
         timeout(FINAL_WAIT, self.exited()).await.ok()?;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -117,7 +118,7 @@ impl Child {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // A group that is gone needs no signal.
+            // The group may be empty already.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -130,7 +131,7 @@ impl Drop for Child {
     }
 }
 
-/// Keeps what the server logs, as far as a log may grow; the rest is read and dropped, so that the server never waits.
+/// Logs the standard error of a server at a limited rate. The rest is read and dropped, so the server never blocks.
 async fn forward_log(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
     let mut limiter = LogLimiter::default();
     let mut chunk = vec![0; 4096];

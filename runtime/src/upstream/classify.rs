@@ -1,4 +1,4 @@
-//! A tool as a server lists it in, how it is offered to models and what its calls need out; or why it is not.
+//! Classifies the tools of a server: their names, verbs, scopes, and why some are withheld.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,88 +17,88 @@ use crate::intent::IntentTemplate;
 use crate::scope::{Scope, Verb};
 use crate::tool::ToolSpec;
 
-/// The longest name that models' interfaces take, in bytes.
+/// The longest tool name that model APIs accept, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// The longest name of a tool at its server, in bytes.
 const MAX_TOOL_NAME_BYTES: usize = 128;
-/// The longest description that is passed on, in bytes; the rest is cut.
+/// The longest description, in bytes; a longer one is truncated.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
-/// The largest schema of arguments, in bytes of JSON, and the deepest.
+/// The largest schema, in bytes of JSON, and the deepest.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 const MAX_SCHEMA_DEPTH: usize = 32;
 
-/// A tool that may be offered.
+/// A tool that can be offered.
 #[derive(Debug)]
 pub(crate) struct OfferedTool {
-    /// What models call it.
+    /// The name for models.
     pub(crate) name: ToolName,
-    /// What the server calls it.
+    /// The name at the server.
     pub(crate) tool: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) verb: Verb,
-    /// What every call of it needs.
+    /// The scope that every call needs.
     pub(crate) need: Scope,
-    /// What the server would have people read before a call.
+    /// The server's template for the sentence that people read before a call.
     pub(crate) intent: Option<IntentTemplate>,
     pub(crate) spec: ToolSpec,
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
-    /// What its structured output is held to.
+    /// The schema that validates the structured output.
     pub(super) output: Option<Arc<CompiledSchema>>,
-    /// The server says that it can show what a call would do.
+    /// Whether the server supports previews of the tool.
     pub(crate) preview: bool,
-    /// The server lets the views of its pages call it.
+    /// Whether views may call the tool.
     pub(crate) views: bool,
 }
 
 impl OfferedTool {
-    /// The server or app that lists it.
+    /// The server or app that lists the tool.
     pub(crate) fn provider(&self) -> &str {
         let name = self.name.as_str();
         name.split_once("__").map_or(name, |(provider, _)| provider)
     }
 }
 
-/// Who lists tools: a server, or an app.
+/// A source of tools: a server or an app.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToolProvider<'a> {
-    /// What stands before the names of its tools.
+    /// The prefix of the tool names.
     pub(crate) name: &'a str,
-    /// Its name in scopes.
+    /// The name in scopes.
     pub(crate) label: &'a str,
-    /// What a person says its tools do.
+    /// The configured verbs of tools.
     pub(crate) verbs: &'a BTreeMap<String, Verb>,
-    /// What stands before what it says of a tool.
+    /// The prefix of tool descriptions.
     pub(crate) preface: &'a str,
 }
 
-/// Why a tool is not offered.
+/// Why a tool is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WithheldReason {
-    /// Its name holds what no name may, or is too long for models.
+    /// The name contains invalid characters, or is too long for models.
     #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
-    /// Another tool of the server has the same name once it is made plain.
+    /// Another tool of the server has the same name after normalisation.
     #[error("another tool has the same name once it is made plain")]
     Collision,
-    /// What it takes or answers cannot be held to the schema that it has for it.
+    /// A schema of the tool cannot be used.
     #[error("a schema of it cannot be used: {0}")]
     Schema(SchemaFault),
-    /// It is another than the one that a person approved.
+    /// The tool differs from the approved definition.
     #[error("it changed since it was approved; look at it and approve it again")]
     Changed,
-    /// The server was connected before, and listed no such tool.
+    /// The tool was added after the server was first connected.
     #[error("the server added it since it was first connected; look at it and approve it")]
     New,
-    /// The server lists too many.
+    /// The server lists too many tools.
     #[error("the server lists too many tools")]
     TooMany,
 }
 
-/// What a tool does, by its hints: it reads if it says so and does not also say that it destroys; whatever is not known
-/// writes. That it reaches an open world changes no verb: what it may do there does. Nothing executes by a hint. What a
-/// person said counts, whatever the hints.
+/// The verb of a tool. A configured verb takes precedence. Otherwise, a tool reads if it is annotated as read-only and
+/// not as destructive, and writes if not. The open-world hint does not change the verb, and no hint makes a tool
+/// execute.
 fn verb_of(tool: &Tool, provider: ToolProvider<'_>) -> Verb {
     if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;
@@ -113,14 +113,14 @@ fn verb_of(tool: &Tool, provider: ToolProvider<'_>) -> Verb {
     }
 }
 
-/// Whether the server says that it previews the tool's calls.
+/// Whether the server supports previews of the tool.
 pub(super) fn supports_preview(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
         .is_some_and(|meta| has_flag(meta, "previews") || has_flag(meta, "preview"))
 }
 
-/// The address of the page that shows the tool's calls, as MCP Apps has it now and as it had it first.
+/// The URIs of the tool's page in the current and the first version of MCP Apps.
 pub(super) fn page_uris(tool: &Tool) -> [Option<&Value>; 2] {
     let Some(meta) = &tool.meta else {
         return [None; 2];
@@ -129,7 +129,7 @@ pub(super) fn page_uris(tool: &Tool) -> [Option<&Value>; 2] {
     [now, meta.0.get("ui/resourceUri")]
 }
 
-/// Where clients of the gateway find the page that shows the tool's calls; empty if there is none.
+/// The address of the tool's page for clients of the gateway; empty if there is none.
 fn page_address(tool: &Tool, server: &str) -> String {
     let pages = page_uris(tool).into_iter().flatten();
     let mut uris = pages.filter_map(Value::as_str);
@@ -137,12 +137,12 @@ fn page_address(tool: &Tool, server: &str) -> String {
     uri.map_or_else(String::new, |uri| address(server, uri))
 }
 
-/// What the server would have people read before a call of the tool.
+/// The server's intent template.
 pub(super) fn intent_template(tool: &Tool) -> Option<&str> {
     meta_value(tool.meta.as_ref()?, "intentTemplate")?.as_str()
 }
 
-/// Whether a mark of ours is set, written in either way.
+/// Whether one of our metadata flags is set, with or without our prefix.
 pub(super) fn has_flag(meta: &MetaObject, key: &str) -> bool {
     meta_value(meta, key) == Some(&Value::Bool(true))
 }
@@ -153,21 +153,21 @@ pub(super) fn meta_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Valu
         .or_else(|| meta.0.get(&format!("dev.bailiwick/{key}")))
 }
 
-/// A tool as its server lists it, read once for as long as it is listed so.
+/// A classified tool. It is kept until the server changes its list.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
-    /// What the server calls it.
+    /// The name at the server.
     pub(crate) tool: String,
-    /// What the server says of it, as text.
+    /// The description, as text.
     pub(crate) description: String,
     pub(crate) fingerprint: Fingerprint,
-    /// What models would call it.
+    /// The name for models.
     pub(crate) name: String,
     pub(crate) offer: Result<Arc<OfferedTool>, WithheldReason>,
 }
 
 impl ListedTool {
-    /// What people see of it, where it is offered so, or not.
+    /// Converts the tool for the host's user interface, with its current offer.
     pub(crate) fn to_server_tool(
         &self,
         offer: &Result<Arc<OfferedTool>, WithheldReason>,
@@ -184,8 +184,8 @@ impl ListedTool {
     }
 }
 
-/// Every tool; names that become the same are all refused, so that none stands for another. Takes a while: not for a
-/// thread that others wait for.
+/// Classifies all tools. Tools with colliding names are all withheld. This is CPU-bound and must not run on an async
+/// thread.
 pub(crate) fn classify(tools: &[Tool], provider: ToolProvider<'_>) -> Vec<ListedTool> {
     let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
     for tool in tools {
@@ -213,7 +213,8 @@ pub(crate) fn classify(tools: &[Tool], provider: ToolProvider<'_>) -> Vec<Listed
     tools.iter().map(&mut read).collect()
 }
 
-/// What models call a tool. No name of a server holds `__` or ends in `_`, so no two servers share one.
+/// The name of a tool for models. Server names cannot contain `__` or end in `_`, so the names of two servers never
+/// collide.
 pub(super) fn model_name(provider: &str, tool: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
@@ -275,7 +276,7 @@ fn offer(
     })
 }
 
-/// Whether a tool is for models, and whether it is for views, as MCP Apps says it; for both, unless it says so.
+/// Whether the tool is for models and whether it is for views, by MCP Apps' `visibility`; both by default.
 pub(super) fn audience(tool: &Tool) -> (bool, bool) {
     let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
     let visibility = ui.and_then(|ui| ui.get("visibility")?.as_array());
@@ -283,7 +284,7 @@ pub(super) fn audience(tool: &Tool) -> (bool, bool) {
     (names("model"), names("app"))
 }
 
-/// A name as one segment of a scope.
+/// Escapes a name as a scope segment.
 pub(super) fn scope_segment(name: &str) -> String {
     name.replace('%', "%25")
         .replace(':', "%3A")
@@ -297,7 +298,7 @@ fn schema(schema: Value) -> Result<Value, WithheldReason> {
         .ok_or(WithheldReason::Schema(SchemaFault::TooLarge))
 }
 
-/// What a server says of its tool, as text that deceives nobody.
+/// Converts the description of a tool, with deceptive characters escaped.
 fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     let hints = tool.annotations.as_ref();
     let title = hints.and_then(|hints| hints.title.as_deref());
@@ -324,7 +325,7 @@ fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     }
 }
 
-/// `text`, or its beginning and a word that there was more.
+/// Truncates `text` to `most` bytes and marks the cut.
 pub(super) fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_that_it_reads_and_not_that_it_destroys_reads() {
+    fn only_read_only_and_not_destructive_tools_read() {
         reads(tool("t"), Verb::Write);
         reads(hinted(None, None, None), Verb::Write);
         reads(hinted(Some(false), Some(false), None), Verb::Write);
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hint_moves_what_a_person_said() {
+    fn configured_verbs_override_hints() {
         for (said, tool) in [
             (Verb::Write, hinted(Some(true), Some(false), Some(false))),
             (Verb::Execute, hinted(Some(true), None, None)),
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_segment_and_carries_its_form() {
+    fn scope_has_the_escaped_name_and_the_fingerprint() {
         let offer = one(tool("a/b.c")).unwrap();
         assert_eq!(offer.name.as_str(), "s__a_b_c");
         let mark = Fingerprint::of(&tool("a/b.c")).mark();
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_or_not_plain_is_refused() {
+    fn long_and_deceptive_names_are_rejected() {
         assert!(one(tool(&"x".repeat(61))).is_ok());
         for name in ["", "a b", "a\u{202e}", &"x".repeat(62)] {
             assert_eq!(one(tool(name)).unwrap_err(), WithheldReason::Name, "{name}");
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_that_become_the_same_none_is_offered() {
+    fn tools_with_colliding_names_are_withheld() {
         let spec = ServerSpec::stdio("s", "x");
         let tools = [tool("a.b"), tool("a/b"), tool("c")];
         let refused: Vec<_> = classify(&tools, spec.provider("s~1"))
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_for_whom_its_server_says() {
+    fn visibility_decides_the_audience() {
         let seen = |visibility: Value| {
             let mut tool = tool("t");
             tool.meta = serde_json::from_value(json!({"ui": {"visibility": visibility}})).unwrap();
@@ -445,26 +446,26 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_whose_schema_cannot_be_used_is_withheld_with_the_reason() {
+    fn tools_with_unusable_schemas_are_withheld() {
         let with = |input: Value, output: Value| {
             let mut tool = tool("t");
             tool.input_schema = Arc::new(input.as_object().cloned().unwrap());
             tool.output_schema = output.as_object().cloned().map(Arc::new);
             one(tool).map(|_| ())
         };
-        let answers = |schema: Value| with(json!({}), schema);
+        let outputs = |schema: Value| with(json!({}), schema);
         let refused = |why| Err(WithheldReason::Schema(why));
-        assert_eq!(answers(json!({"type": "object"})), Ok(()));
+        assert_eq!(outputs(json!({"type": "object"})), Ok(()));
         let remote = json!({"$ref": "https://example.org/schema.json"});
-        assert_eq!(answers(remote), refused(SchemaFault::Remote));
+        assert_eq!(outputs(remote), refused(SchemaFault::Remote));
         let large = json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}});
-        assert_eq!(answers(large), refused(SchemaFault::Pattern));
+        assert_eq!(outputs(large), refused(SchemaFault::Pattern));
         let large = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
         assert_eq!(with(large, json!({})), refused(SchemaFault::TooLarge));
     }
 
     #[test]
-    fn largest_and_deepest_schemas_are_accepted_and_one_more_is_not() {
+    fn schema_size_and_depth_limits_are_exact() {
         let padded = |bytes: usize| {
             let bare = json!({"description": ""}).to_string().len();
             json!({"description": "x".repeat(bytes - bare)})
@@ -482,14 +483,14 @@ mod tests {
             let mut takes = tool("t");
             takes.input_schema = Arc::new(map.clone());
             assert_eq!(one(takes).map(|_| ()), expected);
-            let mut answers = tool("t");
-            answers.output_schema = Some(Arc::new(map));
-            assert_eq!(one(answers).map(|_| ()), expected);
+            let mut outputs = tool("t");
+            outputs.output_schema = Some(Arc::new(map));
+            assert_eq!(one(outputs).map(|_| ()), expected);
         }
     }
 
     #[test]
-    fn what_a_server_says_of_its_tool_stays_text() {
+    fn tool_descriptions_stay_text() {
         let mut odd = tool("t");
         odd.description = Some(Cow::Owned(format!(
             "a\u{1b}[2J\u{202e}{}",

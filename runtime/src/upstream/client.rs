@@ -1,7 +1,7 @@
-//! What a connected server asks in, the host's answers out, for as long as somebody waits for them.
+//! Answers requests of a connected server.
 #![expect(
     deprecated,
-    reason = "MCP deprecates sampling and roots, and servers of every revision may still ask for them"
+    reason = "MCP deprecates sampling and roots, but servers of all versions may use them"
 )]
 
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use super::connection_state::ConnectionState;
 use super::requests::RequestCapabilities;
 use super::server::Server;
 
-/// What MCP's servers may ask of a host: one of these that comes as a custom request has parameters that do not fit it.
+/// The supported request methods. rmcp reports one of these as a custom request if its parameters are invalid.
 const SUPPORTED_METHODS: &[&str] = &["elicitation/create", "sampling/createMessage", "roots/list"];
 
-/// One connection's end on this side.
+/// The client side of one connection.
 #[derive(Debug)]
 pub(super) struct Client {
     server: Arc<Server>,
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// The answer, unless the server takes its question back or goes: then nobody is asked any longer.
+    /// Awaits the answer unless the server cancels its request or disconnects.
     async fn until_cancelled<T>(
         &self,
         context: &RequestContext<RoleClient>,
@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// What is declared to a server.
+/// The client capabilities that are declared to a server.
 pub(super) fn client_capabilities(capabilities: RequestCapabilities) -> ClientCapabilities {
     let mut declared = ClientCapabilities::default();
     if capabilities.forms || capabilities.urls {

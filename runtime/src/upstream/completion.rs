@@ -1,7 +1,7 @@
 //! Completes arguments of servers' prompts and resource templates for workers, through the pipeline.
 //!
-//! Completing an argument needs what getting the prompt needs, or `read:mcp:SERVER:resources/read:TEMPLATE`: the server
-//! learns what was typed. It is a call that no list names.
+//! Completing an argument needs the same scope as getting the prompt, or `read:mcp:SERVER:resources/read:TEMPLATE`,
+//! because the server learns the typed text. The entry is not listed.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::error::CallError;
 use crate::id::ToolName;
 use crate::tool::{Arguments, CallContext, Carrying, Entry, Job, Remote, RemoteJob, ToolSpec};
 
-/// MCP's method.
+/// The MCP method.
 pub(crate) const COMPLETE: &str = "completion/complete";
-/// The most values that MCP lets one completion name.
+/// The largest number of values in an MCP completion.
 const MAX_VALUES: usize = 100;
 
-/// The entry by which workers complete arguments of a server. It is listed nowhere, and no tool has such a name.
+/// The hidden entry through which workers complete arguments of a server. Its name cannot collide with tools.
 pub(super) fn entry(server: &Arc<Server>) -> Option<Entry> {
     let name = server.spec.name.as_str();
     let remote = Remote {
@@ -62,7 +62,7 @@ pub(super) fn entry(server: &Arc<Server>) -> Option<Entry> {
     })
 }
 
-/// What the server is asked, and of which of its prompts or templates.
+/// Parses the arguments into the request and the prompt or template that it is for.
 fn parse_request(arguments: &Value) -> Option<(CompleteRequestParams, CatalogKind, String)> {
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     let (kind, target) = match (text("prompt"), text("template")) {

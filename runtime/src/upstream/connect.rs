@@ -1,4 +1,4 @@
-//! Connects a server in the protocol version that both sides speak.
+//! Connects to a server with a protocol version that both sides support.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -24,28 +24,30 @@ use super::server::Server;
 use super::spec::TransportConfig;
 use super::transport::{BoundedTransport, WriteFailure};
 
-/// The part of the time to connect after which a program that read `server/discover` and is silent is asked for a handshake.
+/// The fraction of the connect timeout after which a program that read `server/discover` without answering gets a
+/// handshake.
 const SILENCE_DIVISOR: u32 = 6;
 
 pub(super) type Service = RunningService<RoleClient, Client>;
 
-/// What a connection needs while it lasts, beside the connection itself.
+/// The resources of a connection besides the connection itself.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionResources {
-    /// The program behind it.
+    /// The server process.
     child: Option<Child>,
-    /// The thread that it is spoken to on.
+    /// The thread that runs the HTTP transport.
     #[cfg(feature = "http")]
     thread: Option<HttpThread>,
 }
 
 impl ConnectionResources {
-    /// Why the program ended, if it ends by itself in a moment.
+    /// The exit status of the server process, if it exits soon.
     pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
         self.child.as_ref()?.exit_cause().await
     }
 
-    /// Ends the program. The thread lasts until this goes: the end of a session is told on it.
+    /// Stops the server process. The HTTP thread keeps running until this is dropped, because it sends the end of the
+    /// session.
     pub(super) async fn end_child(&mut self) {
         if let Some(child) = self.child.take() {
             child.end().await;
@@ -53,7 +55,7 @@ impl ConnectionResources {
     }
 }
 
-/// Connects a server over `state`. What it takes is left in `resources` however this ends.
+/// Connects to a server. Started processes and threads are stored in `resources` even on failure.
 pub(super) async fn connect(
     server: &Arc<Server>,
     mut lifecycle: ClientLifecycleMode,
@@ -77,7 +79,7 @@ pub(super) async fn connect(
             let input = input.map_err(|error| ServerFailure::Start(error.kind()))?;
             let reader = MaxLineReader::new(stdout, server.bounds.message_bytes, state);
             let transport = AsyncRwTransport::new_client(reader, stdin);
-            // The reader before it ends a connection whose lines are too long.
+            // `MaxLineReader` enforces the limit.
             let mut transport = transport.with_max_line_length(usize::MAX);
             let mut pending_discovery = None;
             if matches!(lifecycle, ClientLifecycleMode::Auto { .. }) {
@@ -107,18 +109,18 @@ pub(super) async fn connect(
         }
     };
     let service = served.map_err(|error| {
-        // What went wrong beneath says more than that the handshake failed for it.
+        // A failure of the transport is more specific than the handshake error.
         let cause = state.request_failure().or_else(|| state.end_cause());
         let cause = cause.filter(|cause| *cause != ServerFailure::Closed);
         cause.unwrap_or_else(|| ServerFailure::of_handshake(&error))
     })?;
-    // What a call answers depends on what goes with it, which the cache does not look at.
+    // Results depend on metadata that the response cache ignores.
     let cache = ClientCacheConfig::disabled();
     service.peer().set_response_cache_config(cache).await;
     Ok(service)
 }
 
-/// The newest revision first; a server that knows none of these is asked for a handshake.
+/// Tries the newest protocol version first, and falls back to a handshake.
 pub(super) fn any_revision() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -126,7 +128,7 @@ pub(super) fn any_revision() -> ClientLifecycleMode {
     }
 }
 
-/// What the server lists: all of it, or an error.
+/// Lists all tools of the server, or fails.
 pub(super) async fn list_tools(
     peer: &Peer<RoleClient>,
     server: &Server,

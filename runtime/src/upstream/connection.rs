@@ -21,11 +21,11 @@ use super::pin_store::PinStore;
 use super::registry::ServerRegistry;
 use super::server::{Connection, Server};
 
-/// A server that changes its list again and again is asked for it once in this time.
+/// The shortest interval between refreshes of a list.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
-/// How long it takes at most until a server that ends what is listened to is asked for it again.
+/// The longest delay before a closed subscription is opened again.
 const MAX_RELISTEN_DELAY: Duration = Duration::from_secs(60);
-/// How long a connection may take to end.
+/// How long a connection may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How one connection ended.
@@ -35,7 +35,7 @@ enum ConnectionEnd {
     Lost(ServerFailure),
 }
 
-/// Keeps one server connected.
+/// Runs the connection task of one server.
 pub(super) async fn supervise(
     registry: Arc<ServerRegistry>,
     server: Arc<Server>,
@@ -52,7 +52,7 @@ pub(super) async fn supervise(
         match run_connection(&registry, &server, &mut handshake_only, signals).await {
             ConnectionEnd::Stopped => return disconnected(ServerState::Stopped),
             ConnectionEnd::Failed(failure) => {
-                // Asked for what it does not know, a program may end, and a server say anything.
+                // A server that does not know `server/discover` may exit or return any error.
                 handshake_only = !handshake_only && failure.may_depend_on_lifecycle();
                 tracing::warn!(server = %name, %failure, "a server is not connected");
                 server.set_failure(Some(failure));
@@ -88,14 +88,14 @@ pub(super) async fn supervise(
         };
         tokio::select! {
             () = stopped(&mut stop) => return disconnected(ServerState::Stopped),
-            // The server holds the sender.
+            // `server` holds the sender.
             _ = retries.changed() => reset_prompts(&server),
             () = waited => {}
         }
     }
 }
 
-/// Takes up the forms of tools that other processes approve, for as long as the servers are there.
+/// Reloads the pin store when other processes approve tools, until shutdown.
 pub(super) async fn follow_pins(
     registry: Arc<ServerRegistry>,
     store: Arc<PinStore>,
@@ -109,7 +109,7 @@ pub(super) async fn follow_pins(
         }
     };
     loop {
-        // What was stored before the watch began counts, too.
+        // Includes changes stored before the watch started.
         let read = Arc::clone(&store);
         let read = tokio::task::spawn_blocking(move || read.reload()).await;
         if let Ok(Err(error)) = read {
@@ -133,7 +133,7 @@ pub(super) async fn follow_pins(
     }
 }
 
-/// A person wants a server tried again, and may be asked again what they were asked.
+/// Allows another sign-in prompt, because a person retries the server.
 fn reset_prompts(server: &Server) {
     #[cfg(feature = "oauth")]
     if let Some(account) = &server.account {
@@ -143,20 +143,23 @@ fn reset_prompts(server: &Server) {
     let _ = server;
 }
 
-/// How a server stands to whoever would be let in.
-#[cfg_attr(not(feature = "oauth"), expect(dead_code, reason = "nobody signs in"))]
+/// The result of a sign-in.
+#[cfg_attr(
+    not(feature = "oauth"),
+    expect(dead_code, reason = "used by sign-in alone")
+)]
 enum SignInResult {
-    /// It asked for nobody.
+    /// The server did not require a sign-in, or nobody could be asked yet.
     NotRequired,
     /// A person signed in.
     SignedIn,
-    /// Nobody did.
+    /// The sign-in failed.
     Refused,
-    /// Nobody wants the servers any more.
+    /// The servers are being stopped.
     Stopped,
 }
 
-/// Sees to it that a person signs in where the server wants one.
+/// Asks a person to sign in if the server requires it.
 #[cfg(feature = "oauth")]
 async fn sign_in_if_required(
     registry: &ServerRegistry,
@@ -190,14 +193,14 @@ async fn sign_in_if_required(
     SignInResult::NotRequired
 }
 
-/// Returns once nobody wants the servers any more.
+/// Returns when the servers are being stopped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Whoever could say so is gone: that says it, too.
+    // A closed channel means shutdown, too.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// One connection from its beginning to its end; whatever was started for it has ended by then. `handshake_only` becomes
-/// whether the server turned out to want a handshake, which the next connection then begins with.
+/// Runs one connection from start to end, and stops everything that was started for it. Sets `handshake_only` if the
+/// server requires a handshake, for the next connection.
 async fn run_connection(
     registry: &Arc<ServerRegistry>,
     server: &Arc<Server>,
@@ -238,7 +241,7 @@ async fn run_connection(
         state: Arc::clone(&state),
     };
     registry.connected(server, connection);
-    // Whoever wanted it tried again has what they wanted.
+    // Pending retries are satisfied by this connection.
     retries.mark_unchanged();
     let end = tokio::select! {
         () = stopped(stop) => ConnectionEnd::Stopped,
@@ -252,7 +255,7 @@ async fn run_connection(
     close(Some(service), resources, end).await
 }
 
-/// Ends what a connection consists of. Returns how it ended, by the end of its program if that is why.
+/// Closes the connection and stops its process. Replaces the cause by the exit status, if the process exited.
 async fn close(
     service: Option<Service>,
     mut resources: ConnectionResources,
@@ -265,7 +268,7 @@ async fn close(
     };
     let closing = async {
         if let Some(mut service) = service {
-            // What it came to concerns nobody any more.
+            // The result is irrelevant.
             let _ = service.close_with_timeout(CLOSE_TIMEOUT).await;
         }
     };
@@ -277,7 +280,7 @@ async fn close(
     }
 }
 
-/// Hears of changes where a server tells of them only to those that listen, for as long as the connection lasts.
+/// Subscribes to list changes at stateless servers, for the lifetime of the connection.
 async fn listen_for_changes(server: &Server, peer: &Peer<RoleClient>) -> Infallible {
     let info = peer.peer_info();
     let stateless = info.is_some_and(|info| !info.protocol_version.has_initialize());
@@ -294,13 +297,13 @@ async fn listen_for_changes(server: &Server, peer: &Peer<RoleClient>) -> Infalli
             .build();
         match peer.listen(filter).await {
             Ok(mut subscription) => {
-                // It may have changed while nobody listened.
+                // The lists may have changed before the subscription.
                 server.changed.notify_one();
                 server.catalog_changed.notify_one();
-                // What it tells is heard before it comes here; this waits for the end.
+                // The transport handles the notifications; this waits for the end.
                 while let Ok(Some(_)) = subscription.next().await {}
             }
-            // It does not offer this.
+            // Subscriptions are not supported.
             Err(ServiceError::McpError(_)) => return std::future::pending().await,
             Err(_) => {}
         }
@@ -313,7 +316,7 @@ async fn listen_for_changes(server: &Server, peer: &Peer<RoleClient>) -> Infalli
     }
 }
 
-/// Asks for resources and prompts again whenever they may have changed.
+/// Refreshes resources and prompts after changes.
 async fn refresh_catalog(
     registry: &ServerRegistry,
     server: &Server,
@@ -327,7 +330,7 @@ async fn refresh_catalog(
     }
 }
 
-/// Asks for the tools again whenever they may have changed; ends if the server does not say.
+/// Refreshes the tools after changes; returns if the server fails to list them.
 async fn refresh_tools(
     registry: &ServerRegistry,
     server: &Arc<Server>,

@@ -1,4 +1,4 @@
-//! The state of one connection: what is open on it, and why it ended.
+//! The state of one connection: pending requests, active calls, and why it ended.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +11,22 @@ use super::active_calls::ActiveCalls;
 use super::failure::ServerFailure;
 use crate::call::Progress;
 
-/// The most messages that wait to be written at one time.
+/// The largest number of queued outgoing messages.
 const MAX_QUEUED_WRITES: usize = 256;
 
-/// One connection, as all that use it know it.
+/// The shared state of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    /// Requests of the server that are not answered: what they are called here, and what the server calls them.
+    /// Pending requests of the server: the local id and the server's id.
     pending_requests: Mutex<HashMap<RequestId, RequestId>>,
-    /// The calls that requests of the server may be about.
+    /// The calls that requests of the server may belong to.
     pub(super) active_calls: ActiveCalls,
-    /// Who hears of progress. Tokens are those of one connection; the next one has the same.
+    /// Progress counters by token. Tokens are unique per connection only.
     pub(super) progress: DashMap<ProgressToken, Progress>,
-    /// Places of messages that wait to be written.
+    /// Slots of the queue of outgoing messages.
     pub(super) write_slots: Arc<Semaphore>,
     ended: watch::Sender<Option<ServerFailure>>,
-    /// Why a request by HTTP failed last. The client beneath reports such a failure without its cause.
+    /// Why the last HTTP request failed. The MCP client reports such a failure without its cause.
     last_request_failure: Mutex<Option<ServerFailure>>,
 }
 
@@ -44,7 +44,7 @@ impl Default for ConnectionState {
 }
 
 impl ConnectionState {
-    /// Ends the connection. The first reason counts.
+    /// Ends the connection. The first cause is kept.
     pub(super) fn end(&self, cause: ServerFailure) {
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
@@ -53,18 +53,18 @@ impl ConnectionState {
         });
     }
 
-    /// Returns once the connection is of no use any more, and says why.
+    /// Waits until the connection ends, and returns the cause.
     pub(super) async fn ended(&self) -> ServerFailure {
         let mut ended = self.ended.subscribe();
         let cause = ended.wait_for(Option::is_some).await;
-        // Whoever waits holds the sender, so it is always said.
+        // `self` holds the sender.
         cause
             .ok()
             .and_then(|cause| cause.clone())
             .unwrap_or(ServerFailure::Closed)
     }
 
-    /// Why it ended, if it did.
+    /// Why the connection ended, if it did.
     pub(super) fn end_cause(&self) -> Option<ServerFailure> {
         self.ended.borrow().clone()
     }
@@ -75,7 +75,7 @@ impl ConnectionState {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request by HTTP failed, or none did.
+    /// Sets or clears the failure of the last HTTP request.
     pub(super) fn set_request_failure(&self, failure: Option<ServerFailure>) {
         *self.failure() = failure;
     }

@@ -1,19 +1,19 @@
-//! Checks whether a person may be asked what a server wants to know of them.
+//! Checks elicitation requests of servers before a person is asked.
 
 use serde_json::{Map, Value};
 
 use super::classify::truncate;
 
-/// The most fields of a form, and the most choices of a field.
+/// The largest number of fields in a form, and of choices in a field.
 const MAX_FIELDS: usize = 20;
 const MAX_CHOICES: usize = 100;
-/// The longest name of a field, or value of a choice, in bytes; the longest title and description, which are cut.
+/// The longest field name or choice, in bytes, and the longest title and description, which are truncated.
 const MAX_NAME_BYTES: usize = 128;
 const MAX_TITLE_BYTES: usize = 256;
 const MAX_TEXT_BYTES: usize = 2048;
-/// The longest address.
+/// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
-/// Words that mean a secret wherever they stand in the name of a field, its title or its description.
+/// Words that indicate a secret anywhere in the name, title or description of a field.
 const SECRETS: &[&str] = &[
     "password",
     "passwords",
@@ -27,7 +27,7 @@ const SECRETS: &[&str] = &[
     "cvc",
     "mnemonic",
 ];
-/// The same for words that follow one another.
+/// Word pairs that indicate a secret.
 const SECRET_PAIRS: &[[&str; 2]] = &[
     ["api", "key"],
     ["access", "key"],
@@ -48,7 +48,7 @@ const SECRET_PAIRS: &[[&str; 2]] = &[
     ["seed", "phrase"],
     ["recovery", "phrase"],
 ];
-/// Words that mean a secret at the end of a name or title alone: `session_token`, but not `token_limit`.
+/// Words that indicate a secret at the end of a name or title: `session_token`, but not `token_limit`.
 const SECRET_ENDS: &[&str] = &[
     "secret",
     "token",
@@ -59,18 +59,18 @@ const SECRET_ENDS: &[&str] = &[
     "apikey",
 ];
 
-/// Why a person is not asked.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormRejection {
-    /// A field is no text, number, choice or yes and no.
+    /// A field is not a text, number, choice or boolean.
     NotFlat,
     /// There are too many fields or choices.
     TooMany,
-    /// A name or a value is too long, or shows as something else than it is.
+    /// A name or value is too long or deceptive.
     Deceptive,
     /// A field asks for a secret.
     Secret,
-    /// The address is none that may be shown.
+    /// The URL cannot be shown.
     Url,
 }
 
@@ -86,8 +86,8 @@ impl FormRejection {
     }
 }
 
-/// The form as a person may be shown it: what is only read is text and cut, what is sent back is as it was. Refuses forms
-/// that are not flat, that ask for a secret, and that deceive.
+/// Returns the form with titles and descriptions escaped and truncated, and with names and values unchanged. Rejects
+/// forms that are nested, deceptive, or ask for secrets.
 pub(super) fn check_form(schema: &Value) -> Result<Value, FormRejection> {
     let fields = schema.get("properties").and_then(Value::as_object);
     let fields = fields.ok_or(FormRejection::NotFlat)?;
@@ -142,7 +142,7 @@ fn sanitize_field(key: &str, value: &Value) -> Result<Value, FormRejection> {
     }
 }
 
-/// What goes back to the server as it is shown, so it must show as it is.
+/// Names and values are returned to the server, so they must display unchanged.
 fn check_plain(text: &str) -> Result<String, FormRejection> {
     let plain = text.len() <= MAX_NAME_BYTES && !text.chars().any(crate::is_deceptive);
     plain
@@ -159,7 +159,7 @@ fn check_flat(field: &Map<String, Value>) -> Result<(), FormRejection> {
     }
     match kind {
         Some("string" | "number" | "integer" | "boolean") => Ok(()),
-        // Several of a choice.
+        // A choice of several values.
         Some("array") => {
             let items = field
                 .get("items")
@@ -173,14 +173,14 @@ fn check_flat(field: &Map<String, Value>) -> Result<(), FormRejection> {
     }
 }
 
-/// The words of a name or a text, in lower case. `userPassword`, `user_password` and `USER-PASSWORD` are two each.
+/// The words of a name or text, in lower case. `userPassword`, `user_password` and `USER-PASSWORD` have two words each.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower = false;
     for c in text.chars() {
-        let begins = c.is_uppercase() && lower;
+        let starts_word = c.is_uppercase() && lower;
         lower = c.is_lowercase() || c.is_numeric();
-        if begins || !c.is_alphanumeric() {
+        if starts_word || !c.is_alphanumeric() {
             words.push(String::new());
         }
         if let Some(word) = words.last_mut()
@@ -193,13 +193,13 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether a name or a title is that of a secret.
+/// Whether a name or title refers to a secret.
 fn names_secret(text: &str) -> bool {
     let words = words(text);
-    let ends = words
+    let ends_in_secret = words
         .last()
         .is_some_and(|last| SECRET_ENDS.contains(&last.as_str()));
-    ends || mentions_secret(&words)
+    ends_in_secret || mentions_secret(&words)
 }
 
 fn mentions_secret(words: &[String]) -> bool {
@@ -207,7 +207,7 @@ fn mentions_secret(words: &[String]) -> bool {
     words.iter().any(|word| SECRETS.contains(&word.as_str())) || words.windows(2).any(pair)
 }
 
-/// Refuses addresses that a person should not be sent to.
+/// Rejects URLs that a person should not open.
 pub(crate) fn check_url(url: &str) -> Result<(), FormRejection> {
     let after = |scheme: &str| {
         let (start, rest) = url.split_at_checked(scheme.len())?;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_text_and_what_is_sent_back_is_as_it_was() {
+    fn form_texts_are_escaped_and_values_are_unchanged() {
         let shown = check_form(&json!({
             "$schema": "https://example.org", "type": "object", "title": "T\u{202e}", "required": ["a"],
             "properties": {"a": {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_deceives_and_would_be_sent_back_is_not_asked() {
+    fn deceptive_values_are_rejected() {
         for field in [
             json!({"type": "string", "enum": ["yes\u{200b}"]}),
             json!({"type": "string", "oneOf": [{"const": "a\u{202e}", "title": "a"}]}),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_form_may_be_asked() {
+    fn flat_forms_are_accepted() {
         check(
             "name",
             json!({"type": "string", "title": "Your name"}),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_form_may_not() {
+    fn nested_forms_are_rejected() {
         for nested in [
             json!({"type": "object", "properties": {}}),
             json!({"type": "array", "items": {"type": "object"}}),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_asks_for_a_secret_may_not() {
+    fn forms_that_ask_for_secrets_are_rejected() {
         for name in [
             "password",
             "API_KEY",
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_of_the_web_and_names_no_user() {
+    fn urls_are_http_without_a_user() {
         for good in [
             "https://example.org/a?b=c",
             "HTTP://example.org",

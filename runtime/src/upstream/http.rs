@@ -1,4 +1,4 @@
-//! Connections by HTTP. They follow no redirects and use no proxy.
+//! HTTP connections to servers, without redirects and proxies.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,21 +18,21 @@ use super::server::Server;
 use super::session::SessionClient;
 use super::spec::{HttpConfig, SpecError};
 
-/// What sends requests and hears answers.
+/// The HTTP client of a server.
 #[cfg(feature = "oauth")]
 type HttpClient = SessionClient<super::auth::AuthenticatedClient>;
-/// What sends requests and hears answers.
+/// The HTTP client of a server.
 #[cfg(not(feature = "oauth"))]
 type HttpClient = SessionClient<reqwest::Client>;
 
-/// The thread that speaks to one server by HTTP for as long as one connection lasts, so that a noisy server slows no other.
+/// A thread that runs the HTTP transport of one connection, so that a noisy server does not slow others.
 ///
-/// It has no log: rmcp and what is below it log what servers send, as headers, names and ids, and a server may send back the
-/// tokens that it was told.
+/// The thread has no tracing subscriber: rmcp and lower layers log headers, names and ids from servers, which may
+/// repeat tokens.
 #[derive(Debug)]
 pub(super) struct HttpThread {
     runtime: Handle,
-    /// The thread ends when this goes.
+    /// Dropping it ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
@@ -42,11 +42,11 @@ impl HttpThread {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let run = move || {
-            // It ends with an error: nobody sends anything.
+            // An error: nothing is ever sent, and the sender is dropped.
             let _ = tracing::subscriber::with_default(NoSubscriber::default(), || {
                 runtime.block_on(stopped)
             });
-            // A look-up of a name may take longer than anybody waits.
+            // A DNS lookup may still be running.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("bailiwick-http".to_owned());
@@ -58,7 +58,7 @@ impl HttpThread {
     }
 }
 
-/// The transport to a server, and the thread that it runs on.
+/// Creates the transport to a server and the thread that it runs on.
 pub(super) fn transport(
     server: &Server,
     config: &HttpConfig,
@@ -89,7 +89,7 @@ pub(super) fn transport(
     Ok((thread, transport))
 }
 
-/// A client that speaks to `reachable` machines, and sends what is meant for one to no other; none if a certificate is none.
+/// Creates a client that contacts only addresses that `policy` allows; `None` if a certificate is invalid.
 pub(super) fn client(config: &HttpConfig, reachable: AddressPolicy) -> Option<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -116,7 +116,7 @@ fn authorities(config: &HttpConfig) -> Option<Vec<reqwest::Certificate>> {
     Some(all)
 }
 
-/// Refuses an address that cannot be spoken to, or only in the clear, and headers that cannot be sent.
+/// Rejects invalid and insecure URLs, and headers that cannot be sent.
 pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
     let name = name.to_owned();
     let Some(url) = address::parse_http_url(&config.url) else {
@@ -145,7 +145,7 @@ pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
     }
 }
 
-/// Whether a header can be sent and is the host's to set.
+/// Whether a header is valid and not reserved for the transport.
 fn is_sendable(name: &str, value: &str) -> bool {
     const RESERVED: &[&str] = &[
         "accept",
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn thread_of_one_server_does_not_wait_for_that_of_another_and_ends_with_its_connection() {
+    async fn http_threads_are_independent_and_end_with_their_connection() {
         let (busy, idle) = (HttpThread::start().unwrap(), HttpThread::start().unwrap());
         let (release, released) = mpsc::channel::<()>();
         let blocked = busy.runtime.spawn(async move { released.recv().is_err() });

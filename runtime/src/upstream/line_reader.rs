@@ -1,4 +1,4 @@
-//! A reader that limits the length of lines and the number of JSON values in each.
+//! A reader that limits the length of lines and the number of JSON values per line.
 
 use std::io;
 use std::pin::Pin;
@@ -10,11 +10,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
 
-/// The most values that a message may have: numbers, strings, arrays, objects and their members. A parsed value takes many
-/// times the bytes of its text.
+/// The largest number of JSON values in a message: numbers, strings, arrays, objects and their members. Parsed values
+/// take much more memory than their text.
 pub(super) const MAX_VALUES: usize = 50_000;
 
-/// Counts the values of a JSON text before it is parsed, by commas and opening brackets outside of strings.
+/// Counts JSON values before parsing, by commas and opening brackets outside of strings.
 #[derive(Debug, Default)]
 pub(super) struct ValueCounter {
     values: usize,
@@ -40,8 +40,8 @@ impl ValueCounter {
     }
 }
 
-/// A reader that fails at a line of more than `max_line_bytes` bytes or too many values and ends the connection. A message that was
-/// passed over without a word would leave its caller waiting; a connection that ends answers everybody.
+/// A reader that fails and ends the connection if a line is longer than `max_line_bytes` or has too many values.
+/// Skipping such a message would leave its caller waiting; ending the connection fails all pending requests.
 #[derive(Debug)]
 pub(super) struct MaxLineReader<R> {
     inner: R,
@@ -99,7 +99,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for MaxLineReader<R> {
         let new_bytes = buf.filled().get(before..).unwrap_or_default();
         let counted = this.count(new_bytes);
         if counted.is_err() {
-            // A read that fails has read nothing.
+            // A failed read must not return bytes.
             buf.set_filled(before);
         }
         Poll::Ready(counted)
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_may_be_as_long_as_it_may_and_no_longer() {
+    async fn line_length_is_bounded() {
         check("1234\n1234\n", true).await;
         check("", true).await;
         check("\n\n\n\n\n\n", true).await;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_with_too_many_values_ends_the_connection() {
+    async fn line_with_too_many_values_closes_the_connection() {
         let array = |count: usize| format!("[{}]", vec!["1"; count].join(","));
         let objects = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         let (fits, over) = (array(MAX_VALUES), array(MAX_VALUES + 1));
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(ends_with(text).await, cause);
         }
         assert_eq!(ends_with(objects(MAX_VALUES / 2)).await, None);
-        // Text is one value, whatever stands in it.
+        // A string is one value, whatever it contains.
         let text = format!(r#"["\\\"{}"]"#, "[{,".repeat(MAX_VALUES));
         assert_eq!(ends_with(text.clone()).await, None);
         assert_eq!(ends_with(text.replace(r#"\\\""#, r#"\\""#)).await, cause);

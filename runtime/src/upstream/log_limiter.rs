@@ -1,14 +1,14 @@
-//! One more line of a stranger's log in, whether there is room for it out.
+//! Rate limiter for log lines of servers.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many lines a window holds, and how long it is.
+/// The number of lines per window, and the length of a window.
 const MAX_LINES: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Lets so many lines through in a while and no more.
+/// Limits log lines in fixed windows.
 #[derive(Debug, Default)]
 pub(super) struct LogLimiter {
     window_start: Option<Instant>,
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_is_cut_and_the_next_window_is_open() {
+    async fn log_lines_are_limited_per_window() {
         let mut limiter = LogLimiter::default();
         let through = (0..1000).filter(|_| limiter.allow()).count();
         assert_eq!(through, MAX_LINES as usize);

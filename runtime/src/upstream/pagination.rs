@@ -1,31 +1,32 @@
-//! A list that comes in pages, each with the cursor of the next, in; all of it out, or that it is too much.
+//! Reads paginated lists of servers within limits.
 
 use std::io;
 
 use rmcp::model::PaginatedRequestParams;
 use serde::Serialize;
 
-/// The most pages of a list that are asked for.
+/// The largest number of pages.
 const MAX_PAGES: usize = 64;
 
-/// How much a list may hold.
+/// The limits of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListLimit {
     pub(super) items: usize,
-    /// As JSON, all pages together.
+    /// The size of all pages as JSON.
     pub(super) bytes: usize,
 }
 
-/// Why there is no list.
+/// Why a list cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ListError<E> {
-    /// A page was not answered.
+    /// The request of a page failed.
     Page(E),
-    /// It holds more, or comes in more pages, than it may.
+    /// The list exceeds a limit.
     TooMuch,
 }
 
-/// All items, one page after the other. A list that was cut would look like one that is whole.
+/// Returns all items of all pages. A list that exceeds the limits is an error, because a truncated list would look
+/// complete.
 pub(super) async fn list_all<T: Serialize, E, F>(
     limit: ListLimit,
     page: impl Fn(PaginatedRequestParams) -> F,
@@ -51,7 +52,7 @@ where
     Err(ListError::TooMuch)
 }
 
-/// Takes so many bytes and no more, and keeps none.
+/// A writer that counts bytes up to a limit and discards them.
 pub(crate) struct SizeCounter {
     remaining: usize,
 }
@@ -61,7 +62,7 @@ impl SizeCounter {
         Self { remaining: limit }
     }
 
-    /// Whether there was room for it, as JSON.
+    /// Adds the size of `item` as JSON; false if it exceeds the limit.
     pub(crate) fn add(&mut self, item: &impl Serialize) -> bool {
         serde_json::to_writer(self, item).is_ok()
     }
@@ -95,14 +96,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_is_whole_or_refused() {
+    async fn list_is_complete_or_rejected() {
         assert_eq!(listed(3, 6, 24).await, Ok(6));
         assert_eq!(listed(3, 5, 24).await, Err(ListError::TooMuch));
         assert_eq!(listed(3, 6, 23).await, Err(ListError::TooMuch));
     }
 
     #[tokio::test]
-    async fn a_list_without_end_is_refused() {
+    async fn endless_list_is_rejected() {
         assert_eq!(listed(MAX_PAGES, 999, 9999).await, Ok(MAX_PAGES * 2));
         assert_eq!(
             listed(MAX_PAGES + 1, 999, 9999).await,

@@ -1,7 +1,7 @@
-//! Keeps the approved forms of tools in a file, so that a change is noticed after a restart, too.
+//! Saves approved tool definitions in a file, to detect changes across restarts.
 //!
-//! The first line names the format, its version and the hash of the rest; then comes one line a server. The file is
-//! small and is replaced as a whole.
+//! The first line contains the format, its version and the hash of the rest; each further line is one server. The file
+//! is small and is always replaced as a whole.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,18 +19,18 @@ use crate::private_file::{Folder, PrivateFileError, StoreFile};
 
 const FORMAT: &str = "bailiwick-pins";
 const VERSION: u64 = 1;
-/// How large a file may be.
+/// The largest file size, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
-/// How many servers are remembered. A host has at most 64 at one time; those that were changed last are kept.
+/// The largest number of servers. A host has at most 64 at a time; the least recently changed servers are evicted.
 const MAX_SERVERS: usize = 256;
-/// How long another process may be writing.
+/// How long to wait for another process that holds the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a file cannot keep the forms of tools.
+/// Why a pin store cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PinStoreError {
-    /// It cannot be opened, created, read or written.
+    /// The file cannot be opened, created, read or written.
     #[error("cannot use the pin store `{}`", .file.display())]
     Io {
         /// The file.
@@ -38,28 +38,28 @@ pub enum PinStoreError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Somebody else may have written it.
+    /// The file may have been written by another user.
     #[error("`{}` cannot be a pin store: {reason}", .file.display())]
     Unsafe {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it or with a folder above it.
+        /// What is wrong with the file or with a folder above it.
         reason: String,
     },
-    /// Another process has been writing it for a while.
+    /// Another process holds the lock.
     #[error("the pin store `{}` is locked by another process", .file.display())]
     InUse {
         /// The file.
         file: PathBuf,
     },
-    /// It was written by another program or by a later version.
+    /// The file was written by another program or by a later version.
     #[error("`{}` is not a pin store of a known version", .file.display())]
     Foreign {
         /// The file.
         file: PathBuf,
     },
-    /// It is not as it was written. Without it every tool of every server would count as approved again, so it is neither
-    /// ignored nor moved away: look at the servers' tools, then delete it.
+    /// The content was modified. Ignoring the file would approve all tools again, so it is left in place: review the
+    /// tools of the servers, then delete it.
     #[error("the pin store `{}` is damaged; review the tools of your servers and delete it", .file.display())]
     Damaged {
         /// The file.
@@ -77,7 +77,7 @@ impl PinStoreError {
         }
     }
 
-    /// The thread that writes was lost.
+    /// The blocking task that writes failed.
     pub(super) fn writer_lost() -> Self {
         Self::Io {
             file: PathBuf::new(),
@@ -85,7 +85,7 @@ impl PinStoreError {
         }
     }
 
-    /// The kind of the system's error, where it is one.
+    /// The kind of the I/O error, or `Other`.
     pub(super) fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Io { source, .. } => source.kind(),
@@ -96,20 +96,20 @@ impl PinStoreError {
 
 type Fingerprints = BTreeMap<String, Fingerprint>;
 
-/// A file that remembers which forms of the tools of servers were approved, for
+/// A file that stores approved tool definitions, for
 /// [`UpstreamsBuilder::pin_store`](super::UpstreamsBuilder::pin_store).
 ///
-/// Several processes may use one: what one of them stores, the others take up at once. It holds the names of servers
-/// and tools and hashes, and no secret.
+/// Several processes can share one store: each of them notices changes of the others at once. The file contains the
+/// names of servers and tools, and hashes, but no secrets.
 #[derive(Debug)]
 pub struct PinStore {
-    /// Where it stands, from the top of the file system.
+    /// The absolute path.
     file: PathBuf,
     files: Vec<PathBuf>,
     servers: Mutex<Servers>,
 }
 
-/// The server that was changed last stands last.
+/// The most recently changed server is last.
 type Servers = VecDeque<(String, Fingerprints)>;
 
 #[derive(Serialize, Deserialize)]
@@ -128,8 +128,8 @@ struct StoredServer {
 }
 
 impl PinStore {
-    /// Opens the file at `path`, or creates an empty one that only its owner may read. A link is not followed. Nobody else
-    /// may write the file, its folder or a folder above it, but for sticky ones such as `/tmp`.
+    /// Opens the file at `path`, or creates an empty one with mode 600. Symbolic links are not followed. The file, its
+    /// folder and the folders above it must not be writable by other users, except for sticky folders such as `/tmp`.
     ///
     /// # Errors
     /// [`PinStoreError`]
@@ -155,14 +155,14 @@ impl PinStore {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The approved forms of a server that was connected before.
+    /// The approved fingerprints of a server that was connected before.
     pub(super) fn fingerprints(&self, server: &str) -> Option<Fingerprints> {
         let servers = self.servers();
         let found = servers.iter().find(|(label, _)| label == server);
         found.map(|(_, fingerprints)| fingerprints.clone())
     }
 
-    /// Replaces the approved forms of a server; they are on the disk when this returns. Waits for the disk.
+    /// Replaces the approved fingerprints of a server, durably. Blocks on file I/O.
     pub(super) fn save(
         &self,
         server: &str,
@@ -170,7 +170,7 @@ impl PinStore {
     ) -> Result<(), PinStoreError> {
         let mut servers = self.servers();
         let file = locked(&self.file)?;
-        // Another process may have stored other servers meanwhile.
+        // Another process may have saved other servers meanwhile.
         let mut next = read(&file)?.unwrap_or_default();
         next.retain(|(label, _)| label != server);
         next.push_back((server.to_owned(), fingerprints.clone()));
@@ -182,30 +182,30 @@ impl PinStore {
         Ok(())
     }
 
-    /// Watches for what other processes store. It must be called within a tokio runtime.
+    /// Watches for changes by other processes. Must be called within a tokio runtime.
     pub(super) fn changes(&self) -> Result<Changes, PinStoreError> {
         let changes = Folder::of(&self.file).and_then(|folder| folder.changes());
         changes.map_err(|error| PinStoreError::of(&self.file, error))
     }
 
-    /// Reads what other processes stored. Waits for the disk.
+    /// Reads the changes of other processes. Blocks on file I/O.
     pub(super) fn reload(&self) -> Result<(), PinStoreError> {
         let mut servers = self.servers();
         let file = locked(&self.file)?;
-        // A file that was deleted approves and withholds nothing more than before.
+        // If the file was deleted, the approvals are unchanged.
         if let Some(read) = read(&file)? {
             *servers = read;
         }
         Ok(())
     }
 
-    /// Every file that belongs to it; workers must reach none of them.
+    /// All files of the store, which workers must not access.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.files.clone()
     }
 }
 
-/// The file, while no other process writes it.
+/// Locks the file against other processes.
 fn locked(path: &Path) -> Result<StoreFile, PinStoreError> {
     let file = Folder::of(path).and_then(|folder| folder.locked_within(LOCK_TIMEOUT));
     file.map_err(|error| PinStoreError::of(path, error))
@@ -288,7 +288,7 @@ fn decode(bytes: &[u8]) -> Result<Servers, DecodeError> {
         .collect()
 }
 
-/// Whether a first line that cannot be read is one of a later version.
+/// Whether an invalid header belongs to a later version.
 fn other_version(header: &[u8]) -> DecodeError {
     let value: Result<serde_json::Value, _> = serde_json::from_slice(header);
     let version = value.ok().and_then(|value| value.get("version")?.as_u64());
@@ -299,10 +299,7 @@ fn other_version(header: &[u8]) -> DecodeError {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the file is damaged here on purpose"
-)]
+#[expect(clippy::disallowed_methods, reason = "the tests damage the file")]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -335,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_that_use_a_pin_store_keep_what_each_stored() {
+    fn two_processes_share_a_pin_store() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins");
         let (one, other) = (
@@ -389,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_changed_longest_ago_are_forgotten_first() {
+    fn least_recently_changed_servers_are_evicted_first() {
         let folder = tempfile::tempdir().unwrap();
         let store = PinStore::open(folder.path().join("pins")).unwrap();
         let filled = (0..MAX_SERVERS).map(|n| (format!("s~{n}"), Fingerprints::new()));

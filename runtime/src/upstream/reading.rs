@@ -18,16 +18,16 @@ use super::requests::ServerMessage;
 use super::server::Server;
 use crate::error::CallError;
 
-/// The most resources or prompts of one server.
+/// The largest number of resources or prompts of one server.
 const MAX_ITEMS: usize = 1024;
 /// The longest name, address or description, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// Why a server's resource or prompt was not read.
+/// Why a resource or prompt of a server cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerReadError {
-    /// There is no server of that name.
+    /// The server is unknown.
     #[error("there is no server `{0}`")]
     Unknown(String),
     /// The server is not connected.
@@ -36,54 +36,55 @@ pub enum ServerReadError {
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     Late,
-    /// The server refused, or broke the protocol. None of its words are in the cause: they may hold what a terminal obeys.
+    /// The server returned an error or broke the protocol. The cause contains no text of the server, which may contain
+    /// terminal escape sequences.
     #[error("the server did not answer as it should")]
     Refused(#[source] ServerFailure),
-    /// The server answered or lists more than is passed on.
+    /// The content or the list is too large.
     #[error("the server answered or lists more than is passed on")]
     TooLarge,
-    /// The server wants to ask for something first, or answered with data that is none.
+    /// The server requires input first, or returned invalid data.
     #[error("the server's answer cannot be used")]
     Unusable,
 }
 
-/// Something that a server has to read. Every text is a stranger's.
+/// A resource of a server. All texts are untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerResource {
-    /// Its address at the server.
+    /// The URI at the server.
     pub uri: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What the server says of it.
+    /// The description.
     pub description: Option<String>,
-    /// Its media type, as the server says.
+    /// The media type.
     pub mime: Option<String>,
 }
 
-/// A text that a server has ready for models. Every text is a stranger's.
+/// A prompt of a server. All texts are untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerPrompt {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What the server says of it.
+    /// The description.
     pub description: Option<String>,
-    /// What it takes.
+    /// The arguments.
     pub arguments: Vec<PromptArgument>,
 }
 
-/// What a [`ServerPrompt`] takes.
+/// An argument of a [`ServerPrompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// It must be given.
+    /// Whether the argument is required.
     pub required: bool,
 }
 
-/// A piece of what a server has.
+/// A part of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerText {
@@ -118,10 +119,10 @@ impl From<ListError<ServiceError>> for ServerReadError {
 }
 
 impl Upstreams {
-    /// What a server has to read.
+    /// Lists the resources of a server.
     ///
     /// # Errors
-    /// [`ServerReadError`]; a list of more than 1,024 is refused as a whole.
+    /// [`ServerReadError`]; a list of more than 1,024 resources is an error.
     pub async fn resources(&self, server: &str) -> Result<Vec<ServerResource>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, server: &Server| {
             let listed = list_all(list_limit(server), |page| async {
@@ -167,10 +168,10 @@ impl Upstreams {
         self.with_server(server, read).await
     }
 
-    /// The prompts that a server has.
+    /// Lists the prompts of a server.
     ///
     /// # Errors
-    /// [`ServerReadError`]; a list of more than 1,024 is refused as a whole.
+    /// [`ServerReadError`]; a list of more than 1,024 prompts is an error.
     pub async fn prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, server: &Server| {
             let listed = list_all(list_limit(server), |page| async {
@@ -196,7 +197,7 @@ impl Upstreams {
         Ok(all.into_iter().map(prompt).collect())
     }
 
-    /// Reads a prompt of a server.
+    /// Gets a prompt of a server.
     ///
     /// # Errors
     /// [`ServerReadError`]
@@ -234,7 +235,7 @@ impl Upstreams {
         self.with_server(server, read).await
     }
 
-    /// Asks a connected server, no longer than it may take to connect.
+    /// Runs a request at a connected server, with the connect timeout.
     async fn with_server<T>(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Merges what every server offers into the one table of tools, and tells when it changes.
+//! Registry of all servers, which publishes their tools in one table.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,14 +14,14 @@ use crate::error::{CallError, Code};
 use crate::scope::{Marks, Verb};
 use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
 
-/// What the handles and the servers' keepers share.
+/// State shared by the handles and the connection tasks.
 #[derive(Debug)]
 pub(super) struct ServerRegistry {
     pub(super) servers: Vec<Arc<Server>>,
     pub(super) table: Arc<RemoteTools>,
-    /// Held from looking at the servers until the table says so: what was seen earlier does not replace what came later.
+    /// Held while the table is rebuilt, so that an older snapshot never replaces a newer one.
     publishing: Mutex<()>,
-    /// Told whenever the table may be another.
+    /// Notified when the table may have changed.
     pub(super) published: watch::Sender<()>,
 }
 
@@ -35,24 +35,25 @@ impl ServerRegistry {
         }
     }
 
-    /// A server is connected.
+    /// Sets the connection of a server and publishes its tools.
     pub(super) fn connected(&self, server: &Server, connection: Connection) {
         server.set_connection(Some(connection));
         self.publish_then(|| server.state.send_replace(ServerState::Ready));
     }
 
-    /// A server is not connected any more, or not yet.
+    /// Removes the connection of a server and its tools.
     pub(super) fn disconnected(&self, server: &Server, state: ServerState) {
         server.set_connection(None);
         self.publish_then(|| server.state.send_replace(state));
     }
 
-    /// Offers what all servers offer now.
+    /// Publishes the current tools of all servers.
     pub(super) fn publish(&self) {
         self.publish_then(|| ());
     }
 
-    /// Offers what all servers offer now, and then does `then`: whoever hears that a server is there finds its tools.
+    /// Publishes the current tools and then runs `then`, so that the tools are visible to whoever observes the new
+    /// state.
     fn publish_then<T>(&self, then: impl FnOnce() -> T) {
         let _publishing = self
             .publishing
@@ -77,7 +78,7 @@ impl ServerRegistry {
         self.published.send_replace(());
     }
 
-    /// What the names of the servers and of their tools stand for.
+    /// The marks of the servers and tools.
     fn marks(&self) -> Marks {
         let tools = self.servers.iter().flat_map(|server| server.marks());
         Marks {
@@ -108,7 +109,7 @@ fn entry(server: &Arc<Server>, offer: &Arc<OfferedTool>, is_connected: bool) -> 
     })
 }
 
-/// The tool of another as workers are offered it; `job` is a call of it.
+/// Creates the table entry of a remote tool; `job` creates a call.
 pub(crate) fn remote_entry(
     offer: &Arc<OfferedTool>,
     remote: Remote,

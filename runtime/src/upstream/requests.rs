@@ -1,7 +1,7 @@
-//! What a server asks of its host in, what a person or a rule of the host says out; without a host every answer is no.
+//! Handles requests of servers to their host: elicitation, sampling and roots.
 #![expect(
     deprecated,
-    reason = "MCP deprecates sampling, roots and logging, and servers of every revision may still ask"
+    reason = "MCP deprecates sampling and roots, but servers of all versions may use them"
 )]
 
 use std::fmt;
@@ -24,66 +24,66 @@ use super::schema::{CompiledSchema, SchemaBudget};
 use crate::audit::RequestOutcome;
 use crate::path::VirtualPath;
 
-/// The most questions of one server that are open at one time.
+/// The largest number of concurrent requests of one server.
 const MAX_OPEN_REQUESTS: usize = 4;
-/// How long a person may take.
+/// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest text that a person is shown of a server, in bytes.
+/// The longest message for a person, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
-/// The most text that a model is to be given for a server, in bytes.
+/// The longest prompt for a model, in bytes.
 const MAX_PROMPT_BYTES: usize = 256 << 10;
 
-/// An answer on its way.
+/// A boxed future, as async methods of object-safe traits return it.
 pub type BoxFuture<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
 
-/// A question of a server to a person.
+/// A request of a server for input from a person.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Elicitation {
-    /// Which server asks; show it.
+    /// The name of the server; show it.
     pub server: String,
-    /// What it says, as text.
+    /// The message of the server, as text.
     pub message: String,
-    /// What it wants.
+    /// The requested input.
     pub kind: ElicitationKind,
 }
 
-/// What a server wants of a person.
+/// The kind of input that a server requests.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitationKind {
-    /// A form, as a flat JSON Schema whose fields are texts, numbers, choices, or yes and no; none asks for a secret. What of
-    /// it is only read is text, and short; its names and values hold nothing that deceives.
+    /// A form: a flat JSON Schema with text, number, choice and boolean fields, none of which asks for a secret. Titles
+    /// and descriptions are escaped and short; names and values contain no deceptive characters.
     Form(Value),
-    /// A visit to an address of the web, which the person opens themself. What they do there stays between them and it.
+    /// A URL for the person to open. What they enter there is not shared with the host.
     Url(String),
 }
 
-/// What a person says to an [`Elicitation`].
+/// The answer to an [`Elicitation`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ElicitationResponse {
-    /// Yes; the values of a form, nothing for a visit.
+    /// The person accepted; the values of the form, or nothing for a URL.
     Accept(Map<String, Value>),
-    /// No.
+    /// The person declined.
     #[default]
     Decline,
-    /// They would not say.
+    /// The person dismissed the request.
     Cancel,
 }
 
-/// Whose words a text is.
+/// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageRole {
-    /// A person's, or a program's in their name.
+    /// A user, or a program on their behalf.
     User,
-    /// A model's.
+    /// A model.
     Assistant,
 }
 
-/// One text of a conversation that a server made up. It is a stranger's, whoever is said to have said it.
+/// A message of a conversation from a server. The content is untrusted, whatever its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerMessage {
-    /// Who is to have said it.
+    /// The role of the author.
     pub role: MessageRole,
     /// The text.
     pub text: String,
@@ -99,55 +99,55 @@ impl ServerMessage {
     }
 }
 
-/// How much a server cares for each, from 0 to 1.
+/// What a server prefers in a model, each from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Priorities {
-    /// A low price.
+    /// Low cost.
     pub cost: Option<f32>,
-    /// A quick answer.
+    /// Low latency.
     pub speed: Option<f32>,
-    /// A good answer.
+    /// High intelligence.
     pub intelligence: Option<f32>,
 }
 
-/// A server's wish that the host's model say something.
+/// A request of a server to sample the host's model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampling {
-    /// Which server asks; show it.
+    /// The name of the server; show it.
     pub server: String,
-    /// What was said so far.
+    /// The conversation.
     pub messages: Vec<ServerMessage>,
-    /// What the server would have stand first. The host may change it or leave it out.
+    /// The system prompt that the server suggests. The host may change or omit it.
     pub system_prompt: Option<String>,
-    /// Names of models, the best first; hints.
+    /// Suggested models, in order of preference.
     pub models: Vec<String>,
-    /// What matters.
+    /// The model preferences.
     pub priorities: Priorities,
-    /// The most tokens.
+    /// The largest number of tokens.
     pub max_tokens: u32,
 }
 
-/// What the model said.
+/// The sampled message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingResponse {
-    /// Which model.
+    /// The name of the model.
     pub model: String,
-    /// Its words.
+    /// The text.
     pub text: String,
 }
 
-/// What this host answers servers at all. What it does not is not offered to them and refused if they ask.
+/// The requests that a host supports. Unsupported requests are not declared to servers and are rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a capability of its own"
+    reason = "the capabilities are independent"
 )]
 #[non_exhaustive]
 pub struct RequestCapabilities {
-    /// Forms.
+    /// Elicitation by forms.
     pub forms: bool,
-    /// Visits.
+    /// Elicitation by URLs.
     pub urls: bool,
     /// Sampling.
     pub sampling: bool,
@@ -156,7 +156,7 @@ pub struct RequestCapabilities {
 }
 
 impl RequestCapabilities {
-    /// Everything.
+    /// All requests.
     pub const ALL: Self = Self {
         forms: true,
         urls: true,
@@ -165,49 +165,48 @@ impl RequestCapabilities {
     };
 }
 
-/// Whoever answers what servers ask of their host: a person through the host's user interface, or a rule. Every method
-/// says no unless it is written.
+/// Handles requests of servers to their host, by asking a person or by a rule. Every method declines by default.
 pub trait ServerRequests: Send + Sync + 'static {
-    /// Which requests are answered at all.
+    /// The supported requests.
     fn capabilities(&self) -> RequestCapabilities {
         RequestCapabilities::default()
     }
 
-    /// A server asks a person something.
+    /// Asks a person for input.
     fn elicit(&self, _request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         Box::pin(std::future::ready(ElicitationResponse::Decline))
     }
 
-    /// A server wants the host's model to say something. None is no.
+    /// Samples the host's model; `None` declines.
     fn sample(&self, _request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// A server requires that a person signs in, or allows it more. Asks the person, and opens
-    /// [`SignIn::url`](super::SignIn::url) in their browser if they want it. A host without this method has nobody to ask.
+    /// Asks a person to sign in or to grant more scopes, and opens [`SignIn::url`](super::SignIn::url) in their browser
+    /// if they agree. The default reports that nobody is available.
     #[cfg(feature = "oauth")]
     fn sign_in(&self, _request: super::SignIn) -> BoxFuture<'_, super::SignInAnswer> {
         Box::pin(std::future::ready(super::SignInAnswer::Unavailable))
     }
 
-    /// The directories that a server is told of, as workers know them. It learns names; it may do nothing by them. Within a
-    /// call the server is told only of what the call may read of them.
+    /// The directories that are reported to a server, as virtual paths. They grant no access. Within a call, only
+    /// directories that the call may read are reported.
     fn roots(&self, _server: &str) -> Vec<VirtualPath> {
         Vec::new()
     }
 }
 
-/// Says no to everything.
+/// Declines all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenyRequests;
 
 impl ServerRequests for DenyRequests {}
 
-/// Answers the requests that servers make within calls of one client: see [`CallMeta::requests`](crate::CallMeta::requests).
-/// Clones are of the same client.
+/// Handles the requests that servers send within calls of one client: see
+/// [`CallMeta::requests`](crate::CallMeta::requests). Clones belong to the same client.
 ///
-/// A server of a revision with a handshake does not say which call its request is about. While calls of several clients are
-/// under way at it, such requests are refused.
+/// In protocol versions with a handshake, a server does not say which call its request belongs to. While calls of
+/// several clients are active at a server, its requests are rejected.
 #[derive(Clone)]
 pub struct CallRequests {
     handler: Arc<dyn ServerRequests>,
@@ -221,13 +220,14 @@ impl fmt::Debug for CallRequests {
 }
 
 impl CallRequests {
-    /// Requests are answered by `handler`, except for roots: a server is told of the folders that the call may read.
+    /// Creates a handler for the calls of one client. `handler` answers all requests except roots: a server is told the
+    /// folders that the call may read.
     #[must_use]
     pub fn new(handler: impl ServerRequests) -> Self {
         Self::of_client(&Arc::default(), handler)
     }
 
-    /// The same, for one of the calls of `client`.
+    /// Creates a handler for a call of `client`.
     pub(crate) fn of_client(client: &Arc<()>, handler: impl ServerRequests) -> Self {
         Self {
             handler: Arc::new(handler),
@@ -235,17 +235,17 @@ impl CallRequests {
         }
     }
 
-    /// Names the client for as long as one of its calls is under way.
+    /// Identifies the client while one of its calls is active.
     pub(super) fn client(&self) -> *const () {
         Arc::as_ptr(&self.client)
     }
 }
 
-/// The requests of one server, each checked before the host or a client hears of it.
+/// Validates the requests of one server and passes them to the host or to a client.
 pub(super) struct ServerRequestHandler {
     server: String,
     host: Arc<dyn ServerRequests>,
-    /// Requests within calls are answered by the client that made the call.
+    /// Whether requests within calls are forwarded to the client that made the call.
     forwards: bool,
     open: Semaphore,
 }
@@ -279,7 +279,7 @@ impl ServerRequestHandler {
         }
     }
 
-    /// What may be answered at all, which the server is told when it is connected.
+    /// The capabilities that are declared to the server.
     pub(super) fn capabilities(&self) -> RequestCapabilities {
         let mut capabilities = self.host.capabilities();
         if self.forwards {
@@ -288,7 +288,7 @@ impl ServerRequestHandler {
         capabilities
     }
 
-    /// The call that a request belongs to, which did not say so.
+    /// The call to assign a request to, for protocol versions in which requests do not name it.
     pub(super) fn active_call(
         &self,
         calls: &ActiveCalls,
@@ -304,26 +304,26 @@ impl ServerRequestHandler {
         Ok(call)
     }
 
-    /// What is answered within a call.
+    /// The capabilities within a call.
     pub(super) fn capabilities_within(&self, call: &ActiveCall) -> RequestCapabilities {
         let mut capabilities = self.handler(Some(call)).capabilities();
         capabilities.roots = self.capabilities().roots;
         capabilities
     }
 
-    /// Who answers requests within a call in place of the host.
+    /// The handler of the client that made the call, if requests are forwarded.
     fn call_requests<'h>(&self, call: Option<&'h ActiveCall>) -> Option<&'h CallRequests> {
         call.filter(|_| self.forwards)
             .and_then(ActiveCall::requests)
     }
 
-    /// Who answers a request.
+    /// The handler of a request.
     fn handler<'h>(&'h self, call: Option<&'h ActiveCall>) -> &'h dyn ServerRequests {
         let requests = self.call_requests(call);
         requests.map_or(&*self.host, |requests| &*requests.handler)
     }
 
-    /// Why a request is not answered.
+    /// The error for an unsupported request.
     fn unsupported(&self, call: Option<&ActiveCall>, method: &str) -> ErrorData {
         unsupported(if self.call_requests(call).is_some() {
             format!("the client that made the call does not support `{method}` in this form")
@@ -475,8 +475,7 @@ impl ServerRequestHandler {
         })
     }
 
-    /// What a server is told within `calls`, which it may be about to serve: what the host names, as far as all of them
-    /// may read it.
+    /// The roots to report while `calls` are active: the directories of the host that all of the calls may read.
     pub(super) fn roots(&self, calls: &[Arc<ActiveCall>]) -> Result<ListRootsResult, ErrorData> {
         if !self.capabilities().roots {
             return Err(self.unsupported(None, ROOTS));
@@ -503,10 +502,10 @@ impl ServerRequestHandler {
     }
 }
 
-/// Records how a request ended; one that is dropped before its end was cancelled.
+/// Records the outcome of a request; dropping it records a cancellation.
 struct RequestRecord<'r> {
     server: &'r str,
-    /// None once it is recorded, or if there is no call to record it with.
+    /// `None` once the outcome is recorded, or without a call.
     call: Option<&'r ActiveCall>,
     method: &'static str,
 }
@@ -531,7 +530,7 @@ impl Drop for RequestRecord<'_> {
     }
 }
 
-/// What is in a directory of both lists.
+/// The directories contained in both lists.
 fn intersection(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath> {
     let mut intersection: Vec<VirtualPath> = Vec::new();
     for one in some {
@@ -546,7 +545,7 @@ fn intersection(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath
     intersection
 }
 
-/// A yes with values that fit the form, each of one of its fields; else it counts as no answer.
+/// Accepts the values if they match the form, and cancels the request if not.
 async fn accept(kind: &ElicitationKind, values: Map<String, Value>) -> ElicitResult {
     let mut result = ElicitResult::new(ElicitationAction::Accept);
     match kind {

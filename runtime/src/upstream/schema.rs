@@ -1,4 +1,4 @@
-//! A stranger's schema in, whether what they answer fits it out; neither is looked at on a thread that others wait for.
+//! Compiles JSON Schemas of servers and validates values in bounded time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio::sync::Semaphore;
 
 use super::schema_cost::{SchemaCost, SchemaFault};
 
-/// The largest program that a pattern may become, and the largest table of its states, in bytes.
+/// The largest compiled pattern and the largest DFA, in bytes.
 const MAX_PROGRAM_BYTES: usize = 64 << 10;
 const MAX_DFA_BYTES: usize = 256 << 10;
-/// How many values of one server are looked at together.
+/// The largest number of concurrent validations per server.
 const MAX_CONCURRENT: usize = 2;
-/// How long a look may take.
+/// How long a validation may take.
 const VALIDATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many patterns the schemas of one server may have together, and whose turn it is to be looked at.
+/// The limits shared by the schemas of one server: the number of patterns, and the slots for concurrent validations.
 #[derive(Debug)]
 pub(super) struct SchemaBudget {
     patterns: usize,
@@ -33,7 +33,7 @@ impl Default for SchemaBudget {
     }
 }
 
-/// A schema that values are held to.
+/// A compiled schema with bounded validation cost.
 #[derive(Debug)]
 pub(super) struct CompiledSchema {
     cost: SchemaCost,
@@ -42,7 +42,7 @@ pub(super) struct CompiledSchema {
 }
 
 impl CompiledSchema {
-    /// Takes a while: not for a thread that others wait for.
+    /// This is CPU-bound and must not run on an async thread.
     pub(super) fn of(schema: &Value, budget: &mut SchemaBudget) -> Result<Self, SchemaFault> {
         let cost = SchemaCost::of(schema)?;
         let left = budget.patterns.checked_sub(cost.patterns());
@@ -69,13 +69,13 @@ impl CompiledSchema {
         })
     }
 
-    /// Whether `value` fits; none if that cannot be said in time.
+    /// Whether `value` is valid; `None` if validation takes too long.
     pub(super) async fn is_valid(self: Arc<Self>, value: Value) -> Option<bool> {
         let is_valid = |validator: &Validator, value: &Value| validator.is_valid(value);
         self.run(value, is_valid).await
     }
 
-    /// What `look` finds out about `value`; none if that takes too long.
+    /// Runs `look` on the blocking pool; `None` if it takes too long.
     async fn run<T: Send + 'static>(
         self: Arc<Self>,
         value: Value,
@@ -83,7 +83,7 @@ impl CompiledSchema {
     ) -> Option<T> {
         let outcome = async {
             let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-            // A look cannot be ended from outside, so whoever waits no longer leaves it its turn.
+            // The task cannot be aborted, so it keeps its slot after a timeout.
             let look = tokio::task::spawn_blocking(move || {
                 let _slot = slot;
                 let is_affordable = self.cost.is_affordable(&value);
@@ -98,8 +98,8 @@ impl CompiledSchema {
     }
 }
 
-/// Validates values against a JSON Schema that another program wrote, in bounded time and memory. Nothing is fetched, and
-/// formats are not validated.
+/// Validates values against an untrusted JSON Schema, in bounded time and memory. References to other documents are not
+/// fetched, and formats are not validated.
 ///
 /// ```
 /// # use bailiwick::SchemaValidator;
@@ -119,14 +119,14 @@ impl CompiledSchema {
 #[derive(Clone, Debug)]
 pub struct SchemaValidator(Arc<CompiledSchema>);
 
-/// Why values cannot be validated against a schema.
+/// Why a schema cannot be used for validation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}{}", suffix(.detail.as_deref()))]
 #[non_exhaustive]
 pub struct SchemaError {
     /// What is wrong with the schema.
     pub fault: SchemaFault,
-    /// The first place that is invalid, and why.
+    /// The first invalid location and the reason.
     pub detail: Option<String>,
 }
 
@@ -144,13 +144,13 @@ fn suffix(detail: Option<&str>) -> String {
 }
 
 impl SchemaValidator {
-    /// Compiles a schema, on a thread for blocking work.
+    /// Compiles a schema on the blocking pool.
     ///
     /// # Errors
-    /// [`SchemaError`] if the schema is invalid, is not supported or could take too long.
+    /// [`SchemaError`] if the schema is invalid, unsupported or too expensive.
     pub async fn new(schema: Value) -> Result<Self, SchemaError> {
         let compiled = tokio::task::spawn_blocking(move || Self::compile(&schema));
-        // It is not aborted, so it panicked.
+        // The task is never aborted, so it panicked.
         let unsupported = |_| Err(SchemaError::new(SchemaFault::Unsupported));
         compiled.await.unwrap_or_else(unsupported)
     }
@@ -158,7 +158,7 @@ impl SchemaValidator {
     fn compile(schema: &Value) -> Result<Self, SchemaError> {
         match CompiledSchema::of(schema, &mut SchemaBudget::default()) {
             Ok(shape) => Ok(Self(Arc::new(shape))),
-            // These two are found in schemas of bounded size and a known revision alone.
+            // These faults occur only in schemas of bounded size and known version.
             Err(fault @ (SchemaFault::Invalid | SchemaFault::Pattern)) => {
                 let error = jsonschema::meta::validate(schema).err();
                 let detail = error.map(|error| error_text(&error));
@@ -169,10 +169,10 @@ impl SchemaValidator {
         }
     }
 
-    /// Why `value` does not match the schema; none if it does.
+    /// Why `value` does not match the schema; `None` if it does.
     ///
     /// # Errors
-    /// [`SchemaFault::Costly`] if that takes too long.
+    /// [`SchemaFault::Costly`] if validation takes too long.
     pub async fn mismatch(&self, value: Value) -> Result<Option<String>, SchemaFault> {
         let mismatch = |validator: &Validator, value: &Value| {
             let error = validator.validate(value).err();
@@ -183,7 +183,7 @@ impl SchemaValidator {
     }
 }
 
-/// Where a value is invalid and why. The value itself is left out.
+/// Describes a validation error without the value.
 fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
     format!("`{}`: {}", error.instance_path(), error.masked())
 }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_take_linear_time_and_little_room() {
+    fn patterns_are_linear_and_bounded() {
         for usual in [r"^\d{4}-\d{2}-\d{2}$", r"^[^@\s]+@[^@\s]+$", r"\p{Lu}"] {
             check(&json!({ "pattern": usual }), Ok(()));
         }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_schema_is_described_by_its_place() {
+    fn invalid_schema_error_names_the_location() {
         let fault = |schema: &Value| SchemaValidator::compile(schema).unwrap_err();
         let error = fault(&json!({"properties": {"a": {"type": "strong"}}}));
         assert_eq!(error.fault, SchemaFault::Invalid);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_one_server_share_what_patterns_they_may_have() {
+    fn schemas_of_one_server_share_a_pattern_budget() {
         let mut budget = SchemaBudget::default();
         let many = |patterns: usize| json!({"allOf": vec![json!({"pattern": "a"}); patterns]});
         assert!(CompiledSchema::of(&many(200), &mut budget).is_ok());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_value_fits_or_does_not_or_nobody_can_say() {
+    async fn validation_is_valid_invalid_or_too_costly() {
         let schema = json!({"type": "object", "properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
         let compiled = Arc::new(compiled(&schema).unwrap());
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_that_is_looked_at_fits_on_a_thread_of_a_pool() {
+    fn deepest_accepted_value_fits_a_pool_thread_stack() {
         let round = super::super::schema_cost::tests::chain(
             15,
             1,

@@ -1,58 +1,58 @@
-//! A stranger's schema in, what holding a value to it costs at most out; nothing is compiled and nothing is fetched.
+//! Bounds the cost of validating values against an untrusted JSON Schema, before it is compiled.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
-/// The largest schema, in bytes of JSON, the deepest, and the one of the most places.
+/// The largest schema, in bytes of JSON, the deepest, and the largest number of subschemas.
 const MAX_BYTES: usize = 64 << 10;
 const MAX_DEPTH: usize = 32;
 const MAX_SUBSCHEMAS: usize = 2048;
 /// The longest pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024;
-/// The most steps that one value may take. A step is as long as a comparison.
+/// The largest number of steps per value. A step takes about as long as a comparison.
 const MAX_STEPS: u64 = 1 << 28;
-/// How many steps may lie within each other: each takes room on the stack.
+/// The deepest recursion, which uses stack space.
 const MAX_LEVELS: usize = 1024;
-/// What a pattern costs for as many bytes as are one unit of a value's weight.
+/// The steps of a pattern per size unit of the value, and the bytes per size unit.
 const PATTERN_STEPS: u64 = 1024;
 const UNIT: usize = 16;
-/// What `uniqueItems` costs for each item.
+/// The steps of `uniqueItems` per item.
 const UNIQUE_STEPS: u64 = 64;
-/// The revisions in which the keywords below mean what they are taken for.
+/// The supported versions of JSON Schema.
 const REVISIONS: &[&str] = &[
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 ];
 
-/// Why a schema cannot be held to.
+/// Why a schema is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaFault {
-    /// It is none.
+    /// The value is not a JSON Schema.
     #[error("it is no JSON Schema")]
     Invalid,
-    /// It is too large, or nests too deeply.
+    /// The schema is too large or too deep.
     #[error("it is too large or nests too deeply")]
     TooLarge,
-    /// It refers to what is not in it. Nothing is fetched.
+    /// The schema refers to another document. Nothing is fetched.
     #[error("it refers to another document")]
     Remote,
-    /// It uses what is not supported: anchors, identifiers within it, `unevaluated…`, or an old revision.
+    /// The schema uses anchors, inner identifiers, `unevaluated…` or an unsupported version.
     #[error(
         "it uses what is not supported: anchors, inner identifiers, `unevaluated…` or a revision before draft 7"
     )]
     Unsupported,
-    /// One of its patterns is too large, none for this engine, or there are too many.
+    /// The patterns are too large, too many, or not supported in linear time.
     #[error("its patterns are too large, too many, or use what takes more than linear time")]
     Pattern,
-    /// It could take longer than anybody waits.
+    /// Validation could take too long.
     #[error("holding a value to it could take too long")]
     Costly,
 }
 
-/// The places of a schema at which a value is looked at.
+/// The subschemas of a schema and their cost.
 #[derive(Debug)]
 pub(super) struct SchemaCost {
     subschemas: Vec<Subschema>,
@@ -61,15 +61,15 @@ pub(super) struct SchemaCost {
 
 #[derive(Debug, Default)]
 struct Subschema {
-    /// Its own steps.
+    /// The steps of the subschema itself.
     steps: u64,
-    /// The places that look at the same value.
+    /// The subschemas that apply to the same value.
     same_value: Vec<usize>,
-    /// The places that look at what is in the value.
+    /// The subschemas that apply to the members of the value.
     inner_values: Vec<usize>,
 }
 
-/// What looking at a value takes: steps for each unit of its weight, and how deep they lie in each other.
+/// The cost of validation: steps per size unit of the value, and recursion depth.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     steps: u64,
@@ -88,39 +88,39 @@ impl SchemaCost {
         {
             return Err(SchemaFault::Unsupported);
         }
-        let mut walk = SubschemaWalker {
+        let mut walker = SubschemaWalker {
             root: schema,
             found: Vec::new(),
             indices: HashMap::new(),
             patterns: 0,
         };
-        walk.index(schema);
+        walker.index(schema);
         let mut all = Vec::new();
-        while let Some(next) = walk.found.get(all.len()).copied() {
+        while let Some(next) = walker.found.get(all.len()).copied() {
             if all.len() >= MAX_SUBSCHEMAS {
                 return Err(SchemaFault::TooLarge);
             }
-            all.push(walk.read(next)?);
+            all.push(walker.read(next)?);
         }
         let schema_cost = Self {
             subschemas: all,
-            patterns: walk.patterns,
+            patterns: walker.patterns,
         };
-        let mut seen = BTreeMap::new();
+        let mut memo = BTreeMap::new();
         let bounded = |subschema| {
-            let cost = schema_cost.cost(subschema, 0, 0, &mut seen);
+            let cost = schema_cost.cost(subschema, 0, 0, &mut memo);
             cost.is_some_and(|cost| cost.steps <= MAX_STEPS && cost.levels <= MAX_LEVELS)
         };
         let bounded = (0..schema_cost.subschemas.len()).all(bounded);
         bounded.then_some(schema_cost).ok_or(SchemaFault::Costly)
     }
 
-    /// How many patterns it has.
+    /// The number of patterns.
     pub(super) fn patterns(&self) -> usize {
         self.patterns
     }
 
-    /// Whether `value` can be held to the schema in bounded time and on a bounded stack.
+    /// Whether `value` can be validated in bounded time and stack space.
     pub(super) fn is_affordable(&self, value: &Value) -> bool {
         let cost = self.cost(0, depth(value), 0, &mut BTreeMap::new());
         cost.is_some_and(|cost| {
@@ -128,22 +128,22 @@ impl SchemaCost {
         })
     }
 
-    /// What `subschema` costs for a value of `depth` levels; none if there is no end of it.
+    /// The cost of `subschema` for a value of `depth` levels; `None` if it is infinite.
     fn cost(
         &self,
         subschema: usize,
         depth: usize,
         level: usize,
-        seen: &mut BTreeMap<(usize, usize), Option<Cost>>,
+        memo: &mut BTreeMap<(usize, usize), Option<Cost>>,
     ) -> Option<Cost> {
-        if let Some(known) = seen.get(&(subschema, depth)) {
+        if let Some(known) = memo.get(&(subschema, depth)) {
             return *known;
         }
         if level > MAX_LEVELS {
             return None;
         }
-        // Whoever comes by here again on the way asks for what it is to answer.
-        seen.insert((subschema, depth), None);
+        // A recursion that reaches this entry again is infinite.
+        memo.insert((subschema, depth), None);
         let Subschema {
             steps,
             same_value,
@@ -157,17 +157,17 @@ impl SchemaCost {
         let inner_values = inner_values.iter().map(|next| (next, depth.checked_sub(1)));
         for (next, depth) in same_value.chain(inner_values) {
             let Some(depth) = depth else { continue };
-            let next = self.cost(*next, depth, level + 1, seen)?;
+            let next = self.cost(*next, depth, level + 1, memo)?;
             cost.steps = cost.steps.saturating_add(next.steps);
             cost.levels = cost.levels.max(next.levels);
         }
         cost.levels += 1;
-        seen.insert((subschema, depth), Some(cost));
+        memo.insert((subschema, depth), Some(cost));
         Some(cost)
     }
 }
 
-/// The places found so far, some of them not read yet.
+/// The subschemas found so far; some are not read yet.
 struct SubschemaWalker<'s> {
     root: &'s Value,
     found: Vec<&'s Value>,
@@ -266,7 +266,7 @@ impl<'s> SubschemaWalker<'s> {
         fits.then_some(()).ok_or(SchemaFault::Pattern)
     }
 
-    /// What a reference stands for: something of the same document, named by its way from the top.
+    /// Resolves a reference, which must be a JSON pointer within the document.
     fn target(&self, reference: &Value) -> Result<&'s Value, SchemaFault> {
         let reference = reference.as_str().ok_or(SchemaFault::Invalid)?;
         let pointer = reference.strip_prefix('#').ok_or(SchemaFault::Remote)?;
@@ -277,7 +277,7 @@ impl<'s> SubschemaWalker<'s> {
     }
 }
 
-/// Whether something in `value` makes references mean something else than the way from the top.
+/// Whether `value` contains keywords that change how references are resolved.
 fn changes_references(value: &Value, top: bool) -> bool {
     const NAMES: &[&str] = &["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"];
     let names = |map: &Map<String, Value>| {
@@ -291,7 +291,7 @@ fn changes_references(value: &Value, top: bool) -> bool {
     }
 }
 
-/// How deep `value` nests.
+/// The nesting depth of `value`.
 pub(super) fn depth(value: &Value) -> usize {
     match value {
         Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
@@ -300,7 +300,7 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
-/// How many values `value` holds, itself among them.
+/// The number of JSON values in `value`, including itself.
 fn count_values(value: &Value) -> u64 {
     match value {
         Value::Object(map) => 1 + map.values().map(count_values).sum::<u64>(),
@@ -309,7 +309,7 @@ fn count_values(value: &Value) -> u64 {
     }
 }
 
-/// How much there is of `value` to look at.
+/// The size of `value` in size units.
 fn size_units(value: &Value) -> u64 {
     let text = |text: &str| 1 + (text.len() / UNIT) as u64;
     match value {
@@ -337,7 +337,7 @@ pub(super) mod tests {
         );
     }
 
-    /// `links` definitions, each of which refers to the next `times` times, and `end`.
+    /// Returns `links` definitions, each of which refers to the next `times` times, followed by `end`.
     pub(in super::super) fn chain(links: usize, times: usize, end: Value) -> Value {
         let link = |next: usize| {
             let next = json!({"$ref": format!("#/$defs/{next}")});
@@ -355,7 +355,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_servers_write_is_taken() {
+    fn common_schemas_are_accepted() {
         check(&json!({"type": "object"}), Ok(1));
         check(&json!(true), Ok(1));
         let usual = json!({
@@ -369,7 +369,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_none_or_not_all_there_is_refused() {
+    fn invalid_and_remote_schemas_are_rejected() {
         for (schema, why) in [
             (json!(7), SchemaFault::Invalid),
             (json!({"properties": []}), SchemaFault::Invalid),
@@ -410,13 +410,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn too_large_schemas_are_rejected() {
         let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner}));
         check(&deep(31), Ok(32));
         check(&deep(33), Err(SchemaFault::TooLarge));
-        let wide = |schema_cost: usize| json!({"anyOf": vec![json!({}); schema_cost]});
-        check(&wide(2000), Ok(2001));
-        check(&wide(2048), Err(SchemaFault::TooLarge));
+        let any_of = |count: usize| json!({"anyOf": vec![json!({}); count]});
+        check(&any_of(2000), Ok(2001));
+        check(&any_of(2048), Err(SchemaFault::TooLarge));
         check(
             &json!({"description": "x".repeat(65_536)}),
             Err(SchemaFault::TooLarge),
@@ -424,7 +424,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_doubles_with_each_reference_or_has_no_end_is_refused() {
+    fn exponential_and_infinite_schemas_are_rejected() {
         check(&chain(12, 2, json!({"type": "string"})), Ok(1 + 12 * 3 + 1));
         check(
             &chain(40, 2, json!({"type": "string"})),
@@ -435,7 +435,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_tree_is_held_to_its_schema_and_what_grows_with_its_depth_is_not() {
+    fn recursive_schemas_are_bounded_by_depth() {
         let tree = json!({"properties": {"x": {"$ref": "#"}}});
         assert!(SchemaCost::of(&tree).unwrap().is_affordable(&nested(60)));
         let twice = json!({"properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
@@ -449,7 +449,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_long_is_held_to_a_few_patterns_and_not_to_many() {
+    fn long_values_are_validated_against_few_patterns() {
         let of = |patterns: usize| {
             let each = vec![json!({"pattern": "a"}); patterns];
             SchemaCost::of(&json!({ "allOf": each })).unwrap()

@@ -1,4 +1,4 @@
-//! One server, whichever connection it has: its tools, its state, its calls under way.
+//! State of one server across connections: its tools, its state and its active calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,39 +21,39 @@ use super::{Bounds, ServerState, ServerTool};
 use crate::error::{CallError, Code};
 use crate::tool::Catalog;
 
-/// One server; it outlives its connections.
+/// A configured server; it outlives its connections.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) spec: ServerSpec,
-    /// Its name in scopes.
+    /// The name in scopes.
     pub(super) label: Arc<str>,
     pub(super) bounds: Bounds,
     pub(super) handler: ServerRequestHandler,
-    /// How people sign in, if they do.
+    /// The sign-in state, if the server supports it.
     #[cfg(feature = "oauth")]
     pub(super) account: Option<Arc<super::auth::Account>>,
-    /// Calls under way.
+    /// Slots for concurrent calls.
     pub(super) call_slots: Arc<Semaphore>,
-    /// Its list of tools may be another.
+    /// Notified when the list of tools may have changed.
     pub(super) changed: Notify,
-    /// Its lists of resources and prompts may be others.
+    /// Notified when the lists of resources and prompts may have changed.
     pub(super) catalog_changed: Notify,
-    /// What it has beside tools.
+    /// The resources and prompts.
     catalog: ArcSwap<Catalog>,
-    /// A person wants it tried again now.
+    /// Notified when a person retries the server.
     retry: watch::Sender<()>,
     pub(super) state: watch::Sender<ServerState>,
     connection: ArcSwapOption<Connection>,
-    /// Why its last connection failed or ended, while there is no other.
+    /// Why the last connection failed or ended, unless the server is connected.
     failure: Mutex<Option<ServerFailure>>,
-    /// Where its approved tools are kept.
+    /// The store of approved tools.
     pin_store: Option<Arc<PinStore>>,
-    /// Held while what is approved changes.
+    /// Held while approvals change.
     approving: tokio::sync::Mutex<()>,
     tools: Mutex<Tools>,
 }
 
-/// The connection that a server has at this moment.
+/// The current connection of a server.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
@@ -63,7 +63,7 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 struct Tools {
     pins: Pins,
-    /// The pins are not in the store yet.
+    /// Whether the pins are not saved yet.
     unsaved: bool,
     listed: Vec<ListedTool>,
     offers: BTreeMap<Arc<str>, Arc<OfferedTool>>,
@@ -111,7 +111,7 @@ impl Server {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up its connection, or that there is none any more; its state is the house's to tell.
+    /// Sets or removes the connection. The registry sets the state.
     pub(super) fn set_connection(&self, connection: Option<Connection>) {
         #[cfg(feature = "oauth")]
         if let Some(account) = &self.account {
@@ -120,7 +120,7 @@ impl Server {
         self.connection.store(connection.map(Arc::new));
     }
 
-    /// What it has beside tools.
+    /// The resources and prompts.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
@@ -129,7 +129,7 @@ impl Server {
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// A place among the calls under way, or the answer that there is none.
+    /// Takes a call slot, or fails.
     pub(super) fn call_slot(&self) -> Result<OwnedSemaphorePermit, CallError> {
         let slots = Arc::clone(&self.call_slots);
         slots.try_acquire_owned().map_err(|_| {
@@ -142,28 +142,28 @@ impl Server {
         self.connection.load().is_some()
     }
 
-    /// Its connection, or the answer that there is none.
+    /// The current connection, or an error.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
         self.connection
             .load_full()
             .ok_or_else(|| self.unavailable())
     }
 
-    /// Tries it again at once, unless it is connected.
+    /// Retries the server at once, unless it is connected.
     pub(super) fn retry(&self) {
-        // Nobody tells another state meanwhile.
+        // The borrow prevents a state change meanwhile.
         let state = self.state.borrow();
         if *state != ServerState::Ready {
             self.retry.send_replace(());
         }
     }
 
-    /// Is told when a person wants it tried again.
+    /// Notified when a person retries the server.
     pub(super) fn retries(&self) -> watch::Receiver<()> {
         self.retry.subscribe()
     }
 
-    /// Why its last connection failed or ended, while there is no other.
+    /// Why the last connection failed or ended, unless the server is connected.
     pub(super) fn failure(&self) -> Option<ServerFailure> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.clone()
@@ -189,11 +189,11 @@ impl Server {
         CallError::new(Code::ServerGone, message)
     }
 
-    /// Takes up what the server lists now; what counts as approved from now on is in the store when this returns.
+    /// Sets the listed tools, and saves new approvals in the pin store.
     pub(super) async fn set_tools(self: &Arc<Self>, tools: Vec<Tool>) -> Result<(), ServerFailure> {
         let server = Arc::clone(self);
         let read = move || classify(&tools, server.spec.provider(&server.label));
-        // It takes a while: not for a thread that others wait for.
+        // Classification is CPU-bound.
         let read = tokio::task::spawn_blocking(read).await;
         let listed = read.map_err(|_| ServerFailure::Protocol)?;
         let _approving = self.approving.lock().await;
@@ -211,7 +211,7 @@ impl Server {
         Ok(())
     }
 
-    /// A person saw this form of a tool, by the name they were shown, and approves it; false if the server lists another.
+    /// Approves a definition of a tool by its displayed name; false if the server lists another definition.
     pub(super) async fn approve(
         &self,
         shown: &str,
@@ -239,7 +239,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Takes up the forms that the pin store has now; whether others are approved than before.
+    /// Reloads the approvals from the pin store; returns whether they changed.
     pub(super) async fn reload_pins(&self) -> bool {
         let Some(store) = self.pin_store.clone() else {
             return false;
@@ -270,7 +270,7 @@ impl Server {
         saved.unwrap_or_else(|_| Err(PinStoreError::writer_lost()))
     }
 
-    /// Divides what is listed into what is offered and what is withheld.
+    /// Splits the listed tools into offered and withheld tools.
     fn update_offers(&self, tools: &mut Tools) {
         let Tools {
             pins,
@@ -310,7 +310,7 @@ impl Server {
         self.tools().seen.clone()
     }
 
-    /// The mark of each tool that it lists, by what a scope calls the tool; none of one that is withheld.
+    /// The mark of each listed tool by its name in scopes; `None` for withheld tools.
     pub(super) fn marks(&self) -> Vec<(String, Option<String>)> {
         let tools = self.tools();
         let mark = |(it, seen): (&ListedTool, &ServerTool)| {
@@ -324,14 +324,14 @@ impl Server {
         self.tools().offers.values().cloned().collect()
     }
 
-    /// Whether a tool is offered in that very form.
+    /// Whether this definition of the tool is still offered.
     pub(super) fn still_offers(&self, offer: &OfferedTool) -> bool {
         let tools = self.tools();
         let now = tools.offers.get(&offer.tool);
         now.is_some_and(|now| now.fingerprint == offer.fingerprint)
     }
 
-    /// Whether one of its tools has the name of that kind of resource: a scope of the one would read as the other's.
+    /// Whether a tool has the name of this resource, so that their scopes would be ambiguous.
     pub(super) fn has_tool(&self, resource: &str) -> bool {
         let tools = self.tools();
         let mut listed = tools.listed.iter();
@@ -339,7 +339,7 @@ impl Server {
     }
 }
 
-/// The forms of tools that the host says were approved, by the names that models call them.
+/// The fingerprints that the host approved, by the names of the tools for models.
 fn approved(spec: &ServerSpec) -> BTreeMap<String, Fingerprint> {
     let approved = spec.approved.iter();
     approved
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_that_takes_the_name_of_another_and_a_new_one_are_withheld_until_approved() {
+    async fn replaced_and_new_tools_are_withheld_until_approved() {
         let server = server();
         assert_eq!(list(&server, &["a.b", "c"]).await, [Ok(()), Ok(())]);
         assert_eq!(
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_offered_for_another_reason_is_approved_by_nobody() {
+    async fn colliding_tools_cannot_be_approved() {
         let server = server();
         let twin = Err(WithheldReason::Collision);
         assert_eq!(list(&server, &["a.b", "a/b"]).await, [twin, twin]);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_says_whether_it_comes_back() {
+    fn unavailable_error_says_whether_the_server_restarts() {
         let handler = ServerRequestHandler::new("s", Arc::new(DenyRequests), false);
         let server = Server::new(
             ServerSpec::stdio("s", "x"),

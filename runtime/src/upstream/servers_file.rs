@@ -1,4 +1,4 @@
-//! Reads the file in which editors keep their MCP servers.
+//! Reads the MCP server configuration files of editors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 use super::classify::truncate;
 use super::spec::{MAX_SERVERS, ServerSpec, SpecError, escape_placeholders};
 
-/// The longest file, in bytes, and the longest name that a message shows.
+/// The longest file, and the longest name in a message, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_NAME_BYTES: usize = 128;
 
-/// Why a file of servers, or one of its entries, cannot be used. It holds no value of the file.
+/// Why a configuration file, or one of its entries, cannot be used. It contains no value of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServersError {
-    /// It is not JSON, or not an object with servers in it.
+    /// The file is not valid JSON, or not an object.
     #[error("the file of the servers cannot be read: line {line}, column {column}")]
     Json {
         /// The line, from 1.
@@ -25,86 +25,86 @@ pub enum ServersError {
         /// The column, from 1.
         column: usize,
     },
-    /// An object has a key twice.
+    /// An object has a duplicate key.
     #[error("the file of the servers has the duplicate key `{0}`")]
     DuplicateKey(String),
-    /// It is too long.
+    /// The file is too long.
     #[error("the file of the servers is too long; it may have {MAX_FILE_BYTES} bytes")]
     TooLong,
-    /// A field has a value of another type than it must have.
+    /// A field has the wrong type.
     #[error("{field} has the wrong type; expected {expected}")]
     Type {
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
-        /// What may stand there.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A variable that it names is not set.
+    /// An environment variable is not set.
     #[error("the variable `{variable}` is not set, which {field} names")]
     Unset {
         /// The variable.
         variable: String,
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// An input that it names has no value.
+    /// An input has no value.
     #[error("the input `{input}` has no value, which {field} names")]
     Input {
         /// The id of the input.
         input: String,
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// It holds a placeholder that this host does not support or has no value for.
+    /// A placeholder is not supported or has no value.
     #[error(
         "{field} holds a placeholder that is not supported here; supported are `${{env:NAME}}`, `${{NAME}}`, \
          `${{NAME:-default}}`, `${{input:ID}}`, `${{workspaceFolder}}` and `${{userHome}}`"
     )]
     Placeholder {
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// The file of variables that it names cannot be read, or a line of it is not `NAME=VALUE`.
+    /// The `envFile` cannot be read, or contains an invalid line.
     #[error("cannot read variables from the file that {field} names")]
     EnvFile {
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// A server is reached by the transport that Streamable HTTP replaced.
+    /// The server uses the transport that Streamable HTTP replaced.
     #[error(
         "the server `{0}` uses the HTTP+SSE transport of 2024-11-05, which is not supported; most servers offer \
          Streamable HTTP (type `http`) at another address"
     )]
     Sse(String),
-    /// A server has neither a command nor an address, or both, or a type that does not fit.
+    /// The server has neither a command nor an address, both, or a type that does not match.
     #[error("the server `{0}` must have either a command or an address, and a type that fits")]
     Kind(String),
-    /// A server cannot be used.
+    /// The server is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
 
-/// What a file of servers says.
+/// The content of a configuration file.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ServersFile {
-    /// The servers that can be used.
+    /// The valid servers.
     pub servers: Vec<ServerSpec>,
-    /// The entries that cannot: the key of each and what is wrong with it.
+    /// The keys of invalid entries, and what is wrong with them.
     pub rejected: Vec<(String, ServersError)>,
 }
 
-/// What the placeholders in a file of servers stand for. A closure is one that knows variables alone.
+/// Resolves the placeholders in a configuration file. A closure resolves variables alone.
 pub trait ServersContext {
     /// The value of an environment variable: `${env:NAME}`, `${NAME}` and `${NAME:-default}`.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// What a person entered for `${input:ID}`.
+    /// The value that a person entered for `${input:ID}`.
     fn input(&self, _id: &str) -> Option<String> {
         None
     }
 
-    /// The folder that is worked in: `${workspaceFolder}`.
+    /// The workspace folder: `${workspaceFolder}`.
     fn workspace_folder(&self) -> Option<String> {
         None
     }
@@ -114,7 +114,7 @@ pub trait ServersContext {
         None
     }
 
-    /// The text of a file of variables, one `NAME=VALUE` a line: `envFile`.
+    /// The text of a file of variables, with one `NAME=VALUE` per line: `envFile`.
     fn env_file(&self, _path: &str) -> Option<String> {
         None
     }
@@ -126,7 +126,7 @@ impl<F: Fn(&str) -> Option<String>> ServersContext for F {
     }
 }
 
-/// What counts of one server; what else editors keep there (what they allow without asking, above all) does not.
+/// One entry. Other keys of editors, such as automatic approvals, are ignored.
 struct Entry {
     kind: Option<String>,
     command: Option<String>,
@@ -134,27 +134,28 @@ struct Entry {
     env: BTreeMap<String, String>,
     env_file: Option<String>,
     cwd: Option<String>,
-    /// The address and the key that it stands under.
+    /// The address and its key.
     url: Option<(&'static str, String)>,
     headers: BTreeMap<String, String>,
 }
 
-/// The keys that editors write an address under.
+/// The keys for an address.
 const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
 impl ServerSpec {
-    /// Reads the file in which editors keep their servers: `{"servers": {NAME: {"command", "args", "env", "envFile",
-    /// "cwd"}}}` or `{NAME: {"url", "headers"}}`, under the key `mcpServers` as well; an address may stand under `serverUrl`
-    /// or `httpUrl`. Comments and trailing commas are ignored. A server that is `disabled` is left out. `context` says what
-    /// placeholders such as `${env:X}` stand for.
+    /// Reads the MCP configuration file of an editor: `{"servers": {NAME: {"command", "args", "env", "envFile",
+    /// "cwd"}}}` or `{NAME: {"url", "headers"}}`, also under the key `mcpServers`; the address may be in `serverUrl` or
+    /// `httpUrl`. Comments and trailing commas are allowed. Servers with `disabled` are skipped. `context` resolves
+    /// placeholders such as `${env:X}`.
     ///
-    /// A server is known by what is written: write secrets as `${env:X}` or `${input:X}`, which count by their names, but
-    /// for `command` and `cwd`, which count as they are filled in. What stands in an `envFile` counts by its values.
+    /// The identity of a server is the written text: secrets written as `${env:X}` or `${input:X}` count by their
+    /// names. `command` and `cwd` count with placeholders replaced, and the content of an `envFile` counts by its
+    /// values.
     ///
-    /// An entry that cannot be used does not keep the others from being used; [`ServersFile::rejected`] says why.
+    /// Invalid entries do not affect the others; see [`ServersFile::rejected`].
     ///
     /// # Errors
-    /// [`ServersError`] if no entry can be read; it holds no value of the file or of a variable.
+    /// [`ServersError`] if the file cannot be read; it contains no value of the file or of a variable.
     pub fn read_all(
         text: &str,
         context: &impl ServersContext,
@@ -190,7 +191,7 @@ impl ServerSpec {
     }
 }
 
-/// JSON with comments and trailing commas, as editors write it.
+/// Parses JSON with comments and trailing commas.
 fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
     let strict = ParseOptions {
         allow_comments: true,
@@ -219,7 +220,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
     }
 }
 
-/// The first key that an object has a second time.
+/// The first duplicate key of an object.
 fn duplicate_key<'v>(value: &'v ast::Value<'_>) -> Option<&'v str> {
     match value {
         ast::Value::Object(object) => {
@@ -235,7 +236,7 @@ fn duplicate_key<'v>(value: &'v ast::Value<'_>) -> Option<&'v str> {
     }
 }
 
-/// One entry, unless it is disabled.
+/// Parses an entry; `None` if it is disabled.
 fn parse_entry(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, ServersError> {
     let Value::Object(mut entry) = entry else {
         let (field, expected) = (field.to_owned(), "an object");
@@ -266,7 +267,7 @@ fn parse_entry(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, S
     }))
 }
 
-/// A field of an object; `null` counts as absent.
+/// Removes a field from an object; `null` counts as absent.
 fn take_field<T: DeserializeOwned>(
     entry: &mut Map<String, Value>,
     field: &str,
@@ -293,7 +294,7 @@ impl Entry {
         let kind = self.kind.as_deref();
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
-                // A command and a folder say what runs and where, and are no place for secrets.
+                // The command and the folder must not contain secrets, so their values are part of the identity.
                 let command = fill(command, &format!("{field}/command"))?;
                 let folder = self.cwd.as_ref();
                 let folder = folder.map(|cwd| fill(cwd, &format!("{field}/cwd")));
@@ -323,7 +324,7 @@ impl Entry {
         }
     }
 
-    /// What the file of variables holds, if there is one.
+    /// The variables in the `envFile`, if there is one.
     fn variables(
         &self,
         field: &str,
@@ -341,7 +342,7 @@ impl Entry {
         read.ok_or(ServersError::EnvFile { field })
     }
 
-    /// What a program is given, each as `text` says.
+    /// Sets the arguments and variables of a program, each converted by `text`.
     fn child(
         &self,
         mut spec: ServerSpec,
@@ -363,12 +364,12 @@ fn is_http(kind: &str) -> bool {
     matches!(kind, "http" | "streamable-http" | "streamableHttp")
 }
 
-/// A name of the file, as a message shows it.
+/// Escapes and truncates a name for messages.
 fn display_name(name: &str) -> String {
     truncate(&crate::escape(name), MAX_NAME_BYTES)
 }
 
-/// A name of the file as one step of a JSON pointer.
+/// Escapes a name as a segment of a JSON pointer.
 fn pointer_segment(name: &str) -> String {
     display_name(&name.replace('~', "~0").replace('/', "~1"))
 }
@@ -377,11 +378,11 @@ fn pointer_segment(name: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fill {
     All,
-    /// Those that hold no secret. The others stay as they are written.
+    /// Placeholders without secrets. The others are left as written.
     Folders,
 }
 
-/// `text` with its placeholders replaced; what stands in for one is not read again.
+/// Replaces placeholders in `text`, without replacing placeholders in their values.
 fn replace_placeholders(
     text: &str,
     field: &str,
@@ -420,7 +421,7 @@ fn replace_placeholders(
     Ok(out)
 }
 
-/// What a placeholder that may hold a secret stands for.
+/// The value of a placeholder that may hold a secret.
 fn value_of(
     inside: &str,
     field: &str,
@@ -481,7 +482,7 @@ mod tests {
         read.servers
     }
 
-    /// What is wrong with the one entry of a file that cannot be used.
+    /// Asserts that the file has one invalid entry, with this error.
     #[track_caller]
     fn refused(text: &str, expected: &str) {
         let mut read = file(text).unwrap();
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_and_an_address_are_read_from_one_file() {
+    fn command_is_read_with_its_arguments() {
         let text = r#"{"servers": {"b": {"type": "stdio", "command": "run", "args": ["-t", "${env:TOKEN}"],
             "env": {"KEY": "x${env:TOKEN}y"}, "cwd": "/srv", "autoApprove": ["*"]},
             "off": {"command": "x", "disabled": true}}, "inputs": []}"#;
@@ -517,7 +518,7 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn an_address_is_read_with_its_headers() {
+    fn url_is_read_with_its_headers() {
         let text = r#"{"mcpServers": {"a": {"type": "http", "url": "http://127.0.0.1:1/mcp",
             "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#;
         let specs = read(text);
@@ -529,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_by_the_text_and_not_by_the_secret() {
+    fn identity_uses_the_written_text() {
         let label = |text: &str, value: &str| {
             let read = ServerSpec::read_all(text, &|_: &str| Some(value.to_owned())).unwrap();
             read.servers[0].label()
@@ -556,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
+    fn literal_texts_with_placeholder_syntax_have_their_own_identity() {
         let written = |text: &str| {
             let read = ServerSpec::read_all(text, &|_: &str| Some("s3cr3t".to_owned())).unwrap();
             read.servers[0].label()
@@ -565,7 +566,7 @@ mod tests {
         let secret = program().secret("X", "s3cr3t").label();
         let reference = r#"{"servers": {"a": {"command": "run", "env": {"X": "${env:X}"}}}}"#;
         assert_eq!(written(reference), secret);
-        for (text, said) in [
+        for (text, literal_spec) in [
             (reference, program().env("X", "${env:X}")),
             (
                 r#"{"servers": {"a": {"command": "run", "args": ["${env:X}"]}}}"#,
@@ -580,9 +581,9 @@ mod tests {
                 program().args(["$${env:X}"]),
             ),
         ] {
-            assert_ne!(written(text), said.label(), "{text}");
+            assert_ne!(written(text), literal_spec.label(), "{text}");
         }
-        // What holds no reference is the same in both.
+        // Text without placeholder syntax has the same identity.
         let plain = r#"{"servers": {"a": {"command": "run", "args": ["$", "{env:X}"]}}}"#;
         assert_eq!(written(plain), program().args(["$", "{env:X}"]).label());
         let args = ["${env:X}", "$${env:X}", "${}{env:X}", "${}", "${", "$"];
@@ -592,15 +593,15 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn an_address_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
+    fn literal_urls_with_placeholder_syntax_have_their_own_identity() {
         let text = r#"{"servers": {"a": {"url": "http://127.0.0.1/${env:X}"}}}"#;
         let read = ServerSpec::read_all(text, &|_: &str| Some("s3cr3t".to_owned())).unwrap();
-        let said = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
-        assert_ne!(read.servers[0].label(), said.label());
+        let literal_spec = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
+        assert_ne!(read.servers[0].label(), literal_spec.label());
     }
 
     #[test]
-    fn names_in_messages_deceive_nobody_and_are_short() {
+    fn names_in_errors_are_escaped_and_short() {
         refused(
             "{\"servers\": {\"a/\u{202e}~b\": {\"command\": \"x\", \"env\": {\"\\n\": \"${env:\u{202e}}\"}}}}",
             "the variable `\\u{202e}` is not set, which /servers/a~1\\u{202e}~0b/env/\\u{a} names",
@@ -617,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_place_and_never_by_its_value() {
+    fn errors_name_the_field_and_never_its_value() {
         refused(
             r#"{"servers": {"a": {"command": "x", "env": {"K": "${env:MISSING}"}}}}"#,
             "the variable `MISSING` is not set, which /servers/a/env/K names",
@@ -679,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_servers_of_a_file_are_read_and_one_more_is_rejected() {
+    fn servers_beyond_the_limit_are_rejected() {
         let all = (0..=MAX_SERVERS).map(|n| format!(r#""s{n}": {{"command": "x"}}"#));
         let text = format!(
             r#"{{"servers": {{{}}}}}"#,
@@ -693,7 +694,7 @@ mod tests {
         assert!(matches!(error, ServersError::Spec(SpecError::TooMany)));
     }
 
-    /// A person's editor, with a workspace, inputs and a file of variables.
+    /// An editor with a workspace, inputs and a file of variables.
     struct Editor;
 
     impl ServersContext for Editor {
@@ -724,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_of_all_editors_are_filled_in() {
+    fn placeholders_of_all_editors_are_replaced() {
         let args = [
             ("${PORT}", "80"),
             ("${env:PORT}${PORT:-1}", "8080"),
@@ -754,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_placeholders_are_rejected_and_name_their_place() {
+    fn unsupported_placeholders_are_rejected_by_field() {
         for arg in [
             "${command:pick}",
             "${file}",
@@ -820,7 +821,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_workspace_is_another_server() {
+    fn workspace_folder_is_part_of_the_identity() {
         let label = |folder: &'static str, token: &'static str| {
             struct At(&'static str, &'static str);
             impl ServersContext for At {
@@ -843,7 +844,7 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn addresses_are_read_under_every_key_and_sse_is_named_as_unsupported() {
+    fn urls_are_read_under_every_key_and_sse_is_unsupported() {
         for key in ADDRESSES {
             let text =
                 format!(r#"{{"mcpServers": {{"a": {{"{key}": "http://127.0.0.1:1/mcp"}}}}}}"#);

@@ -1,8 +1,7 @@
-//! Messages to a server by HTTP in, the same out, requests not before it can ask something back, and its answers if they are
-//! of a fair size.
+//! Delays requests of an HTTP session until its server-to-client stream is open, and limits the size of responses.
 //!
-//! A server asks back on a stream that is opened for each session. What it asks before that stream stands may be dropped,
-//! as the reference SDK's servers do, and the call that it is asked for would wait for it in vain.
+//! A server sends its requests on a stream that the client opens per session. Requests sent before the stream is open
+//! may be dropped, as by servers of the reference SDK, and the call that depends on them would never end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,27 +24,27 @@ use super::line_reader::ValueCounter;
 use super::pagination::SizeCounter;
 use crate::rate::{Bucket, Rate};
 
-/// How long a server may take to say whether it asks back before it is sent requests all the same.
+/// How long requests wait for the stream.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often streams are opened, so that a server that ends each at once is not asked for the next without a pause.
+/// Limits how often streams are opened, for servers that close them at once.
 const STREAM_RATE: Rate = Rate {
     calls: 16,
     per: Duration::from_secs(8),
 };
-/// The longest event where nobody says how long one may be, in bytes.
+/// The default size limit of an event, in bytes.
 pub(super) const MAX_EVENT_BYTES: usize = 8 << 20;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Reads why a request failed.
+/// Converts an error of the client.
 type Cause<C> = fn(&StreamableHttpError<<C as StreamableHttpClient>::Error>) -> ServerFailure;
 
-/// A client that keeps the requests of a session until the server can ask back.
+/// An HTTP client that delays the requests of a session until its stream is open.
 #[derive(Clone, Debug)]
 pub(super) struct SessionClient<C: StreamableHttpClient> {
     client: C,
-    /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
+    /// The session whose requests no longer wait: its stream is open or was rejected, or the wait timed out.
     ready_session: watch::Sender<Option<Arc<str>>>,
     state: Arc<ConnectionState>,
     cause: Cause<C>,
@@ -63,7 +62,7 @@ impl<C: StreamableHttpClient> SessionClient<C> {
         }
     }
 
-    /// Waits until the stream of a session stands or is refused, but not for ever.
+    /// Waits until the stream of a session is open or rejected, or for the timeout.
     async fn wait_for_stream(&self, session: &Arc<str>) {
         let mut ready_session = self.ready_session.subscribe();
         let it = ready_session.wait_for(|ready_session| ready_session.as_ref() == Some(session));
@@ -173,7 +172,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for SessionClient<C> {
     }
 }
 
-/// Ends the connection, and the stream, at an event with too many values; no event is parsed before.
+/// Ends the connection and the stream at an event with too many values, before it is parsed.
 fn limit_values(events: Events, state: &Arc<ConnectionState>) -> Events {
     let state = Arc::clone(state);
     let fits = move |event: &Result<Sse, SseError>| {
@@ -201,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that takes what it is sent, and ends each stream at once if it opens any.
+    /// A server that accepts all messages, and closes each stream at once if it opens any.
     #[derive(Clone)]
     struct Server {
         opens: bool,
@@ -267,12 +266,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn streams_that_end_at_once_are_opened_so_many_times_and_then_with_pauses() {
+    async fn reopening_streams_is_rate_limited() {
         let session = session(true);
         for _ in 0..STREAM_RATE.calls {
             session.opens("one").now_or_never().unwrap();
         }
-        // Requests of the session go on.
+        // Requests of the session are not delayed.
         session.asks("one").now_or_never().unwrap();
         let mut more = 0;
         let opening = async {
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_request_waits_longer_than_it_may_however_often_the_session_is_another() {
+    async fn requests_wait_a_bounded_time_for_each_session_stream() {
         let session = session(false);
         for name in ["one", "two", "one", "two"] {
             assert!(session.opens(name).now_or_never().is_none());
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_with_too_many_values_ends_the_connection() {
+    async fn event_with_too_many_values_closes_the_connection() {
         for (values, cause) in [(1000, None), (100_000, Some(ServerFailure::TooManyValues))] {
             let event = |data: String| Ok(Sse::default().data(data));
             let array = format!("[{}]", vec!["1"; values].join(","));

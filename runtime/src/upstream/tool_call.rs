@@ -1,4 +1,4 @@
-//! Carries one call out at its server: rounds of questions, tasks, grants and previews included.
+//! Runs tool calls at servers, with input rounds, tasks, requested scopes and previews.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,33 +27,33 @@ use crate::error::{CallError, Code};
 use crate::scope::Verb;
 use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
 
-/// How often a server may ask for more before it answers.
+/// The largest number of input rounds per call.
 const MAX_ROUNDS: usize = 10;
-/// How often a task is looked at.
+/// The shortest and the longest poll interval of tasks, in milliseconds.
 const POLL: (u64, u64) = (50, 5_000);
-/// The longest token of a server's preview, in bytes.
+/// The longest preview token, in bytes.
 const MAX_TOKEN_BYTES: usize = 512;
 
-/// One call of one tool.
+/// A call of a tool.
 #[derive(Debug)]
 pub(super) struct ToolCall {
     server: Arc<Server>,
     offer: Arc<OfferedTool>,
     arguments: JsonObject,
-    /// What the server asked for, once it did; granted by the time the call is carried again.
+    /// The scopes that the server requested. They are granted before the call is repeated.
     asked: Mutex<Option<Vec<String>>>,
-    /// It was handed to the server: from then on nobody here knows what it came to but by the server's word.
+    /// Whether the call was sent to the server, so that its effect is unknown after a failure.
     begun: AtomicBool,
 }
 
-/// A call that can be sent as it is.
+/// A call that is ready to be sent.
 struct PreparedCall {
-    /// Its place among the calls under way.
+    /// The call slot.
     _slot: OwnedSemaphorePermit,
     connection: Arc<Connection>,
     params: CallToolRequestParams,
     preview: bool,
-    /// The server asked for more before, and was granted it.
+    /// Whether this repeats the call after the requested scopes were granted.
     replayed: bool,
     progress: Option<Progress>,
     active_call: Arc<ActiveCall>,
@@ -100,7 +100,7 @@ impl ToolCall {
         }
     }
 
-    /// Says of a failure that the effect may have happened all the same, unless the server itself says that it failed.
+    /// Marks an error as possibly having had an effect, unless the server itself reported the failure.
     fn mark_begun(&self, halt: Halt) -> Halt {
         let unknown = |error: &CallError| {
             let begun = self.begun.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl ToolCall {
         Ok(Carried { reply, preview })
     }
 
-    /// What goes to the server. Nothing of it but the arguments is the model's.
+    /// The parameters of the request. Only the arguments come from the model.
     fn params(
         &self,
         preview: bool,
@@ -198,7 +198,8 @@ impl ToolCall {
         Ok(params)
     }
 
-    /// What the server asks for to carry the call out, as needs of this runtime; the same is sent back once it is granted.
+    /// Interrupts the call with the needs that the server requests, and stores the scopes to send back once they are
+    /// granted.
     fn requested_needs(&self, result: &CallToolResult) -> Option<Halt> {
         let is_tool = |resource: &str| self.server.has_tool(resource);
         let (texts, needs) = requested_scopes(result.meta.as_ref()?, &self.server.label, is_tool)?;
@@ -207,7 +208,7 @@ impl ToolCall {
         Some(Halt::Needs(needs))
     }
 
-    /// The last answer, after as many rounds as the server needs.
+    /// Runs input rounds until the server returns a result.
     async fn complete_rounds(&self, prepared: &PreparedCall) -> Result<CallToolResult, CallError> {
         let mut params = prepared.params.clone();
         for _ in 0..MAX_ROUNDS {
@@ -216,7 +217,7 @@ impl ToolCall {
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
                     if requests.is_empty() {
-                        // The server wants no more than time.
+                        // The server only needs time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
                     let responses = self.responses(prepared, requests).await?;
@@ -243,7 +244,7 @@ impl ToolCall {
         let mut options = PeerRequestOptions::no_options();
         let info = peer.peer_info();
         if info.is_some_and(|info| !info.protocol_version.has_initialize()) {
-            // Without a handshake each request says what its own client supports.
+            // Without a handshake, each request declares the capabilities of its client.
             let capabilities = self
                 .server
                 .handler
@@ -274,12 +275,12 @@ impl ToolCall {
         answered
     }
 
-    /// What it means for the call that the connection failed it.
+    /// Converts a failed request into a call error.
     fn call_error(&self, error: &ServiceError) -> CallError {
         match error {
             ServiceError::McpError(error) => tool_result::failed(&error.message),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                // It may be this call's misfortune alone: whether the server is there shows when it is asked for its tools.
+                // The failure may be specific to this call, so listing the tools checks the connection.
                 self.server.changed.notify_one();
                 self.server.unavailable()
             }
@@ -293,7 +294,7 @@ impl ToolCall {
         CallError::new(Code::ServerGone, message)
     }
 
-    /// What the host says to what the server asks within a call; nobody is asked for a server that went.
+    /// Answers the requests of the server within the call, unless the connection ends.
     async fn responses(
         &self,
         prepared: &PreparedCall,
@@ -335,7 +336,7 @@ impl ToolCall {
                     error.message
                 );
                 let error = CallError::new(Code::ServerFailed, message);
-                // This is no word of the server's on how far it came.
+                // This error was not reported by the server, so the effect is unknown.
                 if self.mutates() {
                     error.with("begun", true)
                 } else {
@@ -348,7 +349,7 @@ impl ToolCall {
         Ok(responses)
     }
 
-    /// Looks at a task until it ends; whoever gives up takes it back.
+    /// Polls a task until it ends; dropping the future cancels the task.
     async fn wait_for_task(
         &self,
         prepared: &PreparedCall,
@@ -394,7 +395,7 @@ impl ToolCall {
     }
 }
 
-/// The message of a task's error.
+/// The message of a task error.
 fn error_message(error: &impl serde::Serialize) -> String {
     let error = serde_json::to_value(error).unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str);
@@ -405,7 +406,7 @@ fn fault(why: &str) -> CallError {
     CallError::new(Code::ServerFault, why)
 }
 
-/// What stands for a preview at its server. A server that does not say that it previewed may have carried the call out.
+/// Returns the preview token. A result that is not marked as a preview may be of a call that was carried out.
 fn extract_preview_token(result: &CallToolResult) -> Result<String, CallError> {
     let meta = result.meta.as_ref();
     if !meta.is_some_and(|meta| has_flag(meta, "preview")) {

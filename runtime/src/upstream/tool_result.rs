@@ -1,4 +1,4 @@
-//! Reads the answer of a server: within the limits, true to the tool's schema, and text.
+//! Converts tool results of servers, within limits and validated against the tool's schema.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::{CallError, Code};
 
 /// The deepest structured output.
 const MAX_DEPTH: usize = 64;
-/// The media types that are passed on; what is of another is named in their place.
+/// The accepted media types; others are replaced by their names.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 const AUDIO_TYPES: &[&str] = &[
     "audio/wav",
@@ -27,7 +27,7 @@ fn fault(why: &str) -> CallError {
     CallError::new(Code::ServerFault, format!("the server's answer {why}"))
 }
 
-/// What a call that did not fail answered. Its `_meta` and whatever else stands there goes no further.
+/// Converts the result of a successful call. `_meta` and unknown fields are dropped.
 pub(crate) async fn reply(
     result: &CallToolResult,
     offer: &OfferedTool,
@@ -52,7 +52,7 @@ pub(crate) async fn reply(
     let content = for_model.into_iter().map(|it| block(it, server));
     let mut content = content.collect::<Result<Vec<_>, _>>()?;
     let output = structured.and_then(|value| match value {
-        // Clients that show their model `structuredContent` alone would hide the content behind it.
+        // Clients that show only `structuredContent` to the model would hide the other content.
         Value::Object(map) if map.is_empty() && offer.output.is_none() && !content.is_empty() => {
             None
         }
@@ -72,7 +72,7 @@ pub(crate) async fn reply(
     })
 }
 
-/// Whether a block is for models, too. What is for the user alone may be what no model should read.
+/// Whether a block is for models. Blocks for the user alone may be unsuitable for models.
 fn is_for_model(block: &ContentBlock) -> bool {
     let annotations: Option<&Annotations> = match block {
         ContentBlock::Text(block) => block.annotations.as_ref(),
@@ -86,7 +86,7 @@ fn is_for_model(block: &ContentBlock) -> bool {
     audience.is_none_or(|audience| audience.is_empty() || audience.contains(&Role::Assistant))
 }
 
-/// What the server says of a call that failed.
+/// Converts the result of a failed call.
 pub(crate) fn failure(result: &CallToolResult) -> CallError {
     let blocks = result.content.iter().filter(|block| is_for_model(block));
     let texts = blocks.filter_map(|block| match block {
@@ -97,13 +97,13 @@ pub(crate) fn failure(result: &CallToolResult) -> CallError {
     failed(&text)
 }
 
-/// The failure of a server, in its words.
-pub(super) fn failed(said: &str) -> CallError {
-    let text = truncate(said.trim(), 2048);
+/// An error with the message of the server.
+pub(super) fn failed(text: &str) -> CallError {
+    let text = truncate(text.trim(), 2048);
     let message = if text.is_empty() {
         "the server says that the call failed".to_owned()
     } else {
-        format!("the server says that the call failed: {said}")
+        format!("the server says that the call failed: {text}")
     };
     CallError::new(Code::ServerFailed, message)
 }
@@ -123,7 +123,7 @@ fn check_size(result: &CallToolResult, limit: usize) -> Result<(), CallError> {
     let structured = result.structured_content.as_ref();
     let structured = structured.map_or(0, |value| value.to_string().len());
     let blocks: usize = blocks.sum();
-    // A block costs something even if it is empty.
+    // Each block has a minimum cost.
     if blocks + structured + 64 * result.content.len() > limit {
         let message = format!("the server answered more than {limit} bytes; ask it for less");
         return Err(CallError::new(Code::TooLarge, message));
@@ -147,7 +147,7 @@ fn text(text: &str) -> Content {
     Content::Text(Utf8::from(crate::escape_lines(text).into_owned()))
 }
 
-/// A block for the model.
+/// Converts a block for the model.
 fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
     let data = |data: &str| {
         let bytes = STANDARD.decode(data);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_writes_stays_text() {
+    fn server_content_stays_text() {
         says(
             json!({"content": [{"type": "text", "text": "a\u{1b}[2J\u{202e}\nb\t"}]}),
             "a\\u{1b}[2J\\u{202e}\nb\t",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_for_the_user_alone_are_not_passed_to_the_model() {
+    fn user_only_blocks_are_hidden_from_the_model() {
         let block = |text: &str, audience: Value| json!({"type": "text", "text": text, "annotations": {"audience": audience}});
         says(
             json!({"content": [
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_structured_content_has_none() {
+    fn results_without_structured_content_have_none() {
         let text = |more: Value| {
             let mut result = json!({"content": [{"type": "text", "text": "a"}]});
             result
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_alone_is_written_as_text() {
+    fn structured_content_alone_is_also_text() {
         says(
             json!({"content": [], "structuredContent": {"b": 1, "a": "x"}}),
             r#"{"b":1,"a":"x"}"#,
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_a_known_type_is_passed_on() {
+    fn images_of_known_types_are_kept() {
         let image = |data: &str| json!({"content": [{"type": "image", "mimeType": "image/png", "data": data}]});
         let reply = read(image("AAEC"), None).unwrap();
         let expected = Content::Image {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_its_own_schema_is_not_passed_on() {
+    fn results_that_violate_their_schema_are_rejected() {
         let schema = || {
             Some(
                 json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_to_look_at_is_not_passed_on() {
+    fn results_that_take_too_long_to_validate_are_rejected() {
         let twice = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]});
         let schema = json!({"type": "object", "properties": {"x": twice}});
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_and_too_deep_is_not_passed_on() {
+    fn too_large_and_too_deep_results_are_rejected() {
         let long = |bytes: usize| json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
         assert!(read(long(9_000), None).is_ok());
         refused(long(10_000), None, Code::TooLarge);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn of_its_metadata_nothing_is_passed_on() {
+    fn result_metadata_is_dropped() {
         let meta = json!({"granted_scopes": ["write"], "ui": {"resourceUri": "ui://x"}});
         let result = json!({"content": [], "structuredContent": {"a": 1}, "_meta": meta});
         let typed: CallToolResult = serde_json::from_value(result.clone()).unwrap();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_the_servers_words() {
+    fn failures_quote_the_server() {
         let result =
             json!({"isError": true, "content": [{"type": "text", "text": "no\u{1b} such\nday"}]});
         let error = failure(&serde_json::from_value(result).unwrap());

@@ -1,10 +1,10 @@
-//! Limits a transport: what a server asks at once, what waits to be written, what reaches logs.
+//! Wraps a transport with limits on server requests, outgoing messages and logging.
 //!
-//! rmcp answers whatever comes, keeps answers until they are written, and logs notifications as they stand. So a server
-//! that asks and never reads is noticed here, and here ends what a server only says.
+//! rmcp accepts any number of requests, queues responses without a limit, and logs notifications as received. This
+//! wrapper detects servers that send requests without reading, and handles their notifications.
 #![expect(
     deprecated,
-    reason = "MCP deprecates logging, and servers of every revision may still send it"
+    reason = "MCP deprecates logging, but servers of all versions may send it"
 )]
 
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use super::failure::{ServerFailure, is_version_name};
 use super::log_limiter::LogLimiter;
 use super::server::Server;
 
-/// The most requests of a server that are open at one time. It is answered far fewer at one time.
+/// The largest number of pending requests of a server. Far fewer are answered concurrently.
 const MAX_PENDING: usize = 64;
 /// The longest id of a request, in bytes.
 const MAX_ID_BYTES: usize = 256;
-/// How long a message may take to be written.
+/// How long a write may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a message was not sent.
@@ -45,16 +45,16 @@ pub(super) enum SendError<E> {
     QueueFull,
 }
 
-/// What a message that cannot be written means.
+/// The effect of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteFailure {
-    /// Nothing else can be written either.
+    /// The connection is closed.
     ClosesConnection,
-    /// It failed alone; each is sent on its own.
+    /// Only this request fails, because each has its own HTTP request.
     FailsRequest,
 }
 
-/// A transport within bounds.
+/// A transport with limits.
 pub(super) struct BoundedTransport<T> {
     inner: T,
     server: Arc<Server>,
@@ -66,7 +66,7 @@ pub(super) struct BoundedTransport<T> {
     next_id: i64,
 }
 
-/// How far the server came in saying who it is.
+/// The progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandshakeState {
     Pending,
@@ -93,7 +93,7 @@ impl<T> BoundedTransport<T> {
         }
     }
 
-    /// Drops the late answer to a request that was sent before, if there is one.
+    /// Ignores a late response to an earlier request, if there is one.
     pub(super) fn ignoring_response_to(mut self, id: Option<RequestId>) -> Self {
         if let Some(id) = id {
             self.discovery = Discovery::Abandoned(id);
@@ -101,7 +101,7 @@ impl<T> BoundedTransport<T> {
         self
     }
 
-    /// What rmcp is to see of a message, or none.
+    /// Filters and rewrites a message for rmcp; `None` drops it.
     fn filter(
         &mut self,
         message: RxJsonRpcMessage<RoleClient>,
@@ -126,7 +126,7 @@ impl<T> BoundedTransport<T> {
                         return None;
                     };
                     self.handshake = handshake;
-                    // What is asked before is not answered in every revision.
+                    // Earlier requests are not answered in every protocol version.
                     self.state.pending_requests().clear();
                 }
                 Some(JsonRpcMessage::Response(response))
@@ -135,21 +135,21 @@ impl<T> BoundedTransport<T> {
         }
     }
 
-    /// What a request of the server is called here; none if it asks too much.
-    fn register_request(&mut self, theirs: RequestId) -> Option<RequestId> {
-        let long = matches!(&theirs, RequestId::String(id) if id.len() > MAX_ID_BYTES);
+    /// Assigns a local id to a request of the server; `None` beyond the limits.
+    fn register_request(&mut self, server_id: RequestId) -> Option<RequestId> {
+        let long = matches!(&server_id, RequestId::String(id) if id.len() > MAX_ID_BYTES);
         let mut pending = self.state.pending_requests();
         if long || pending.len() >= MAX_PENDING {
             self.state.end(ServerFailure::TooManyRequests);
             return None;
         }
         self.next_id += 1;
-        let ours = RequestId::Number(self.next_id);
-        pending.insert(ours.clone(), theirs);
-        Some(ours)
+        let local_id = RequestId::Number(self.next_id);
+        pending.insert(local_id.clone(), server_id);
+        Some(local_id)
     }
 
-    /// Takes up what the server tells; what concerns rmcp itself goes on, without the server's words.
+    /// Handles a notification; returns the ones that rmcp needs, without text of the server.
     fn on_notification(&mut self, notification: ServerNotification) -> Option<ServerNotification> {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
@@ -184,8 +184,8 @@ impl<T> BoundedTransport<T> {
                 filter.resources_list_changed = accepted.resources_list_changed;
                 filter.prompts_list_changed = accepted.prompts_list_changed;
                 acknowledged.params = SubscriptionsAcknowledgedNotificationParams::new(filter);
-                let theirs = acknowledged.extensions.get::<NotificationMetaObject>();
-                let id = own_id(theirs?.subscription_id()?)?;
+                let server_id = acknowledged.extensions.get::<NotificationMetaObject>();
+                let id = own_id(server_id?.subscription_id()?)?;
                 let mut meta = NotificationMetaObject::default();
                 meta.set_subscription_id(id);
                 acknowledged.extensions.insert(meta);
@@ -203,19 +203,19 @@ impl<T> BoundedTransport<T> {
         }
     }
 
-    /// What a server takes back, as rmcp knows it: a question of its own, or without a handshake what we listen to.
+    /// The local id of a cancelled request, or the id of a subscription without a handshake.
     fn on_cancelled(&self, id: RequestId) -> Option<RequestId> {
         if self.handshake == HandshakeState::Discovered {
             return own_id(id);
         }
         let mut pending = self.state.pending_requests();
-        let found = pending.iter().find(|(_, theirs)| **theirs == id);
-        let found = found.map(|(ours, _)| ours.clone())?;
+        let found = pending.iter().find(|(_, server_id)| **server_id == id);
+        let found = found.map(|(local_id, _)| local_id.clone())?;
         pending.remove(&found);
         Some(found)
     }
 
-    /// What goes to the server: its questions are answered under the names that it gave them.
+    /// Restores the server's request id in a response.
     fn outgoing(&self, message: TxJsonRpcMessage<RoleClient>) -> TxJsonRpcMessage<RoleClient> {
         let mut message = message;
         let answered = match &mut message {
@@ -224,34 +224,34 @@ impl<T> BoundedTransport<T> {
             _ => None,
         };
         if let Some(id) = answered
-            && let Some(theirs) = self.state.pending_requests().remove(id)
+            && let Some(server_id) = self.state.pending_requests().remove(id)
         {
-            *id = theirs;
+            *id = server_id;
         }
         message
     }
 }
 
-/// An id that this side gave, if it can be one.
+/// Returns the id if it can be one of ours.
 fn own_id(id: RequestId) -> Option<RequestId> {
     matches!(id, RequestId::Number(_)).then_some(id)
 }
 
-/// Takes the server's words out of how it greets, since rmcp logs that. None if it greets with nothing else.
+/// Removes text of the server from the handshake, because rmcp logs it; `None` if it is invalid.
 fn sanitize_handshake(result: &mut ServerResult) -> Option<HandshakeState> {
-    let nobody = || Implementation::new("server", "0");
+    let server_info = || Implementation::new("server", "0");
     match result {
         ServerResult::DiscoverResult(found) => {
             let mut versions = std::mem::take(&mut found.supported_versions);
             versions.retain(is_version_name);
             let plain = DiscoverResult::new(versions, used_capabilities(&found.capabilities));
-            *found = plain.with_server_info(nobody());
+            *found = plain.with_server_info(server_info());
             Some(HandshakeState::Discovered)
         }
         ServerResult::InitializeResult(found) => {
             let version = Some(found.protocol_version.clone()).filter(is_version_name)?;
             *found = InitializeResult::new(used_capabilities(&found.capabilities))
-                .with_server_info(nobody())
+                .with_server_info(server_info())
                 .with_protocol_version(version);
             Some(HandshakeState::Initialized)
         }
@@ -259,19 +259,19 @@ fn sanitize_handshake(result: &mut ServerResult) -> Option<HandshakeState> {
     }
 }
 
-/// What a server can do, as far as it is asked for it.
-fn used_capabilities(theirs: &ServerCapabilities) -> ServerCapabilities {
-    let mut ours = ServerCapabilities::default();
-    ours.tools = theirs.tools.clone();
-    ours.resources = theirs.resources.clone();
-    ours.prompts = theirs.prompts.clone();
-    ours.completions = theirs.completions.as_ref().map(|_| Default::default());
-    ours.logging = theirs.logging.as_ref().map(|_| Default::default());
-    if theirs.supports_tasks() {
+/// The capabilities that this host uses.
+fn used_capabilities(server: &ServerCapabilities) -> ServerCapabilities {
+    let mut used = ServerCapabilities::default();
+    used.tools = server.tools.clone();
+    used.resources = server.resources.clone();
+    used.prompts = server.prompts.clone();
+    used.completions = server.completions.as_ref().map(|_| Default::default());
+    used.logging = server.logging.as_ref().map(|_| Default::default());
+    if server.supports_tasks() {
         let tasks = (TASKS_EXTENSION_ID.to_owned(), Default::default());
-        ours.extensions = Some([tasks].into());
+        used.extensions = Some([tasks].into());
     }
-    ours
+    used
 }
 
 impl<T> Drop for BoundedTransport<T> {
@@ -288,7 +288,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let message = self.outgoing(message);
-        // Where each is sent on its own, a request is sent once it is answered: its caller knows how long that may take.
+        // An HTTP request completes with its response, and its caller has its own timeout.
         let waits_for_response = self.on_write_failure == WriteFailure::FailsRequest
             && matches!(message, JsonRpcMessage::Request(_));
         let write_limit = (!waits_for_response).then_some(WRITE_TIMEOUT);
@@ -321,7 +321,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
                 }
                 Err(SendError::Failed(_)) => state.end(ServerFailure::Closed),
                 Err(SendError::TimedOut(_)) => state.end(ServerFailure::NotReading),
-                // That ended it at once.
+                // The connection was ended above.
                 Err(SendError::QueueFull) => {}
             }
             sent
@@ -375,9 +375,9 @@ mod tests {
     use super::*;
     use crate::call::Progress;
 
-    /// A server that says what is put in, and reads or does not.
+    /// A scripted server, which reads messages or not.
     struct ScriptedServer {
-        says: mpsc::UnboundedReceiver<Value>,
+        sends: mpsc::UnboundedReceiver<Value>,
         reads: Reads,
     }
 
@@ -406,7 +406,7 @@ mod tests {
         }
 
         async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-            Some(serde_json::from_value(self.says.recv().await?).unwrap())
+            Some(serde_json::from_value(self.sends.recv().await?).unwrap())
         }
 
         async fn close(&mut self) -> io::Result<()> {
@@ -418,7 +418,7 @@ mod tests {
         bounded: BoundedTransport<ScriptedServer>,
         state: Arc<ConnectionState>,
         server: Arc<Server>,
-        says: mpsc::UnboundedSender<Value>,
+        sends: mpsc::UnboundedSender<Value>,
     }
 
     fn fixture(reads: Reads, on_write_failure: WriteFailure) -> Fixture {
@@ -434,25 +434,25 @@ mod tests {
 
     fn connected(server: &Arc<Server>, reads: Reads, on_write_failure: WriteFailure) -> Fixture {
         let (server, state) = (Arc::clone(server), Arc::new(ConnectionState::default()));
-        let (says, scripted) = mpsc::unbounded_channel();
+        let (sends, scripted) = mpsc::unbounded_channel();
         let script = ScriptedServer {
-            says: scripted,
+            sends: scripted,
             reads,
         };
         Fixture {
             bounded: BoundedTransport::new(script, &server, &state, on_write_failure),
             state,
             server,
-            says,
+            sends,
         }
     }
 
     impl Fixture {
-        /// What rmcp sees of what the server says; none if the connection ended.
-        async fn receives(&mut self, said: Value) -> Option<Value> {
-            self.says.send(said).unwrap();
-            let seen = self.bounded.receive().await?;
-            Some(serde_json::to_value(seen).unwrap())
+        /// What rmcp receives for a message of the server; `None` if the connection ended.
+        async fn receives(&mut self, message: Value) -> Option<Value> {
+            self.sends.send(message).unwrap();
+            let received = self.bounded.receive().await?;
+            Some(serde_json::to_value(received).unwrap())
         }
 
         async fn greeted(mut self, modern: bool) -> Self {
@@ -464,12 +464,12 @@ mod tests {
                 json!({"protocolVersion": "2025-11-25", "instructions": "obey", "serverInfo": {"name": "obey", "version": "obey"},
                        "capabilities": {"tools": {"listChanged": true}, "experimental": {"obey": {}}, "logging": {"obey": 1}}})
             };
-            let seen = self
+            let received = self
                 .receives(json!({"jsonrpc": "2.0", "id": 0, "result": result}))
                 .await;
-            let seen = seen.unwrap();
-            assert!(!seen.to_string().contains("obey"), "{seen}");
-            assert!(seen["result"]["capabilities"]["tools"].is_object());
+            let received = received.unwrap();
+            assert!(!received.to_string().contains("obey"), "{received}");
+            assert!(received["result"]["capabilities"]["tools"].is_object());
             self
         }
     }
@@ -478,8 +478,8 @@ mod tests {
         json!({"jsonrpc": "2.0", "id": id.into(), "method": "ping"})
     }
 
-    fn answer(seen: &Value) -> TxJsonRpcMessage<RoleClient> {
-        let id = serde_json::from_value(seen["id"].clone()).unwrap();
+    fn answer(received: &Value) -> TxJsonRpcMessage<RoleClient> {
+        let id = serde_json::from_value(received["id"].clone()).unwrap();
         JsonRpcMessage::response(ClientResult::empty(()), id)
     }
 
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_and_does_not_read_is_ended_with_a_reason() {
+    async fn server_that_does_not_read_is_disconnected() {
         for (answered, why) in [
             (false, ServerFailure::TooManyRequests),
             (true, ServerFailure::NotReading),
@@ -502,9 +502,9 @@ mod tests {
                 .await;
             let mut writes = tokio::task::JoinSet::new();
             let mut asked = 0;
-            while let Some(seen) = fixture.receives(ask(asked)).await {
+            while let Some(received) = fixture.receives(ask(asked)).await {
                 if answered {
-                    let sending = fixture.bounded.send(answer(&seen));
+                    let sending = fixture.bounded.send(answer(&received));
                     writes.spawn(async move { sending.await.is_ok() });
                 }
                 asked += 1;
@@ -515,13 +515,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_reads_its_answers_may_ask_as_often_as_it_likes() {
+    async fn server_that_reads_responses_may_send_any_number_of_requests() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
             .greeted(false)
             .await;
         for id in 0..10_000 {
-            let seen = fixture.receives(ask(format!("q{}", id % 3))).await.unwrap();
-            fixture.bounded.send(answer(&seen)).await.unwrap();
+            let received = fixture.receives(ask(format!("q{}", id % 3))).await.unwrap();
+            fixture.bounded.send(answer(&received)).await.unwrap();
         }
         assert!(fixture.state.pending_requests().is_empty());
         let long = fixture.receives(ask("x".repeat(MAX_ID_BYTES + 1))).await;
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_written_in_time_ends_a_pipe_and_fails_alone_by_http() {
+    async fn write_timeout_closes_a_pipe_and_fails_one_http_request() {
         let mut pipe = fixture(Reads::Nothing, WriteFailure::ClosesConnection);
         assert!(matches!(
             pipe.bounded.send(request()).await,
@@ -546,19 +546,19 @@ mod tests {
         let mut http = fixture(Reads::Nothing, WriteFailure::FailsRequest)
             .greeted(false)
             .await;
-        let seen = http.receives(ask(1)).await.unwrap();
+        let received = http.receives(ask(1)).await.unwrap();
         assert!(matches!(
-            http.bounded.send(answer(&seen)).await,
+            http.bounded.send(answer(&received)).await,
             Err(SendError::TimedOut(_))
         ));
-        // A request by HTTP is sent when it is answered, which takes what it takes.
+        // An HTTP request completes with its response, without a write timeout.
         let sending = http.bounded.send(request());
         assert!(timeout(WRITE_TIMEOUT * 10, sending).await.is_err());
         assert!(http.receives(ask(2)).await.is_some());
     }
 
     #[tokio::test]
-    async fn what_a_server_tells_stays_here_and_what_it_takes_back_goes_on_without_its_words() {
+    async fn notifications_stay_here_and_cancellations_lose_their_reason() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
             .greeted(false)
             .await;
@@ -570,7 +570,7 @@ mod tests {
         ] {
             let params = json!({"level": "info", "data": "obey"});
             fixture
-                .says
+                .sends
                 .send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
                 .unwrap();
         }
@@ -580,16 +580,16 @@ mod tests {
         let params = json!({"requestId": "theirs", "reason": "obey"});
         let cancelled =
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-        let seen = fixture.receives(cancelled.clone()).await.unwrap();
-        assert_eq!(seen["params"], json!({"requestId": first["id"]}));
+        let received = fixture.receives(cancelled.clone()).await.unwrap();
+        assert_eq!(received["params"], json!({"requestId": first["id"]}));
         assert!(fixture.state.pending_requests().is_empty());
-        // It is not open any more, so this is passed over.
-        fixture.says.send(cancelled).unwrap();
+        // The request is no longer pending, so this is ignored.
+        fixture.sends.send(cancelled).unwrap();
         assert_eq!(fixture.receives(ask(2)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
-    async fn what_comes_late_by_one_connection_is_no_progress_of_the_next_one_s_calls() {
+    async fn progress_of_an_old_connection_does_not_reach_new_calls() {
         let mut first = fixture(Reads::All, WriteFailure::ClosesConnection)
             .greeted(false)
             .await;
@@ -600,56 +600,60 @@ mod tests {
         first.state.progress.insert(token(), old.clone());
         next.state.progress.insert(token(), new.clone());
         let params = json!({"progressToken": 1, "progress": 1});
-        let told = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        let notification =
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
         for (fixture, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
-            fixture.says.send(told.clone()).unwrap();
+            fixture.sends.send(notification.clone()).unwrap();
             fixture.receives(ask(1)).await.unwrap();
             assert_eq!((old.done(), new.done()), expected);
         }
         first.state.progress.remove(&token());
-        next.says.send(told).unwrap();
+        next.sends.send(notification).unwrap();
         next.receives(ask(2)).await.unwrap();
         assert_eq!((old.done(), new.done()), (1, 2));
     }
 
     #[tokio::test]
-    async fn without_a_handshake_only_what_we_listen_to_is_taken_back_and_acknowledged() {
+    async fn only_subscriptions_are_cancelled_and_acknowledged_without_a_handshake() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
             .greeted(true)
             .await;
-        let told = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
+        let notification = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
         fixture
-            .says
-            .send(told(
+            .sends
+            .send(notification(
                 "notifications/cancelled",
                 json!({"requestId": "obey"}),
             ))
             .unwrap();
-        let cancelled = told(
+        let cancelled = notification(
             "notifications/cancelled",
             json!({"requestId": 3, "reason": "obey"}),
         );
-        let seen = fixture.receives(cancelled).await.unwrap();
-        assert_eq!(seen["params"], json!({"requestId": 3}));
+        let received = fixture.receives(cancelled).await.unwrap();
+        assert_eq!(received["params"], json!({"requestId": 3}));
         let meta = json!({"io.modelcontextprotocol/subscriptionId": 3, "obey": 1});
         let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["obey"]});
         let params = json!({"_meta": meta, "notifications": filter});
-        let seen = fixture
-            .receives(told("notifications/subscriptions/acknowledged", params))
+        let received = fixture
+            .receives(notification(
+                "notifications/subscriptions/acknowledged",
+                params,
+            ))
             .await;
         let expected = json!({
             "_meta": {"io.modelcontextprotocol/subscriptionId": 3}, "notifications": {"toolsListChanged": true},
         });
-        assert_eq!(seen.unwrap()["params"], expected);
+        assert_eq!(received.unwrap()["params"], expected);
     }
 
     #[tokio::test]
-    async fn an_answer_goes_out_under_the_name_that_the_server_gave_its_question() {
+    async fn responses_use_the_servers_request_id() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
             .greeted(false)
             .await;
-        let seen = fixture.receives(ask("theirs")).await.unwrap();
-        assert_eq!(seen["id"], 1);
+        let received = fixture.receives(ask("theirs")).await.unwrap();
+        assert_eq!(received["id"], 1);
         let refusal = ErrorData::invalid_request("no", None);
         let refusal = JsonRpcMessage::error(refusal, Some(RequestId::Number(1)));
         let sent = fixture.bounded.outgoing(refusal);
@@ -658,7 +662,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_greets_with_no_revision_is_ended() {
+    async fn invalid_protocol_version_closes_the_connection() {
         for (version, fits) in [
             ("2025-11-25", true),
             ("obey\nme", false),
@@ -669,39 +673,39 @@ mod tests {
             let result =
                 json!({"protocolVersion": version, "capabilities": {}, "serverInfo": server});
             let greeting = json!({"jsonrpc": "2.0", "id": 0, "result": result});
-            let seen = fixture.receives(greeting).await;
-            assert_eq!(seen.is_some(), fits, "{version:?}");
+            let received = fixture.receives(greeting).await;
+            assert_eq!(received.is_some(), fits, "{version:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silent_server_is_asked_for_a_handshake_within_the_connect_limit() {
+    async fn silent_server_gets_a_handshake_within_the_connect_limit() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
         let discover = DiscoverRequest::new(DiscoverRequestParams {});
         let id = RequestId::Number(7);
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
         fixture.bounded.send(discover).await.unwrap();
         let began = Instant::now();
-        let seen = fixture.bounded.receive().await.unwrap();
-        let seen = serde_json::to_value(seen).unwrap();
+        let received = fixture.bounded.receive().await.unwrap();
+        let received = serde_json::to_value(received).unwrap();
         assert_eq!(
-            (&seen["id"], &seen["error"]["code"]),
+            (&received["id"], &received["error"]["code"]),
             (&7.into(), &(-32601).into())
         );
         assert!(began.elapsed() <= fixture.server.bounds.connect / 2);
-        // What it answers after all is not mistaken for the answer to what it was asked next.
+        // A late response is not mistaken for the response to the next request.
         for late in [
             json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32601, "message": "late"}}),
             json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
         ] {
-            fixture.says.send(late).unwrap();
+            fixture.sends.send(late).unwrap();
         }
         let fixture = fixture.greeted(false).await;
         assert_eq!(fixture.state.end_cause(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_that_answers_discovery_in_time_is_taken_at_its_word() {
+    async fn server_that_answers_discovery_needs_no_handshake() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
         let discover = DiscoverRequest::new(DiscoverRequestParams {});
         let id = RequestId::Number(0);
@@ -713,10 +717,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn before_it_greets_a_server_asks_nothing_but_whether_we_are_there() {
+    async fn only_pings_are_answered_before_the_handshake() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
         let asks = json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"});
-        fixture.says.send(asks.clone()).unwrap();
+        fixture.sends.send(asks.clone()).unwrap();
         assert_eq!(fixture.receives(ask(2)).await.unwrap()["method"], "ping");
         let mut fixture = fixture.greeted(false).await;
         assert_eq!(

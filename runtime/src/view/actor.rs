@@ -1,4 +1,4 @@
-//! Messages in, words to a guest and answers to those who wait for it out. `handle` moves them; the talk decides.
+//! Actor of a view: moves messages between the page, the host and the protocol state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use super::serve::serve;
 use super::tools::ListedTools;
 use super::wire::{self, Fields, Id, REFUSED, RpcError};
 
-/// Who waits for an answer of the guest.
+/// Receives the response of the page to a request.
 pub(super) type ResponseSender = oneshot::Sender<Result<Fields, NoResponse>>;
 
-/// What reaches a view.
+/// A message to the actor of a view.
 pub(super) enum ViewMsg {
-    /// The guest said this; who read it waits until it was looked at, and the guest with it.
+    /// A message of the page; the sender is notified once it is handled, which limits the rate of the page.
     Message(String, oneshot::Sender<()>),
-    /// Something is asked of the guest.
+    /// A request to the page.
     Request(u64, &'static str, Value, ResponseSender),
-    /// The guest shall put its things away.
+    /// The teardown request to the page.
     Teardown(u64, ResponseSender),
-    /// Nobody waits for that answer any more.
+    /// The response to this request is no longer awaited.
     Cancel(u64),
-    /// The request of the guest that has this number is answered.
+    /// The result of the page's request with this number.
     Served(u64, Result<Value, RpcError>),
-    /// News of the call that the guest was opened for.
+    /// An update of the call that the page was opened for.
     Update(ToolUpdate),
-    /// The guest's surroundings are others.
+    /// A change of the host context.
     Context(Fields),
-    /// What the guest offers, or why it did not say.
+    /// The tools of the page, or why they could not be listed.
     Listed(Result<ListedTools, NoResponse>),
-    /// The pause between two looks at the list is over.
+    /// The pause between two refreshes of the tools is over.
     PauseOver,
-    /// It is out of sight, or in sight again.
+    /// The page was hidden or is visible again.
     Suspend(bool, oneshot::Sender<()>),
-    /// It is no more.
+    /// Closes the view.
     Close,
 }
 
@@ -52,10 +52,10 @@ pub(super) enum ViewMsg {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for ViewMsg {}
 
-/// The actor that stands for one app.
+/// The actor of one view.
 pub(super) struct ViewActor;
 
-/// What it begins with.
+/// The arguments of [`ViewActor`].
 pub(super) struct ActorArguments {
     pub(super) instance: Arc<Instance>,
     pub(super) protocol: ViewProtocol<ResponseSender>,
@@ -63,7 +63,7 @@ pub(super) struct ActorArguments {
     pub(super) budget: ByteBudget,
 }
 
-/// What it has at hand.
+/// The state of [`ViewActor`].
 pub(super) struct ActorState {
     instance: Arc<Instance>,
     protocol: ViewProtocol<ResponseSender>,
@@ -71,7 +71,7 @@ pub(super) struct ActorState {
     budget: ByteBudget,
     began: Instant,
     me: ActorRef<ViewMsg>,
-    /// Requests of the guest under way, and whether they outlive it.
+    /// Tasks that serve requests of the page, and whether they outlive the view.
     serving: HashMap<u64, (AbortHandle, bool)>,
     closed: bool,
 }
@@ -93,7 +93,7 @@ impl Actor for ViewActor {
             out,
             budget,
         } = beginning;
-        // It is started once.
+        // The actor is started once.
         let _ = instance.actor.set(me.clone());
         Ok(ActorState {
             instance,
@@ -143,7 +143,7 @@ impl ActorState {
                 self.instance.host.on_message(true, &text);
                 let actions = protocol.on_message(&text, self.began.elapsed());
                 self.run(actions);
-                // Whoever carries the guest's words may be gone.
+                // The receiver may be gone.
                 let _ = handled.send(());
             }
             ViewMsg::Request(id, method, params, sender) => {
@@ -163,7 +163,7 @@ impl ActorState {
                 let action = protocol.served(number, result);
                 self.run(action);
             }
-            // Of what is still being written, the next part says all that this one does.
+            // Partial arguments are superseded by the next part.
             ViewMsg::Update(ToolUpdate::Partial(_))
                 if self.out.capacity() * 2 < self.out.max_capacity() => {}
             ViewMsg::Update(update) => {
@@ -176,7 +176,7 @@ impl ActorState {
             }
             ViewMsg::Listed(tools) => {
                 let missed = matches!(tools, Err(NoResponse::Suspended));
-                // Of a guest that says nothing is offered what it said before.
+                // If the page does not answer, its previous tools stay offered.
                 if let Ok(tools) = tools {
                     self.instance.offer(tools);
                 }
@@ -191,7 +191,7 @@ impl ActorState {
                 let actions = protocol.suspend(suspended);
                 self.run(actions);
                 self.note_state();
-                // Whoever asked may have given up.
+                // The receiver may be gone.
                 let _ = done.send(());
             }
             ViewMsg::Close => self.closed = true,
@@ -211,18 +211,18 @@ impl ActorState {
         for action in actions {
             match action {
                 Action::Send(message) => self.send(&message),
-                Action::Serve(number, ask) => self.serve(number, ask),
+                Action::Serve(number, request) => self.serve(number, request),
                 Action::Cancel(number) => {
                     if let Some((task, _)) = self.serving.remove(&number) {
                         task.abort();
                     }
                 }
-                // Whoever waited may have given up.
+                // The receiver may be gone.
                 Action::Respond(sender, result) => drop(sender.send(result)),
                 Action::Event(event) => self.instance.host.on_event(event),
                 Action::Context(context) => self.instance.page_state().context = Some(context),
                 Action::AppInfo(info) => {
-                    // It introduces itself once.
+                    // A page is initialized once.
                     let _ = self.instance.app.set(info);
                 }
                 Action::List => self.list(),
@@ -234,7 +234,7 @@ impl ActorState {
         }
     }
 
-    /// A guest that does not read what it is told is one that nobody can talk to: it is over.
+    /// Sends a message to the page. If the queue is full, the page is not reading, and the view is closed.
     fn send(&mut self, message: &Value) {
         let mut text = message.to_string();
         if text.len() > self.instance.limits.message {
@@ -255,12 +255,12 @@ impl ActorState {
         }
     }
 
-    fn serve(&mut self, number: u64, ask: AppRequest) {
-        let lasting = matches!(ask, AppRequest::Tool { .. });
+    fn serve(&mut self, number: u64, request: AppRequest) {
+        let lasting = matches!(request, AppRequest::Tool { .. });
         let instance = Arc::clone(&self.instance);
         let task = tokio::spawn(async move {
-            let result = serve(&instance, ask).await;
-            // Of an app that is gone nobody wants to know.
+            let result = serve(&instance, request).await;
+            // A closed view ignores it.
             instance.post(ViewMsg::Served(number, result));
         });
         self.serving.insert(number, (task.abort_handle(), lasting));
@@ -274,11 +274,11 @@ impl ActorState {
         });
     }
 
-    /// Answers all who wait. A call of a tool that the guest made goes on, unless it waits for people: what it began at a
-    /// server is not half done because somebody looks away, and how it ended is in the audit.
+    /// Fails all pending requests. Tool calls of the page continue unless they wait for a person, because their effects
+    /// have begun; the audit records their results.
     fn close(&mut self) {
         for sender in self.protocol.close() {
-            // Whoever waited may have given up.
+            // The receiver may be gone.
             let _ = sender.send(Err(NoResponse::Closed));
         }
         for (_, (task, lasting)) in self.serving.drain() {

@@ -1,4 +1,4 @@
-//! What a guest says of itself and what it was told so far in, what to tell it next and how much of it to hear out.
+//! What a page reports about itself, updates of its tool call, and a limit on its notifications.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use serde_json::Value;
 
 use super::wire::{self, Fields};
 
-/// How many notifications of a guest are heard in a second.
+/// The largest number of notifications per second.
 const MAX_PER_SECOND: u32 = 100;
-/// The longest name or version of an app that is shown, in characters.
+/// The longest name or version, in characters.
 const MAX_CHARS: usize = 64;
 
-/// Who the guest says it is.
+/// The identity and capabilities of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AppInfo {
     pub(super) name: String,
     pub(super) version: String,
-    /// It offers tools.
+    /// Whether the page offers tools.
     pub(super) tools: bool,
-    /// It says when they change.
+    /// Whether the page notifies about changes of its tools.
     pub(super) list_changed: bool,
 }
 
 impl AppInfo {
-    /// What `ui/initialize` says; what it does not say it does not have.
+    /// Reads the parameters of `ui/initialize`; missing capabilities are false.
     pub(super) fn read(params: &Fields) -> Self {
         let info = params.get("appInfo");
         let text = |key: &str| {
@@ -43,7 +43,7 @@ impl AppInfo {
     }
 }
 
-/// How many notifications came in this second.
+/// Limits notifications per second.
 #[derive(Debug, Default)]
 pub(super) struct NotificationLimiter {
     second: u64,
@@ -60,20 +60,20 @@ impl NotificationLimiter {
     }
 }
 
-/// Of the call that the guest was opened for.
+/// An update of the call that the page was opened for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ToolUpdate {
-    /// The arguments, as far as the model has written them.
+    /// The partial arguments.
     Partial(Value),
     /// The arguments.
     Input(Value),
-    /// What it came to.
+    /// The result.
     Result(Value),
-    /// It came to nothing.
+    /// The call was cancelled.
     Cancelled(Value),
 }
 
-/// What the guest is still to be told of that call, each once and in order: nothing of its end before its arguments.
+/// Pending updates for the page, in order: the result is sent after the arguments.
 #[derive(Debug, Default)]
 pub(super) struct ToolUpdates {
     partial: Option<Value>,
@@ -102,7 +102,7 @@ impl ToolUpdates {
         }
     }
 
-    /// What may be told now.
+    /// The updates that can be sent now.
     pub(super) fn due(&mut self) -> Vec<Value> {
         self.input_sent |= self.input.is_some();
         let end = if self.input_sent {
@@ -122,11 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_has_what_it_says_and_nothing_else() {
+    fn app_info_has_only_declared_capabilities() {
         let read = |params: Value| AppInfo::read(params.as_object().unwrap());
         let with = |tools: Value| {
-            let guest = read(json!({"appCapabilities": {"tools": tools}}));
-            (guest.tools, guest.list_changed)
+            let app = read(json!({"appCapabilities": {"tools": tools}}));
+            (app.tools, app.list_changed)
         };
         assert_eq!(with(json!({})), (true, false));
         assert_eq!(with(json!({"listChanged": true})), (true, true));
@@ -141,15 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_and_the_next_second_is_heard() {
+    fn notifications_are_limited_per_second() {
         let mut limiter = NotificationLimiter::default();
-        let heard = (0..1000).filter(|_| limiter.allow(Duration::ZERO)).count();
-        assert_eq!(heard, MAX_PER_SECOND as usize);
+        let allowed = (0..1000).filter(|_| limiter.allow(Duration::ZERO)).count();
+        assert_eq!(allowed, MAX_PER_SECOND as usize);
         assert!(limiter.allow(Duration::from_secs(1)));
     }
 
     #[test]
-    fn no_end_is_told_before_the_arguments() {
+    fn result_is_sent_after_the_arguments() {
         let mut updates = ToolUpdates::default();
         updates.add(ToolUpdate::Result(json!({})));
         assert_eq!(updates.due(), [] as [Value; 0]);

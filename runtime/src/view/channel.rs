@@ -1,4 +1,4 @@
-//! The texts that a guest sends in, one at a time to its view out; and the other end, for whatever carries them.
+//! Channel between a view and the transport to its page.
 
 use std::sync::Arc;
 
@@ -9,17 +9,18 @@ use super::ViewState;
 use super::actor::ViewMsg;
 use super::instance::Instance;
 
-/// How many messages wait on each way.
+/// The largest number of queued messages in each direction.
 pub(super) const MAX_QUEUED: usize = 256;
 
-/// How many of the longest messages wait, in bytes: of what the guest says, and of what it is told, which is not held back.
+/// The number of maximum-size messages that fit the byte budget: incoming, where senders wait, and outgoing, where they
+/// do not.
 pub(super) const INCOMING_MESSAGES: usize = 2;
 pub(super) const OUTGOING_MESSAGES: usize = 8;
 
-/// A text, and the room that it takes as long as it waits.
+/// A message with its reserved bytes.
 pub(super) type QueuedMessage = (String, OwnedSemaphorePermit);
 
-/// How many bytes wait on one way.
+/// Limits the bytes of queued messages.
 #[derive(Clone, Debug)]
 pub(super) struct ByteBudget {
     permits: Arc<Semaphore>,
@@ -36,7 +37,7 @@ impl ByteBudget {
         }
     }
 
-    /// What a text takes; none if there is never room for it.
+    /// The permits for a message; `None` if it exceeds the capacity.
     fn permits_for(&self, text: &str) -> Option<u32> {
         let bytes = u32::try_from(text.len()).ok()?;
         (bytes <= self.capacity).then_some(bytes)
@@ -56,15 +57,15 @@ impl ByteBudget {
     }
 }
 
-/// A guest's end: what carries messages between the page and the view holds it, and the view lives as long as it does.
-/// Each text is one JSON-RPC message, whatever carries it.
+/// The page's end of a view. The transport to the page owns it, and the view lives as long as it does. Each text is one
+/// JSON-RPC message.
 #[derive(Debug)]
 pub struct ViewChannel {
     pub(super) sender: ViewSender,
     pub(super) rx: mpsc::Receiver<QueuedMessage>,
 }
 
-/// The way from a guest to its view; there may be several.
+/// Sends messages of the page to its view. Clones share the channel.
 #[derive(Clone, Debug)]
 pub struct ViewSender {
     pub(super) tx: mpsc::Sender<QueuedMessage>,
@@ -72,9 +73,9 @@ pub struct ViewSender {
 }
 
 impl ViewSender {
-    /// Passes on what the guest said, and waits while too much waits already, by number or by bytes. False once the view is
-    /// closed, and of a text that is longer than two messages may be together: that is heard by nobody. To one that is
-    /// longer than one may be the view answers that it is.
+    /// Sends a message of the page, and waits while the queue is full, by number or by bytes. Returns false if the view
+    /// is closed, or if the message is longer than two maximum-size messages. A message above the maximum size is
+    /// answered with an error.
     pub async fn send(&self, text: impl Into<String>) -> bool {
         let text = text.into();
         match self.budget.reserve(&text).await {
@@ -85,21 +86,21 @@ impl ViewSender {
 }
 
 impl ViewChannel {
-    /// The way to the view.
+    /// Returns a sender for messages of the page.
     #[must_use]
     pub fn sender(&self) -> ViewSender {
         self.sender.clone()
     }
 
-    /// The next message for the guest; none once the view is closed.
+    /// Receives the next message for the page; `None` once the view is closed.
     pub async fn next(&mut self) -> Option<String> {
         let (text, _) = self.rx.recv().await?;
         Some(text)
     }
 }
 
-/// Passes on what the guest says until the guest, the worker or the view ends, and sees to it that the view does.
-/// `out` is the way to the guest, which is closed once its link is gone, whoever still has an ear.
+/// Forwards messages of the page until the channel, the worker or the view ends, and then closes the view. `out` is the
+/// sending half of the channel, which is closed once the [`ViewChannel`] is dropped.
 pub(super) async fn run_channel(
     instance: Arc<Instance>,
     mut incoming: mpsc::Receiver<QueuedMessage>,
@@ -110,7 +111,7 @@ pub(super) async fn run_channel(
         let text = tokio::select! {
             biased;
             () = instance.worker.revoked() => break,
-            // Its sender is in the instance.
+            // The sender is in the instance.
             _ = state.wait_for(|state| *state == ViewState::Closed) => break,
             () = out.closed() => break,
             text = incoming.recv() => text,
@@ -121,7 +122,7 @@ pub(super) async fn run_channel(
         }
     }
     drop(out);
-    // What is before it in the mailbox is of this view, too, so the view ends by its turn; unless nobody is there to end it.
+    // Messages before this one in the mailbox are handled first, unless the actor is gone.
     if instance.post(ViewMsg::Close) {
         let closed = state.wait_for(|state| *state == ViewState::Closed);
         let _ = timeout(instance.limits.teardown, closed).await;
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_bytes_wait_and_no_more() {
+    fn queued_bytes_are_bounded() {
         let budget = ByteBudget::of(2, 10);
         assert_eq!(budget.permits_for(&"x".repeat(20)), Some(20));
         assert_eq!(budget.permits_for(&"x".repeat(21)), None);

@@ -1,4 +1,4 @@
-//! One app as the rest of the runtime sees it: what it is, how it fares, and a way to ask it something.
+//! Shared state of one view, and requests to its page.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,27 +22,27 @@ use crate::rate::Bucket;
 use crate::upstream::{Fingerprint, OfferedTool, ServerTool, SizeCounter, Upstreams};
 use crate::worker::Worker;
 
-/// The most parts in which a list of tools comes.
+/// The largest number of pages in a list of tools.
 const MAX_PAGES: usize = 50;
 
-/// How many times the tools that an app may offer it may list.
+/// A page may list this many times the number of tools that it may offer.
 const MAX_LISTED_FACTOR: usize = 4;
 
-/// The server that an app is a page of; none for a page of this runtime.
+/// The server that the page belongs to; `None` for a page of this runtime.
 pub(super) type Source = Option<(Upstreams, String)>;
 
-/// One app, for as long as somebody has to do with it.
+/// The shared state of one view.
 pub(super) struct Instance {
-    /// `app_` and the name that its host gave it.
+    /// `app_` and the name given by the host.
     pub(super) name: Arc<str>,
-    /// The same in scopes: with a mark that no other app has, so that a grant for this one is none for the next.
+    /// The name in scopes, with a mark that is unique to this view.
     pub(super) label: String,
     pub(super) worker: Worker,
     pub(super) host: Arc<dyn ViewHost>,
     pub(super) source: Source,
     pub(super) modes: Vec<DisplayMode>,
     pub(super) limits: ViewLimits,
-    /// What it may still want of people.
+    /// Limits requests to people.
     pub(super) request_limiter: Bucket,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) pinned: AtomicBool,
@@ -52,14 +52,14 @@ pub(super) struct Instance {
     pub(super) page_state: Mutex<PageState>,
 }
 
-/// What an app said last.
+/// The latest state reported by the page.
 #[derive(Default)]
 pub(super) struct PageState {
     pub(super) context: Option<ModelContext>,
     pub(super) mode: DisplayMode,
-    /// Every tool that it listed.
+    /// All listed tools.
     seen: Vec<ServerTool>,
-    /// The form of each that is offered.
+    /// The fingerprints of the offered tools.
     offered: BTreeMap<Arc<str>, Fingerprint>,
 }
 
@@ -72,7 +72,7 @@ impl PageState {
     }
 }
 
-/// Takes a request back whose answer nobody waits for.
+/// Cancels a request to the page when it is dropped.
 struct CancelOnDrop<'i>(&'i Instance, Option<u64>);
 
 impl Drop for CancelOnDrop<'_> {
@@ -91,19 +91,19 @@ impl Instance {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a message; false if there is nobody to read it.
+    /// Sends a message to the actor; false if the actor has ended.
     pub(super) fn post(&self, msg: ViewMsg) -> bool {
         let actor = self.actor.get();
         actor.is_some_and(|actor| actor.send_message(msg).is_ok())
     }
 
-    /// Passes on what the guest said, and waits until it was looked at; false once nobody does.
+    /// Delivers a message of the page and waits until it is handled; false if the view is closed.
     pub(super) async fn deliver(&self, text: String) -> bool {
         let (done, handled) = oneshot::channel();
         self.post(ViewMsg::Message(text, done)) && handled.await.is_ok()
     }
 
-    /// What the guest answers, within `limit`.
+    /// Sends a request to the page and waits for the response, at most for `limit`.
     pub(super) async fn request(
         &self,
         method: &'static str,
@@ -126,7 +126,7 @@ impl Instance {
         }
     }
 
-    /// What the guest lists now, looked at on a thread that nobody waits for.
+    /// Lists and classifies the tools of the page. Classification runs on the blocking pool.
     pub(super) async fn listed_tools(self: &Arc<Self>) -> Result<ListedTools, NoResponse> {
         let listed = self.list_tools().await?;
         let instance = Arc::clone(self);
@@ -137,8 +137,7 @@ impl Instance {
         Ok(sorted.await.unwrap_or_default())
     }
 
-    /// What the guest lists now as its tools, all parts of it within the limit of one call. What is far more than may be
-    /// offered is no list, and not looked at.
+    /// Lists the tools of the page, all pages within the timeout of one call. A list far beyond the limit is an error.
     async fn list_tools(&self) -> Result<Vec<Value>, NoResponse> {
         let pages = async {
             let mut found = Vec::new();
@@ -169,7 +168,7 @@ impl Instance {
         listed.unwrap_or(Err(NoResponse::Late))
     }
 
-    /// Offers to the agent what the guest listed.
+    /// Offers the listed tools to the agent.
     pub(super) fn offer(self: &Arc<Self>, listed: ListedTools) {
         let ListedTools { seen, offers } = listed;
         let fingerprints = offers.iter();
@@ -185,12 +184,12 @@ impl Instance {
         self.page_state().seen.clone()
     }
 
-    /// Whether a tool is offered in that very form.
+    /// Whether this definition of the tool is still offered.
     pub(super) fn still_offers(&self, offer: &OfferedTool) -> bool {
         self.page_state().offered.get(&offer.tool) == Some(&offer.fingerprint)
     }
 
-    /// What it means for a caller that the guest gave no answer.
+    /// Converts a missing response into a call error.
     pub(super) fn call_error(&self, why: NoResponse) -> CallError {
         let name = &self.name;
         let gone = |how: &str, state: &str| {
@@ -216,7 +215,7 @@ impl Instance {
         }
     }
 
-    /// Takes down how the app fares; once closed it stays so.
+    /// Sets the state, unless the view is closed.
     pub(super) fn set_state(&self, now: ViewState) {
         self.state.send_if_modified(|state| {
             let other = *state != now && *state != ViewState::Closed;
@@ -227,7 +226,7 @@ impl Instance {
         });
     }
 
-    /// The app is no more: its tools go, and its host is told once. Whoever hears of it finds them gone.
+    /// Closes the view: removes its tools and then notifies the host once.
     pub(super) fn end(&self) {
         self.page_state().offered.clear();
         self.worker.apps().remove(&self.name, &self.label);

@@ -1,6 +1,6 @@
-//! Changes of a list in, when to look at it out: one look at a time, with a pause after each begins, and none is lost.
+//! Decides when to refresh a list: one refresh at a time, with a pause between starts, and without losing changes.
 
-/// When the tools of a guest are looked at.
+/// The state of list refreshes.
 #[derive(Debug, Default)]
 pub(super) struct ListRefresh {
     running: bool,
@@ -9,7 +9,7 @@ pub(super) struct ListRefresh {
 }
 
 impl ListRefresh {
-    /// The list changed; whether to look now.
+    /// Registers a change; returns whether to start a refresh now.
     pub(super) fn changed(&mut self) -> bool {
         let now = !self.running && !self.paused;
         if now {
@@ -24,12 +24,12 @@ impl ListRefresh {
         now
     }
 
-    /// The list may have changed, and it is no time to look.
+    /// Registers a change without starting a refresh.
     pub(super) fn defer(&mut self) {
         self.pending = true;
     }
 
-    /// A look has ended.
+    /// The refresh has finished.
     pub(super) fn finished(&mut self) {
         self.running = false;
     }
@@ -39,7 +39,7 @@ impl ListRefresh {
         self.paused = false;
     }
 
-    /// Whether a change waits that may be looked at now.
+    /// Whether a registered change can be refreshed now.
     pub(super) fn is_due(&self) -> bool {
         self.pending && !self.running && !self.paused
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_storm_of_changes_is_two_looks_and_the_last_change_is_seen() {
+    fn many_changes_cause_two_refreshes() {
         let mut refresh = ListRefresh::default();
         assert!(refresh.changed());
         assert!((0..1000).all(|_| !refresh.changed()));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn no_second_look_begins_while_one_hangs() {
+    fn refreshes_do_not_overlap() {
         let mut refresh = ListRefresh::default();
         assert!(refresh.changed());
         refresh.pause_over();

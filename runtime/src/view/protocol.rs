@@ -1,4 +1,4 @@
-//! Messages of a guest and words of its host in, what is to be done about them out. It knows no clock and no channel.
+//! Protocol state of a view, without clock and I/O: turns messages into actions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,78 +12,77 @@ use super::request::{self, AppRequest, ParsedRequest};
 use super::spec::ViewLimits;
 use super::wire::{self, Fields, INVALID_REQUEST, Id, Message, REFUSED, RpcError};
 
-/// The one revision that the wire has.
+/// The supported version of MCP Apps.
 const VERSION: &str = "2026-01-26";
-/// The most requests of ours that are open.
+/// The largest number of pending requests to the page.
 const MAX_PENDING: usize = 64;
 
-/// How far the two have come.
+/// The initialization phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The guest said nothing yet.
+    /// Nothing was received yet.
     New,
-    /// It introduced itself.
+    /// `ui/initialize` was received.
     Initializing,
-    /// It heard the answer, and may ask and be asked.
+    /// `initialized` was received; requests are allowed in both directions.
     Ready,
 }
 
-/// Why the guest gave no answer.
+/// Why a request to the page has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoResponse {
-    /// It says so itself.
+    /// The page returned an error.
     Error(RpcError),
-    /// It is not ready yet.
+    /// The page is not initialized yet.
     Early,
-    /// It is suspended.
+    /// The view is suspended.
     Suspended,
-    /// Too much is asked of it already.
+    /// Too many requests are pending.
     Busy,
-    /// It took too long.
+    /// The request timed out.
     Late,
-    /// It is gone.
+    /// The view is closed.
     Closed,
 }
 
-/// What is to be done.
+/// An action for the actor.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action<W> {
-    /// Say this to the guest.
+    /// Send a message to the page.
     Send(Value),
-    /// Find the answer to one of its requests, which has this number here.
+    /// Serve the page's request with this number.
     Serve(u64, AppRequest),
-    /// Stop looking for that answer.
+    /// Cancel serving this request.
     Cancel(u64),
-    /// Tell whoever waits.
+    /// Complete a request to the page.
     Respond(W, Result<Fields, NoResponse>),
-    /// Tell the host.
+    /// Notify the host.
     Event(ViewEvent),
-    /// This is what the model is to know.
+    /// Store the context for the model.
     Context(ModelContext),
-    /// This is who the guest is.
+    /// Store what the page reported about itself.
     AppInfo(AppInfo),
-    /// Look which tools it offers.
+    /// List the tools of the page.
     List,
-    /// Say when the pause between two such looks is over.
+    /// Start the pause between two refreshes.
     Pause,
 }
 
-/// One guest and its host; `W` is who waits for an answer of the guest.
+/// The protocol state of one view; `W` is the waiter for a response of the page.
 pub(super) struct ViewProtocol<W> {
     phase: Phase,
     suspended: bool,
     limits: ViewLimits,
-    /// What the guest is told of its host when they meet.
+    /// The result of `ui/initialize`.
     initialize_result: Fields,
     context: Fields,
-    /// What of the context the guest was not told yet.
+    /// Context changes that were not sent yet.
     changes: Fields,
     app: AppInfo,
     pending: HashMap<u64, W>,
-    /// Requests of the guest that are not answered: their numbers here, of which none comes twice, and its own ids, which
-    /// it may use again.
+    /// Pending requests of the page: local numbers, which are never reused, and the page's ids, which may be.
     serving: HashMap<u64, Id>,
-    /// The last of those numbers.
+    /// The last used number.
     last_number: u64,
     updates: ToolUpdates,
     limiter: NotificationLimiter,
@@ -117,7 +116,7 @@ impl<W> ViewProtocol<W> {
         self.suspended
     }
 
-    /// What the guest said; `now` is the time since it was mounted.
+    /// Handles a message of the page; `now` is the time since the view was opened.
     pub(super) fn on_message(&mut self, text: &str, now: Duration) -> Vec<Action<W>> {
         match wire::read(text, self.limits.message) {
             None => Vec::new(),
@@ -131,7 +130,7 @@ impl<W> ViewProtocol<W> {
         }
     }
 
-    /// What answers no question of ours is passed over.
+    /// Unexpected responses are ignored.
     fn on_response(&mut self, id: u64, result: Result<Fields, RpcError>) -> Vec<Action<W>> {
         let waiting = self.pending.remove(&id);
         let tell = |waiting| Action::Respond(waiting, result.map_err(NoResponse::Error));
@@ -148,8 +147,8 @@ impl<W> ViewProtocol<W> {
             let error = RpcError::new(INVALID_REQUEST, "a request with this id is still open");
             return vec![reject(&id, error)];
         }
-        let pending = match request::read(method, params) {
-            Ok(pending) => pending,
+        let parsed = match request::read(method, params) {
+            Ok(parsed) => parsed,
             Err(error) => return vec![reject(&id, error)],
         };
         let refused = match self.phase {
@@ -163,7 +162,7 @@ impl<W> ViewProtocol<W> {
         if let Some(why) = refused {
             return vec![reject(&id, RpcError::new(REFUSED, why))];
         }
-        match pending {
+        match parsed {
             ParsedRequest::Context(context) => {
                 let done = Action::Send(wire::response(&id, Ok(json!({}))));
                 let event = Action::Event(ViewEvent::ModelContextChanged);
@@ -177,11 +176,11 @@ impl<W> ViewProtocol<W> {
         }
     }
 
-    /// The number of the request that has this id, if one is open.
+    /// The number of the pending request with this id.
     fn number_of(&self, id: &Id) -> Option<u64> {
         let mut open = self.serving.iter();
-        open.find(|(_, theirs)| *theirs == id)
-            .map(|(ours, _)| *ours)
+        open.find(|(_, open_id)| *open_id == id)
+            .map(|(number, _)| *number)
     }
 
     fn on_initialize(&mut self, id: &Id, params: &Fields) -> Vec<Action<W>> {
@@ -204,11 +203,11 @@ impl<W> ViewProtocol<W> {
         match (method, self.phase) {
             ("notifications/cancelled", _) => {
                 let id = params.get("requestId").and_then(Id::read);
-                let Some(ours) = id.and_then(|id| self.number_of(&id)) else {
+                let Some(number) = id.and_then(|id| self.number_of(&id)) else {
                     return Vec::new();
                 };
-                self.serving.remove(&ours);
-                vec![Action::Cancel(ours)]
+                self.serving.remove(&number);
+                vec![Action::Cancel(number)]
             }
             ("ui/notifications/initialized", Phase::Initializing) => self.on_initialized(),
             (_, Phase::New | Phase::Initializing) => Vec::new(),
@@ -236,14 +235,14 @@ impl<W> ViewProtocol<W> {
         let mut actions = vec![Action::Event(ViewEvent::Ready)];
         actions.extend(self.send_context());
         actions.extend(self.updates.due().into_iter().map(Action::Send));
-        // Whoever does not say that it has tools is not asked for them.
+        // Tools are listed only if the page declares the capability.
         if self.app.tools {
             actions.extend(self.refresh_tools());
         }
         actions
     }
 
-    /// Looks at the guest's tools, if it is time; of a guest that is suspended, once it is not.
+    /// Starts a refresh of the tools if it is due; deferred while suspended.
     fn refresh_tools(&mut self) -> Vec<Action<W>> {
         if self.suspended {
             self.refresh.defer();
@@ -255,7 +254,7 @@ impl<W> ViewProtocol<W> {
         }
     }
 
-    /// Asks the guest for something, by an id that was not used before.
+    /// Sends a request to the page, with an unused id.
     pub(super) fn request(
         &mut self,
         id: u64,
@@ -282,12 +281,12 @@ impl<W> ViewProtocol<W> {
         Action::Send(wire::request(id, method, params))
     }
 
-    /// Asks the guest to put its things away, whether or not it may be asked for anything else.
+    /// Sends the teardown request, also while suspended.
     pub(super) fn teardown(&mut self, id: u64, waiting: W) -> Action<W> {
         self.send_request(id, "ui/resource-teardown", json!({}), waiting)
     }
 
-    /// Nobody waits for that answer any more.
+    /// Cancels a request to the page.
     pub(super) fn cancel(&mut self, id: u64) -> Option<Action<W>> {
         self.pending.remove(&id)?;
         let params = json!({"requestId": id, "reason": "nobody waits"});
@@ -297,17 +296,17 @@ impl<W> ViewProtocol<W> {
         )))
     }
 
-    /// One of the guest's requests is answered, unless it took it back.
+    /// Answers a request of the page, unless it was cancelled.
     pub(super) fn served(
         &mut self,
-        ours: u64,
+        number: u64,
         result: Result<Value, RpcError>,
     ) -> Option<Action<W>> {
-        let id = self.serving.remove(&ours)?;
+        let id = self.serving.remove(&number)?;
         Some(Action::Send(wire::response(&id, result)))
     }
 
-    /// Tells the guest of the call that it was opened for, as soon as it may be told.
+    /// Queues an update, and sends it once the page is initialized.
     pub(super) fn update(&mut self, update: ToolUpdate) -> Vec<Action<W>> {
         self.updates.add(update);
         if !self.is_ready() {
@@ -316,7 +315,7 @@ impl<W> ViewProtocol<W> {
         self.updates.due().into_iter().map(Action::Send).collect()
     }
 
-    /// Changes what the guest knows of its host.
+    /// Changes the host context.
     pub(super) fn change_context(&mut self, changes: Fields) -> Option<Action<W>> {
         self.context.extend(changes.clone());
         self.changes.extend(changes);
@@ -331,7 +330,7 @@ impl<W> ViewProtocol<W> {
         (!changes.is_empty()).then(|| Action::Send(update(changes)))
     }
 
-    /// A look at the guest's tools has ended; if it fell into the time that the guest is suspended, it is made again.
+    /// Finishes a refresh; repeats it later if it was missed because of suspension.
     pub(super) fn listed(&mut self, missed: bool) -> Vec<Action<W>> {
         self.refresh.finished();
         if missed {
@@ -359,7 +358,7 @@ impl<W> ViewProtocol<W> {
         self.refresh_if_due()
     }
 
-    /// Whoever still waits, to be told that nothing comes.
+    /// Returns all waiters for responses.
     pub(super) fn close(&mut self) -> impl Iterator<Item = W> + use<'_, W> {
         self.serving.clear();
         self.pending.drain().map(|(_, waiting)| waiting)
@@ -376,7 +375,7 @@ mod tests {
 
     type Actions = Vec<Action<&'static str>>;
 
-    /// One guest and its host, from the guest's first word on; whoever waits is a name.
+    /// Protocol state with named waiters.
     struct Fixture(ViewProtocol<&'static str>);
 
     fn silent() -> Fixture {
@@ -392,12 +391,12 @@ mod tests {
         ))
     }
 
-    /// A guest that introduced itself and heard the answer, with these tools among what it can do.
+    /// Protocol state after initialization, with these tools in the capabilities.
     fn ready(tools: &Value) -> Fixture {
         let mut fixture = silent();
         let params = json!({"appCapabilities": {"tools": tools}});
         fixture.asks(0, "ui/initialize", params);
-        fixture.notes("ui/notifications/initialized", json!({}));
+        fixture.notify("ui/notifications/initialized", json!({}));
         fixture
     }
 
@@ -410,7 +409,7 @@ mod tests {
             self.says(&wire::request(id, method, params))
         }
 
-        fn notes(&mut self, method: &str, params: Value) -> Actions {
+        fn notify(&mut self, method: &str, params: Value) -> Actions {
             self.says(&wire::notification(method, params))
         }
 
@@ -418,8 +417,8 @@ mod tests {
             self.asks(id, "tools/call", json!({"name": "t"}))
         }
 
-        fn takes_back(&mut self, id: u64) -> Actions {
-            self.notes("notifications/cancelled", json!({"requestId": id}))
+        fn cancels(&mut self, id: u64) -> Actions {
+            self.notify("notifications/cancelled", json!({"requestId": id}))
         }
 
         fn answers(&mut self, id: u64) -> Actions {
@@ -439,20 +438,20 @@ mod tests {
         Action::Send(wire::response(&id, Ok(result)))
     }
 
-    /// That one request is refused so.
+    /// Asserts that one request is rejected with this code.
     #[track_caller]
     fn refused(actions: &Actions, id: u64, code: i64) {
-        let [Action::Send(said)] = actions.as_slice() else {
+        let [Action::Send(response)] = actions.as_slice() else {
             panic!("{actions:?}")
         };
         assert_eq!(
-            (&said["id"], &said["error"]["code"]),
+            (&response["id"], &response["error"]["code"]),
             (&id.into(), &code.into())
         );
     }
 
     #[test]
-    fn nothing_is_answered_or_asked_before_the_guest_heard_who_its_host_is() {
+    fn no_requests_before_initialized() {
         let mut fixture = silent();
         for greets in [true, false] {
             refused(&fixture.calls(1), 1, REFUSED);
@@ -462,7 +461,7 @@ mod tests {
                 REFUSED,
             );
             assert_eq!(
-                fixture.notes("ui/notifications/size-changed", json!({})),
+                fixture.notify("ui/notifications/size-changed", json!({})),
                 []
             );
             let early = Action::Respond("me", Err(NoResponse::Early));
@@ -470,18 +469,24 @@ mod tests {
             assert_eq!(fixture.asks(3, "ping", json!({})), [answer(3, json!({}))]);
             assert!(!fixture.0.is_ready());
             if greets {
-                assert_eq!(fixture.notes("ui/notifications/initialized", json!({})), []);
+                assert_eq!(
+                    fixture.notify("ui/notifications/initialized", json!({})),
+                    []
+                );
                 fixture.asks(4, "ui/initialize", json!({}));
             }
         }
-        let heard = fixture.notes("ui/notifications/initialized", json!({}));
-        assert_eq!(heard, [Action::Event(ViewEvent::Ready)]);
+        let handled = fixture.notify("ui/notifications/initialized", json!({}));
+        assert_eq!(handled, [Action::Event(ViewEvent::Ready)]);
         assert_eq!(fixture.calls(1), [Action::Serve(1, call())]);
-        assert_eq!(fixture.notes("ui/notifications/initialized", json!({})), []);
+        assert_eq!(
+            fixture.notify("ui/notifications/initialized", json!({})),
+            []
+        );
     }
 
     #[test]
-    fn the_two_introduce_themselves_once() {
+    fn initialize_is_accepted_once() {
         let mut fixture = silent();
         let params = json!({"appInfo": {"name": "board", "version": "2"}});
         let actions = fixture.asks(7, "ui/initialize", params);
@@ -501,9 +506,9 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_around_the_guest_is_told_once_it_listens_and_not_what_it_was_told_at_first() {
+    fn context_changes_are_sent_after_initialization() {
         let change = |value: u64| Fields::from_iter([("theme".to_owned(), value.into())]);
-        let told = |value: u64| {
+        let notified = |value: u64| {
             let method = "ui/notifications/host-context-changed";
             Action::Send(wire::notification(method, change(value).into()))
         };
@@ -517,14 +522,14 @@ mod tests {
         let context = json!({"context": 1, "locale": "x"});
         assert_eq!(greeting["result"]["hostContext"], context);
         assert_eq!(fixture.0.change_context(change(2)), None);
-        let actions = fixture.notes("ui/notifications/initialized", json!({}));
-        assert_eq!(actions, [Action::Event(ViewEvent::Ready), told(2)]);
-        assert_eq!(fixture.0.change_context(change(3)), Some(told(3)));
+        let actions = fixture.notify("ui/notifications/initialized", json!({}));
+        assert_eq!(actions, [Action::Event(ViewEvent::Ready), notified(2)]);
+        assert_eq!(fixture.0.change_context(change(3)), Some(notified(3)));
         assert_eq!(fixture.0.change_context(Fields::new()), None);
     }
 
     #[test]
-    fn a_request_is_answered_once_under_the_guest_s_own_id() {
+    fn requests_are_answered_once_by_their_own_id() {
         let mut fixture = ready(&Value::Null);
         assert_eq!(fixture.calls(70), [Action::Serve(1, call())]);
         refused(&fixture.calls(70), 70, INVALID_REQUEST);
@@ -537,26 +542,26 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_that_was_taken_back_came_to_answers_no_later_one_of_its_id() {
+    fn result_of_a_cancelled_request_does_not_answer_a_reused_id() {
         let mut fixture = ready(&Value::Null);
         assert_eq!(fixture.calls(7), [Action::Serve(1, call())]);
-        assert_eq!(fixture.takes_back(7), [Action::Cancel(1)]);
-        assert_eq!(fixture.takes_back(7), []);
+        assert_eq!(fixture.cancels(7), [Action::Cancel(1)]);
+        assert_eq!(fixture.cancels(7), []);
         assert_eq!(fixture.calls(7), [Action::Serve(2, call())]);
-        // It had ended before anybody could stop it.
+        // It ended before it could be cancelled.
         assert_eq!(fixture.0.served(1, Ok(json!({"of": "the first"}))), None);
         let second = fixture.0.served(2, Ok(json!({"of": "the second"})));
         assert_eq!(second, Some(answer(7, json!({"of": "the second"}))));
     }
 
     #[test]
-    fn so_many_requests_are_open_and_no_more() {
+    fn open_requests_of_the_page_are_bounded() {
         let mut fixture = ready(&Value::Null);
         for id in 1..=3 {
             assert_eq!(fixture.calls(id), [Action::Serve(id, call())]);
         }
         refused(&fixture.calls(4), 4, REFUSED);
-        fixture.takes_back(2);
+        fixture.cancels(2);
         assert_eq!(fixture.calls(4), [Action::Serve(4, call())]);
         refused(&fixture.calls(5), 5, REFUSED);
         fixture.0.served(1, Ok(json!({})));
@@ -564,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_is_to_know_is_taken_down_at_once() {
+    fn model_context_is_stored_at_once() {
         let mut fixture = ready(&Value::Null);
         let context = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         for (id, text) in [(1, "first"), (2, "second")] {
@@ -585,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_once_and_for_whom_it_is() {
+    fn responses_are_matched_by_id_once() {
         let mut fixture = ready(&Value::Null);
         let asked = |id: u64| Action::Send(wire::request(id, "tools/list", json!({})));
         assert_eq!(
@@ -597,8 +602,8 @@ mod tests {
             asked(2)
         );
         assert_eq!(fixture.answers(3), []);
-        let said = |id: u64| Ok(Fields::from_iter([("by".to_owned(), id.into())]));
-        assert_eq!(fixture.answers(2), [Action::Respond("two", said(2))]);
+        let response = |id: u64| Ok(Fields::from_iter([("by".to_owned(), id.into())]));
+        assert_eq!(fixture.answers(2), [Action::Respond("two", response(2))]);
         assert_eq!(fixture.answers(2), []);
         let cancelled = json!({"requestId": 1, "reason": "nobody waits"});
         let cancelled = wire::notification("notifications/cancelled", cancelled);
@@ -608,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn so_much_is_asked_of_the_guest_and_no_more() {
+    fn pending_requests_to_the_page_are_bounded() {
         let mut fixture = ready(&Value::Null);
         let most = u64::try_from(MAX_PENDING).unwrap();
         for id in 1..=most {
@@ -628,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_sight_the_guest_neither_asks_nor_is_asked_but_to_part() {
+    fn suspended_page_exchanges_only_teardown() {
         let mut fixture = ready(&Value::Null);
         assert_eq!(fixture.calls(1), [Action::Serve(1, call())]);
         assert_eq!(fixture.0.suspend(true), []);
@@ -640,7 +645,7 @@ mod tests {
         );
         let part = wire::request(2, "ui/resource-teardown", json!({}));
         assert_eq!(fixture.0.teardown(2, "me"), Action::Send(part));
-        // What is under way goes on.
+        // Calls in progress continue.
         let done = fixture.0.served(1, Ok(json!({})));
         assert_eq!(done, Some(answer(1, json!({}))));
         assert_eq!(fixture.0.suspend(false), []);
@@ -648,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn of_its_call_the_guest_is_told_once_it_listens_and_in_order() {
+    fn tool_updates_are_sent_in_order_after_initialization() {
         let mut fixture = silent();
         assert_eq!(fixture.0.update(ToolUpdate::Result(json!({"end": 1}))), []);
         assert_eq!(
@@ -658,20 +663,21 @@ mod tests {
             []
         );
         fixture.asks(0, "ui/initialize", json!({}));
-        let actions = fixture.notes("ui/notifications/initialized", json!({}));
-        let told = |method: &str, params: Value| Action::Send(wire::notification(method, params));
-        let input = told("ui/notifications/tool-input", json!({"arguments": {}}));
-        let end = told("ui/notifications/tool-result", json!({"end": 1}));
+        let actions = fixture.notify("ui/notifications/initialized", json!({}));
+        let notified =
+            |method: &str, params: Value| Action::Send(wire::notification(method, params));
+        let input = notified("ui/notifications/tool-input", json!({"arguments": {}}));
+        let end = notified("ui/notifications/tool-result", json!({"end": 1}));
         assert_eq!(actions, [Action::Event(ViewEvent::Ready), input, end]);
         let reason = json!({"reason": "x"});
-        let cancelled = told("ui/notifications/tool-cancelled", reason.clone());
+        let cancelled = notified("ui/notifications/tool-cancelled", reason.clone());
         assert_eq!(fixture.0.update(ToolUpdate::Cancelled(reason)), [cancelled]);
     }
 
     #[test]
-    fn only_a_guest_that_says_that_it_has_tools_is_asked_for_them() {
+    fn tools_are_listed_only_if_the_page_declares_them() {
         let news = || Action::Event(ViewEvent::Ready);
-        for (tools, looks, again) in [
+        for (tools, lists, again) in [
             (json!(null), false, false),
             (json!({}), true, false),
             (json!({"listChanged": true}), true, true),
@@ -679,23 +685,23 @@ mod tests {
             let mut fixture = silent();
             let params = json!({"appCapabilities": {"tools": tools}});
             fixture.asks(0, "ui/initialize", params);
-            let actions = fixture.notes("ui/notifications/initialized", json!({}));
+            let actions = fixture.notify("ui/notifications/initialized", json!({}));
             let look = || [Action::List, Action::Pause];
-            let expected: Actions = match looks {
+            let expected: Actions = match lists {
                 true => [news()].into_iter().chain(look()).collect(),
                 false => vec![news()],
             };
             assert_eq!(actions, expected, "{tools}");
             assert_eq!(fixture.0.listed(false), []);
             assert_eq!(fixture.0.pause_over(), []);
-            let actions = fixture.notes("notifications/tools/list_changed", json!({}));
+            let actions = fixture.notify("notifications/tools/list_changed", json!({}));
             let expected: Actions = if again { look().into() } else { vec![] };
             assert_eq!(actions, expected, "{tools}");
         }
     }
 
     #[test]
-    fn a_look_that_the_guest_was_out_of_sight_for_is_made_again_when_it_is_back() {
+    fn refresh_missed_while_suspended_is_repeated() {
         let look = [Action::List, Action::Pause];
         let mut missed = ready(&json!({}));
         missed.0.suspend(true);
@@ -707,20 +713,20 @@ mod tests {
         changed.0.listed(false);
         changed.0.pause_over();
         changed.0.suspend(true);
-        let actions = changed.notes("notifications/tools/list_changed", json!({}));
+        let actions = changed.notify("notifications/tools/list_changed", json!({}));
         assert_eq!(actions, []);
         assert_eq!(changed.0.suspend(false), look);
     }
 
     #[test]
-    fn a_flood_of_notices_is_passed_over_and_requests_are_not() {
+    fn excess_notifications_are_ignored_and_requests_are_not() {
         let mut fixture = ready(&Value::Null);
         let mut close = |now| {
             let notice = wire::notification("ui/notifications/request-teardown", json!({}));
             fixture.0.on_message(&notice.to_string(), now)
         };
-        let heard = (0..1000).filter(|_| !close(Duration::ZERO).is_empty());
-        assert!((1..1000).contains(&heard.count()));
+        let handled = (0..1000).filter(|_| !close(Duration::ZERO).is_empty());
+        assert!((1..1000).contains(&handled.count()));
         assert_eq!(close(Duration::ZERO), []);
         let second = Duration::from_secs(1);
         assert_eq!(close(second), [Action::Event(ViewEvent::CloseRequested)]);
@@ -728,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn once_closed_nobody_waits_and_nothing_is_answered() {
+    fn close_ends_all_requests() {
         let mut fixture = ready(&Value::Null);
         fixture.calls(1);
         fixture.0.request(1, "tools/list", json!({}), "one");

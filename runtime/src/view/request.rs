@@ -1,4 +1,4 @@
-//! A method and its parameters in, what the guest wants of its host out, or why it makes no sense.
+//! Parses requests of pages by method and parameters.
 
 use serde_json::Value;
 
@@ -6,31 +6,31 @@ use super::host::{DisplayMode, ModelContext};
 use super::wire::{Fields, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 use crate::upstream::check_url;
 
-/// A request of a guest.
+/// A parsed request of a page.
 #[derive(Debug, PartialEq)]
 pub(super) enum ParsedRequest {
-    /// What the model is to know of it from now on: taken down at once, so that no later one is overtaken.
+    /// New context for the model. It is stored at once, so that updates stay in order.
     Context(ModelContext),
-    /// What takes its time.
+    /// A request that is served asynchronously.
     Serve(AppRequest),
 }
 
-/// What a guest asks that takes its time.
+/// A request that is served asynchronously.
 #[derive(Debug, PartialEq)]
 pub(super) enum AppRequest {
-    /// A tool of its server.
+    /// Call a tool of the page's server.
     Tool { name: String, arguments: Fields },
-    /// A resource of its server.
+    /// Read a resource of the page's server.
     Resource(String),
-    /// A page of the web for the person.
+    /// Open a URL in the browser.
     Link(String),
-    /// Something said in the conversation.
+    /// Send a message in the conversation.
     Message(Vec<Value>),
-    /// Files for the person to keep.
+    /// Save files.
     Download(Vec<Value>),
-    /// Another size on the screen.
+    /// Change the display mode.
     Mode(Option<DisplayMode>),
-    /// Not to be put away while it is out of sight.
+    /// Pin the view.
     Pin,
 }
 
@@ -52,14 +52,14 @@ fn list(params: &mut Fields, key: &str) -> Result<Vec<Value>, RpcError> {
     }
 }
 
-/// The link, if it is one that a person may be asked about.
+/// Validates a URL that people may be asked to open.
 fn link(url: String) -> Result<String, RpcError> {
     let plain = || invalid("only plain http and https addresses without a user are opened");
     check_url(&url).map_err(|_| plain())?;
     Ok(url)
 }
 
-/// Reads a request by its method.
+/// Parses a request.
 pub(super) fn read(method: &str, mut params: Fields) -> Result<ParsedRequest, RpcError> {
     let params = &mut params;
     Ok(ParsedRequest::Serve(match method {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_links_of_the_web_are_asked_about() {
+    fn only_http_links_are_requested() {
         for url in ["https://example.org/a?b#c", "HTTP://example.org"] {
             check(
                 "ui/open-link",
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_and_what_makes_no_sense_are_told_apart() {
+    fn unknown_methods_and_invalid_params_have_different_codes() {
         check("sampling/createMessage", json!({}), Err(METHOD_NOT_FOUND));
         check("tools/list", json!({}), Err(METHOD_NOT_FOUND));
         for (method, params) in [

@@ -1,4 +1,4 @@
-//! What a guest asks in, what this runtime or its host answers out.
+//! Serves requests of pages, through the worker's pipeline or the host.
 
 use std::sync::Arc;
 
@@ -21,9 +21,12 @@ use crate::gateway;
 use crate::upstream::{ServerReadError, ServerText};
 use crate::worker::Begun;
 
-pub(super) async fn serve(instance: &Arc<Instance>, ask: AppRequest) -> Result<Value, RpcError> {
+pub(super) async fn serve(
+    instance: &Arc<Instance>,
+    request: AppRequest,
+) -> Result<Value, RpcError> {
     let capabilities = instance.host.capabilities();
-    match ask {
+    match request {
         AppRequest::Tool { name, arguments } => call_tool(instance, &name, arguments).await,
         AppRequest::Resource(uri) => read_resource(instance, &uri).await,
         AppRequest::Link(url) => {
@@ -56,7 +59,7 @@ pub(super) async fn serve(instance: &Arc<Instance>, ask: AppRequest) -> Result<V
     }
 }
 
-/// What the host says, unless it was asked too often or says nothing for too long.
+/// Asks the host, within the rate limit and the timeout.
 async fn allowed_by_host(instance: &Instance, request: ViewRequest) -> Result<bool, RpcError> {
     instance.request_limiter.take().map_err(|wait| RpcError {
         code: REFUSED,
@@ -90,7 +93,7 @@ async fn request_host(
     })
 }
 
-/// The mode that the guest is shown in from now on: the one it wants, if the host has it and agrees.
+/// The new display mode: the requested one, if the host has it and agrees.
 async fn change_mode(
     instance: &Instance,
     wanted: Option<DisplayMode>,
@@ -104,8 +107,7 @@ async fn change_mode(
     Ok(instance.page_state().mode)
 }
 
-/// Calls a tool of the guest's own server as a view may: through the worker's pipeline, and what changes something only
-/// if a person allows that very call.
+/// Calls a tool of the page's server through the worker's pipeline. Changes need a person's approval of that very call.
 async fn call_tool(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, RpcError> {
     let worker = &instance.worker;
     let server = instance.source.as_ref().map(|(_, server)| server.as_str());
@@ -125,8 +127,8 @@ async fn call_tool(instance: &Instance, name: &str, arguments: Fields) -> Result
     to_result(outcome.or_else(|error| gateway::failure(&error)))
 }
 
-/// Carries a call out. One that waits for a person when the page is closed is withdrawn: who would answer sees no page
-/// any more that the call could be of.
+/// Runs a call. If it waits for a person when the view is closed, it is cancelled, because the person can no longer see
+/// the page.
 async fn run_call(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
     let worker = &instance.worker;
     let mut state = instance.state.subscribe();
@@ -137,23 +139,23 @@ async fn run_call(instance: &Instance, call: Call) -> Result<Outcome, CallError>
             Begun::Asks(pending) => pending,
         };
         let question = pending.question().id;
-        let going = pending.go_on();
-        tokio::pin!(going);
+        let resumed = pending.go_on();
+        tokio::pin!(resumed);
         begun = tokio::select! {
             biased;
             () = wait_until_closed(&mut state) => {
                 if worker.is_asked(question).await {
                     return Err(CallError::new(Code::Cancelled, "the page was closed"));
                 }
-                going.await?
+                resumed.await?
             }
-            next = &mut going => next?,
+            next = &mut resumed => next?,
         };
     }
 }
 
 async fn wait_until_closed(state: &mut watch::Receiver<ViewState>) {
-    // Its sender is in the instance.
+    // The sender is in the instance.
     let _ = state.wait_for(|state| *state == ViewState::Closed).await;
 }
 
@@ -176,7 +178,7 @@ fn size(part: &ServerText) -> u64 {
     bytes.try_into().unwrap_or(u64::MAX)
 }
 
-/// Reads what the guest's own server has, if the worker may, or what the worker made.
+/// Reads a resource of the page's server, if the worker may, or an artifact of the worker.
 async fn read_resource(instance: &Instance, uri: &str) -> Result<Value, RpcError> {
     let contents = match &instance.source {
         None => {

@@ -1,4 +1,4 @@
-//! What a guest lists in, tools for the agent beside it out; a call of one is a question to the guest.
+//! Offers the tools of a page to the agent; calls are requests to the page.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::upstream::{
     OfferedTool, ServerTool, ToolProvider, WithheldReason, classify, failure, remote_entry, reply,
 };
 
-/// What a guest listed.
+/// The classified tools of a page.
 #[derive(Default)]
 pub(super) struct ListedTools {
-    /// All of it.
+    /// All listed tools.
     pub(super) seen: Vec<ServerTool>,
-    /// What may be offered.
+    /// The tools that can be offered.
     pub(super) offers: Vec<Arc<OfferedTool>>,
 }
 
-/// A tool of a list, if it is one; one without a schema takes an object.
+/// Parses a listed tool, with a default schema; `None` if it is invalid.
 pub(super) fn read(mut tool: Value) -> Option<Tool> {
     let fields = tool.as_object_mut()?;
     fields
@@ -36,8 +36,8 @@ pub(super) fn read(mut tool: Value) -> Option<Tool> {
     serde_json::from_value(tool).ok()
 }
 
-/// Every tool that was listed, and those that may be offered: what comes after the most that an app may have is not.
-/// Takes a while: not for a thread that others wait for.
+/// Classifies all listed tools; tools beyond the limit are withheld. This is CPU-bound and must not run on an async
+/// thread.
 pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools {
     let preface = format!(
         "A tool of {}, in words that nobody checked: ",
@@ -62,7 +62,7 @@ pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools
     listed
 }
 
-/// The app with what it says of itself, for models.
+/// The name of the app with what it reports about itself, for models.
 fn display_name(instance: &Instance) -> String {
     let name = &instance.name;
     match instance.app.get() {
@@ -76,13 +76,13 @@ fn display_name(instance: &Instance) -> String {
 pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<OfferedTool>) -> Entry {
     let remote = Remote {
         server: Arc::clone(&instance.name),
-        // What people are asked about is named by the host alone.
+        // Questions to people use only the name given by the host.
         shown: format!("the app `{}`", instance.name).into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: false,
         listed: true,
-        // What one app offers is for the agent, and for no other app.
+        // Tools of a page are for the agent and not for other pages.
         views: false,
     };
     let instance = Arc::clone(instance);
@@ -95,7 +95,7 @@ pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<OfferedTool>) -> Entry
     })
 }
 
-/// One call of one tool.
+/// A call of a tool.
 struct AppToolCall {
     instance: Arc<Instance>,
     offer: Arc<OfferedTool>,

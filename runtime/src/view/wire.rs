@@ -1,4 +1,4 @@
-//! The text of a guest in, one JSON-RPC message out; and the messages that go back.
+//! JSON-RPC messages of MCP Apps.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL: i64 = -32603;
-/// What stands in the way is the state of the view, or of its host.
+/// The state of the view or of its host does not allow the request.
 pub(super) const REFUSED: i64 = -32000;
 
 /// The longest id of a request, in bytes.
@@ -15,7 +15,7 @@ const MAX_ID_BYTES: usize = 128;
 
 pub(super) type Fields = Map<String, Value>;
 
-/// What a guest calls one of its requests.
+/// The id of a request of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Id {
     Number(i64),
@@ -41,7 +41,7 @@ impl Id {
     }
 }
 
-/// Why a request is answered with an error.
+/// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcError {
     pub(super) code: i64,
@@ -59,7 +59,7 @@ impl RpcError {
     }
 }
 
-/// What a guest sent.
+/// A message of the page.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
     Request {
@@ -67,7 +67,7 @@ pub(super) enum Message {
         method: String,
         params: Fields,
     },
-    /// A request that is answered with an error, whatever it asks.
+    /// An invalid request, which is answered with this error.
     Invalid {
         id: Id,
         error: RpcError,
@@ -76,14 +76,14 @@ pub(super) enum Message {
         method: String,
         params: Fields,
     },
-    /// To one of our requests.
+    /// The response to one of our requests.
     Response {
         id: u64,
         result: Result<Fields, RpcError>,
     },
 }
 
-/// The part of a message that says whom it is for; the rest is passed over.
+/// The fields that identify a message; the others are ignored.
 #[derive(Deserialize)]
 struct Envelope {
     #[serde(default)]
@@ -93,8 +93,8 @@ struct Envelope {
     method: Value,
 }
 
-/// Reads a message of no more than `most` bytes; none if it is no JSON-RPC 2.0. Of a longer one is read whom it would
-/// keep waiting.
+/// Parses a message of at most `limit` bytes; `None` if it is not JSON-RPC 2.0. A longer request or response is
+/// converted into an error with its id.
 pub(super) fn read(text: &str, limit: usize) -> Option<Message> {
     if text.len() <= limit {
         return parse_value(serde_json::from_str(text).ok()?);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_of_three() {
+    fn requests_notifications_and_responses_are_parsed() {
         check(
             &json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}),
             Some(Message::Request {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_passed_over() {
+    fn invalid_messages_are_ignored() {
         for noise in [
             json!([]),
             json!("x"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_message_that_is_too_long_only_who_waits_is_read() {
+    fn too_long_messages_are_answered_by_id() {
         let long = "x".repeat(LIMIT);
         let text = json!({"jsonrpc": "2.0", "id": 3, "method": "ping", "params": {"x": long}});
         let read = |text: &Value| read(&text.to_string(), LIMIT);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_no_object_are_answered() {
+    fn params_that_are_not_an_object_are_rejected() {
         let text = json!({"jsonrpc": "2.0", "id": 3, "method": "ping", "params": [1]});
         let read = read(&text.to_string(), LIMIT);
         assert!(

@@ -1,5 +1,4 @@
-//! What one server wants a person for in, whether it has it now out. A person is asked one thing at a time, and no thing
-//! over and over.
+//! Sign-in state of one server. People are asked one question at a time, and not repeatedly.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,28 +23,28 @@ use super::{OAuth, SignIn, SignInAnswer, SignInError};
 use crate::audit::SignedInStep;
 use crate::permission::DecidedBy;
 
-/// How long everything between two words of a person may take.
+/// The timeout of the network requests between two prompts.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a person may take.
+/// How long a person may take to answer.
 const PERSON_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a person is not asked the same thing again.
+/// How long the same question is not repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(300);
-/// How many things a person is asked for one server in that time.
+/// The largest number of different prompts per server in that time.
 const MAX_PROMPTS: usize = 4;
-/// How often a person is asked the same thing in that time where it is the network that fails.
+/// The largest number of repeated prompts in that time after network failures.
 const MAX_TRIES: usize = 2;
-/// The longest word of a server that is read, in bytes.
+/// The longest header, in bytes.
 const MAX_TEXT_BYTES: usize = 8 << 10;
-/// The most scopes that a person can be shown, and the longest, in bytes.
+/// The largest number of scopes in a prompt, and the longest, in bytes.
 const MAX_SCOPES: (usize, usize) = (64, 128);
 
-/// A server that refused a request for want of a person.
+/// A request that the server rejected because it requires a sign-in.
 #[derive(Clone)]
 pub(super) struct Challenge {
     pub(super) header: String,
-    /// What it wants in addition, where it let somebody in.
+    /// The additional scopes, if a person is signed in already.
     pub(super) additional_scope: Option<String>,
-    /// The tool whose call it refused.
+    /// The tool whose call was rejected.
     pub(super) tool: Option<String>,
 }
 
@@ -59,24 +58,24 @@ impl Challenge {
     }
 }
 
-/// What came of what a server wanted.
+/// The outcome of a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::upstream) enum SignInOutcome {
-    /// It wanted nothing, or nobody could be asked yet.
+    /// No sign-in was required, or nobody could be asked yet.
     NotNeeded,
-    /// It has what it wanted.
+    /// The sign-in was completed.
     Completed,
-    /// It will not get it.
+    /// The sign-in was refused.
     Refused,
 }
 
-/// What this host is to one server.
+/// The sign-in state of this host at one server.
 pub(in crate::upstream) struct Account {
     server: String,
     address: String,
     host: Arc<dyn ServerRequests>,
     audit: Arc<SignInAudit>,
-    /// Where the host's own code runs. Requests to the server are made elsewhere, without a log.
+    /// The runtime of the host. Requests to the server run on another thread without logging.
     runtime: Handle,
     credentials: Arc<CredentialCache>,
     flow: tokio::sync::Mutex<OAuthFlow>,
@@ -84,10 +83,10 @@ pub(in crate::upstream) struct Account {
     state: Mutex<State>,
 }
 
-/// What a person is asked, for knowing it again: the authorisation server, and what is wanted in addition.
+/// Identifies a question: the issuer and the additional scopes.
 type PromptKey = (String, Option<String>);
 
-/// When a person was asked, how often, and what came of it.
+/// When a person was asked, how often, and the answer.
 struct Prompt {
     at: Instant,
     tries: usize,
@@ -122,10 +121,10 @@ async fn with_timeout<T>(
         .unwrap_or(Err(SignInError::TimedOut))
 }
 
-/// An address as people are shown it.
+/// Formats a URL for people.
 fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // Neither fails where there is a host.
+    // Both succeed for URLs with a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -133,7 +132,7 @@ fn display_url(url: &Url) -> String {
 }
 
 impl Account {
-    /// None where the host signs in by a header of its own.
+    /// Returns `None` if the host configured an `Authorization` header.
     pub(in crate::upstream) async fn open(
         (server, label): (&str, &str),
         config: &HttpConfig,
@@ -163,7 +162,7 @@ impl Account {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether calls may wait for a person: a connection that is still made may not.
+    /// Whether calls may wait for a person, which requires an established connection.
     pub(super) fn is_connected(&self) -> bool {
         self.state().connected
     }
@@ -176,21 +175,21 @@ impl Account {
         }
     }
 
-    /// A person wants it tried again: what they were asked they may be asked once more.
+    /// Allows all questions again, because a person retries the server.
     pub(in crate::upstream) fn reset_prompts(&self) {
         self.state().prompts.clear();
     }
 
-    /// The desk, unless something else takes too long there.
+    /// The OAuth flow, unless it is busy for too long.
     async fn flow(&self) -> Option<tokio::sync::MutexGuard<'_, OAuthFlow>> {
         timeout(NETWORK_TIMEOUT, self.flow.lock()).await.ok()
     }
 
-    /// The token, if there is one.
+    /// The access token, if there is one.
     pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
         let account = Arc::clone(self);
         let token = async move {
-            // A token that is good needs no authorisation server, which may be slow at something else.
+            // A valid token needs no authorisation server, which may be slow.
             match account.credentials.token().await {
                 None => account.flow().await?.token().await,
                 token => token,
@@ -199,14 +198,14 @@ impl Account {
         self.runtime.spawn(token).await.ok().flatten()
     }
 
-    /// Another token than the one that the server refused.
+    /// A new token after the server rejected `refused`.
     pub(super) async fn refresh_token(self: &Arc<Self>, refused: String) -> Option<String> {
         let account = Arc::clone(self);
         let refreshed = async move { account.flow().await?.refresh(&refused).await };
         self.runtime.spawn(refreshed).await.ok().flatten()
     }
 
-    /// Notes what the server wants, for when the connection has ended.
+    /// Stores a challenge until the connection has ended.
     pub(super) fn record_challenge(&self, error: &StreamableHttpError<reqwest::Error>) {
         let challenge = match error {
             StreamableHttpError::AuthRequired(error) => Challenge {
@@ -224,27 +223,27 @@ impl Account {
         }
     }
 
-    /// Whether a person now allows a server in use what it wants in addition.
+    /// Asks a person for the additional scopes that a connected server requires.
     pub(super) async fn request_scopes(self: &Arc<Self>, wanted: Challenge) -> bool {
         let account = Arc::clone(self);
-        // A person who is at it is not interrupted when the call's time is over: what they allow is there for the next.
-        let asked = self.runtime.spawn(async move {
-            let asked = account.prompt_once(&wanted).await;
-            if let Err(error) = asked {
+        // The prompt continues if the call times out; the next call uses the granted scopes.
+        let task = self.runtime.spawn(async move {
+            let allowed = account.prompt_once(&wanted).await;
+            if let Err(error) = allowed {
                 let server = &account.server;
                 tracing::warn!(%server, %error, "a server wants more than it has");
             }
-            asked.is_ok()
+            allowed.is_ok()
         });
-        asked.await.unwrap_or(false)
+        task.await.unwrap_or(false)
     }
 
-    /// Whether a server that did not let this host in wants a person.
+    /// Whether the server rejected the connection and requires a sign-in.
     pub(in crate::upstream) fn needs_sign_in(&self) -> bool {
         self.state().challenge.is_some()
     }
 
-    /// Sees to what a server wanted that did not let this host in.
+    /// Runs the sign-in that the server requires for a connection.
     pub(in crate::upstream) async fn sign_in(&self) -> SignInOutcome {
         let Some(challenge) = self.state().challenge.take() else {
             return SignInOutcome::NotNeeded;
@@ -263,7 +262,7 @@ impl Account {
 
     async fn prompt_once(&self, challenge: &Challenge) -> Result<(), SignInError> {
         let began = Instant::now();
-        let _one = self.prompt_lock.lock().await;
+        let _lock = self.prompt_lock.lock().await;
         let Some((request, expected)) = with_timeout(self.sign_in_request(challenge)).await? else {
             return Ok(());
         };
@@ -272,11 +271,11 @@ impl Account {
             let mut state = self.state();
             state
                 .prompts
-                .retain(|_, asked| asked.at.elapsed() < REPEAT_AFTER);
+                .retain(|_, prompt| prompt.at.elapsed() < REPEAT_AFTER);
             match state.prompts.get(&key) {
-                // Another call asked while this one waited.
-                Some(asked) if asked.at >= began => return asked.answer,
-                Some(asked) if asked.may_retry() => asked.tries + 1,
+                // A concurrent call asked the same question.
+                Some(prompt) if prompt.at >= began => return prompt.answer,
+                Some(prompt) if prompt.may_retry() => prompt.tries + 1,
                 Some(_) => return Err(SignInError::AlreadyAsked),
                 None if state.prompts.len() >= MAX_PROMPTS => {
                     return Err(SignInError::AlreadyAsked);
@@ -286,8 +285,8 @@ impl Account {
         };
         let answer = self.prompt(request, &expected).await;
         let at = Instant::now();
-        let asked = Prompt { at, tries, answer };
-        self.state().prompts.insert(key, asked);
+        let prompt = Prompt { at, tries, answer };
+        self.state().prompts.insert(key, prompt);
         answer
     }
 
@@ -310,7 +309,7 @@ impl Account {
         record.by = match &response {
             Ok(_) | Err(SignInError::Declined) => DecidedBy::Person,
             Err(SignInError::Unavailable | SignInError::Rejected) => DecidedBy::Nobody,
-            // The address does not belong to what was asked.
+            // The redirect does not match the request.
             Err(_) => DecidedBy::Host,
         };
         with_timeout(async {
@@ -322,12 +321,12 @@ impl Account {
         .await
     }
 
-    /// What a person is asked, and the state that the answer must have; nothing if the server has what it wants without.
+    /// The sign-in request and its expected state; `None` if no prompt is needed.
     async fn sign_in_request(
         &self,
         challenge: &Challenge,
     ) -> Result<Option<(SignIn, String)>, SignInError> {
-        let Some(asked) = self
+        let Some(authorization) = self
             .flow
             .lock()
             .await
@@ -336,23 +335,31 @@ impl Account {
         else {
             return Ok(None);
         };
-        let state = single_param(&asked.url, "state")?.ok_or(SignInError::State)?;
+        let state = single_param(&authorization.url, "state")?.ok_or(SignInError::State)?;
         let (most, longest) = MAX_SCOPES;
-        if asked.scopes.len() > most || asked.scopes.iter().any(|scope| scope.len() > longest) {
+        if authorization.scopes.len() > most
+            || authorization
+                .scopes
+                .iter()
+                .any(|scope| scope.len() > longest)
+        {
             return Err(SignInError::TooManyScopes);
         }
-        let scopes = asked.scopes.iter();
+        let scopes = authorization.scopes.iter();
         let request = SignIn {
             server: self.server.clone(),
             address: self.address.clone(),
-            issuer: truncate(&crate::escape(&asked.issuer), MAX_TEXT_BYTES),
+            issuer: truncate(&crate::escape(&authorization.issuer), MAX_TEXT_BYTES),
             scopes: scopes
                 .map(|scope| crate::escape(scope).into_owned())
                 .collect(),
             more: challenge.additional_scope.is_some(),
             tool: challenge.tool.clone(),
-            opens: truncate(&crate::escape(asked.url.authority()), MAX_TEXT_BYTES),
-            url: crate::escape(asked.url.as_str()).into_owned(),
+            opens: truncate(
+                &crate::escape(authorization.url.authority()),
+                MAX_TEXT_BYTES,
+            ),
+            url: crate::escape(authorization.url.as_str()).into_owned(),
         };
         Ok(Some((request, state)))
     }
@@ -367,7 +374,7 @@ mod tests {
     use super::*;
     use crate::audit::{Audit, MemoryAudit, Step};
 
-    /// A host that gives one answer to every request, or none at all.
+    /// A host that always gives the same answer, or never answers.
     struct Host(Option<SignInAnswer>);
 
     impl ServerRequests for Host {
@@ -397,7 +404,7 @@ mod tests {
         }
     }
 
-    /// What is recorded when `host` is asked: whether it was allowed, and by whom.
+    /// The recorded decision for `host`: the error, whether it was allowed, and who decided.
     async fn recorded(host: impl ServerRequests) -> (SignInError, bool, DecidedBy) {
         let config = HttpConfig {
             url: "http://127.0.0.1:1/mcp".to_owned(),
@@ -428,7 +435,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_denied_sign_in_is_recorded_with_who_decided() {
+    async fn denied_sign_in_is_recorded_with_its_decider() {
         let back = |query: &str| SignInAnswer::Completed(format!("http://127.0.0.1:2/?{query}"));
         for (answer, error, by) in [
             (

@@ -1,4 +1,4 @@
-//! Adds the token to requests to a server, and notes what the server wants a person for.
+//! HTTP client that adds access tokens to requests and reports sign-in challenges.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// A client that a server lets in.
+/// An HTTP client with an access token.
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct AuthenticatedClient {
     client: reqwest::Client,
     account: Option<Arc<Account>>,
 }
 
-/// One message on its way to a server.
+/// A message with its request parameters.
 #[derive(Clone)]
 struct OutgoingMessage {
     to: Arc<str>,
@@ -48,8 +48,8 @@ impl AuthenticatedClient {
         self.account.as_ref()?.token().await
     }
 
-    /// Sends with a token. A refusal that does not say how to be let in is told as one that does: where people sign in
-    /// stands in places that are known.
+    /// Sends with a token. A 401 without a challenge is converted into one, because the authorisation server can be
+    /// found at a well-known URL.
     async fn send_with_token(
         &self,
         outgoing: OutgoingMessage,
@@ -92,7 +92,7 @@ impl AuthenticatedClient {
             .await
     }
 
-    /// Sends with the token, once more with another where the server refuses it.
+    /// Sends with the current token, and retries once with a refreshed token after a 401.
     async fn send_authenticated(
         &self,
         account: &Arc<Account>,
@@ -134,7 +134,7 @@ impl AuthenticatedClient {
     }
 }
 
-/// The tool that is called, if one is.
+/// The name of the called tool.
 fn called_tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     match message {
         ClientJsonRpcMessage::Request(request) => match &request.request {
@@ -145,7 +145,7 @@ fn called_tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     }
 }
 
-/// What a call is answered that would need more than a person allowed the server. The connection is none the worse for it.
+/// The response to a call that lacks scopes. The connection stays open.
 fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse> {
     let ClientJsonRpcMessage::Request(request) = message else {
         return None;
@@ -155,7 +155,7 @@ fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse>
     Some(StreamableHttpPostResponse::Json(answer, None))
 }
 
-/// Takes out of an error what the server said: it knows the token, and errors are logged.
+/// Removes text of the server from an error, because it may contain the token, and errors are logged.
 fn redacted(error: Failed) -> Failed {
     match error {
         StreamableHttpError::AuthRequired(_) => {

@@ -1,20 +1,20 @@
-//! Where a browser was led back to in, the code out if it is the answer to what was asked.
+//! Parses the authorization response in a redirect.
 
 use reqwest::Url;
 
 use super::SignInError;
 
-/// The longest address that is read, in bytes.
+/// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 16 << 10;
 
-/// What an authorisation server says by a browser.
+/// The parameters of a successful authorization response.
 pub(super) struct AuthorizationResponse {
     pub(super) code: String,
     pub(super) issuer: Option<String>,
 }
 
 impl AuthorizationResponse {
-    /// Reads the whole address that the browser was led back to, when `state` is what went with the question.
+    /// Parses the redirected URL and compares its state with `state`.
     pub(super) fn read(address: &str, state: &str) -> Result<Self, SignInError> {
         let url = Url::parse(address).map_err(|_| SignInError::State)?;
         if address.len() > MAX_URL_BYTES || single_param(&url, "state")?.as_deref() != Some(state) {
@@ -32,7 +32,7 @@ impl AuthorizationResponse {
     }
 }
 
-/// A parameter of an address, which may stand there once.
+/// A query parameter, which must not occur twice.
 pub(super) fn single_param(url: &Url, key: &str) -> Result<Option<String>, SignInError> {
     let mut values = url.query_pairs().filter(|(name, _)| name == key);
     let first = values.next();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_counts_with_the_state_that_it_was_asked_with() {
+    fn code_requires_the_requested_state() {
         check("code=c%201&state=s1", Ok(("c 1", None)));
         check(
             "iss=https%3A%2F%2Fa&state=s1&code=c",

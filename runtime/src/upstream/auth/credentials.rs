@@ -1,4 +1,4 @@
-//! Tokens in, what the host keeps of them out; without a host that keeps them they are gone with the process.
+//! Cache of OAuth credentials, backed by the host's token store.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,12 +12,12 @@ use tokio::sync::Mutex;
 
 use super::TokenStore;
 
-/// How long a token must still last, as rmcp wants it.
+/// The remaining lifetime that a token needs, the same as in rmcp.
 const MIN_VALIDITY: Duration = Duration::from_secs(30);
 
-/// What one server lets this host in with.
+/// The credentials for one server.
 pub(super) struct CredentialCache {
-    /// The server's name with its mark, so that another address of the same name is let in with nothing.
+    /// The name of the server with its mark, so that another address has no credentials.
     label: String,
     store: Option<Arc<dyn TokenStore>>,
     cached: Mutex<CachedCredentials>,
@@ -25,7 +25,7 @@ pub(super) struct CredentialCache {
 
 #[derive(Default)]
 enum CachedCredentials {
-    /// The host was not asked yet.
+    /// The store has not been read yet.
     #[default]
     Unknown,
     Nothing,
@@ -48,7 +48,7 @@ impl CredentialCache {
                 Some(store) => store.load(self.label.clone()).await,
                 None => None,
             };
-            // What cannot be read is nothing: a person signs in again.
+            // Invalid text counts as none, and a person signs in again.
             let read = text.and_then(|text| serde_json::from_str(&text).ok());
             *cached = read.map_or(CachedCredentials::Nothing, |read| {
                 CachedCredentials::Credentials(Box::new(read))
@@ -60,15 +60,15 @@ impl CredentialCache {
         }
     }
 
-    /// The token, if it does not have to be renewed.
+    /// The access token, if it does not need a refresh.
     pub(super) async fn token(&self) -> Option<String> {
         let credentials = self.credentials().await?;
         let answer = serde_json::to_value(credentials.token_response?).ok()?;
-        let lasts = answer.get("expires_in").and_then(Value::as_u64);
-        if let (Some(lasts), Some(since)) = (lasts, credentials.token_received_at) {
+        let expires_in = answer.get("expires_in").and_then(Value::as_u64);
+        if let (Some(expires_in), Some(since)) = (expires_in, credentials.token_received_at) {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
             let age = now.saturating_sub(Duration::from_secs(since));
-            if Duration::from_secs(lasts).saturating_sub(age) < MIN_VALIDITY {
+            if Duration::from_secs(expires_in).saturating_sub(age) < MIN_VALIDITY {
                 return None;
             }
         }
@@ -89,7 +89,7 @@ impl CredentialCache {
     }
 }
 
-/// What goes with the question that was asked last: a server may want something again and again.
+/// Keeps the latest authorization state alone, so the number of entries is bounded.
 #[derive(Default)]
 pub(super) struct LastState(Mutex<Option<(String, StoredAuthorizationState)>>);
 
@@ -112,7 +112,7 @@ impl StateStore for LastState {
     }
 }
 
-/// The vault as rmcp asks for it.
+/// Adapts the cache to rmcp.
 pub(super) struct CredentialStoreAdapter(pub(super) Arc<CredentialCache>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! A request that a server's words led to in, the answer out if it went where it may, in time and not too much.
+//! HTTP client for authorisation servers, with limits on addresses, time and size.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use rmcp::transport::auth::{
 
 use super::super::address::{self, AddressPolicy};
 
-/// The longest answer, in bytes.
+/// The longest response, in bytes.
 const MAX_BODY_BYTES: usize = 256 << 10;
-/// How long one answer may take.
+/// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How many requests one sign-in may take.
+/// The largest number of requests per sign-in.
 const MAX_REQUESTS: u32 = 32;
 
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ enum FetchError {
     TooManyRequests,
 }
 
-/// What every request of a sign-in goes through.
+/// Executes all HTTP requests of a sign-in.
 pub(super) struct BoundedHttpClient {
     client: reqwest::Client,
     policy: AddressPolicy,
@@ -42,39 +42,39 @@ impl BoundedHttpClient {
         }
     }
 
-    /// Another sign-in begins.
+    /// Resets the request budget for another sign-in.
     pub(super) fn reset_budget(&self) {
         self.remaining.store(MAX_REQUESTS, Ordering::Relaxed);
     }
 
-    async fn fetch(&self, request: OAuthHttpRequest) -> Result<Answer, OAuthHttpClientError> {
+    async fn fetch(&self, request: OAuthHttpRequest) -> Result<Response, OAuthHttpClientError> {
         let take = |remaining: u32| remaining.checked_sub(1);
-        let taken = self
-            .remaining
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map_err(|_| FetchError::TooManyRequests)?;
+        let request_budget =
+            self.remaining
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        request_budget.map_err(|_| FetchError::TooManyRequests)?;
         let request = reqwest::Request::try_from(request.request)?;
         let url =
             address::parse_http_url(request.url().as_str()).ok_or(FetchError::AddressNotAllowed)?;
         if !self.policy.allows_url(&url) {
             return Err(FetchError::AddressNotAllowed.into());
         }
-        let mut answer = self.client.execute(request).await?;
-        let mut whole = axum::http::Response::new(Vec::new());
-        *whole.status_mut() = answer.status();
-        *whole.headers_mut() = answer.headers().clone();
-        while let Some(more) = answer.chunk().await? {
-            let body = whole.body_mut();
+        let mut received = self.client.execute(request).await?;
+        let mut response = axum::http::Response::new(Vec::new());
+        *response.status_mut() = received.status();
+        *response.headers_mut() = received.headers().clone();
+        while let Some(more) = received.chunk().await? {
+            let body = response.body_mut();
             if more.len() > MAX_BODY_BYTES.saturating_sub(body.len()) {
                 return Err(FetchError::TooLarge.into());
             }
             body.extend_from_slice(&more);
         }
-        Ok(whole)
+        Ok(response)
     }
 }
 
-type Answer = axum::http::Response<Vec<u8>>;
+type Response = axum::http::Response<Vec<u8>>;
 
 impl OAuthHttpClient for BoundedHttpClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {

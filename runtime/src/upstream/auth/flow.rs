@@ -1,4 +1,4 @@
-//! What a server wants in, a token or the address at which a person gets one out: rmcp's state machine, within bounds.
+//! OAuth flow of one server: a bounded wrapper of rmcp's state machine.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::credentials::{CredentialCache, CredentialStoreAdapter, LastState};
 use super::fetch::BoundedHttpClient;
 use super::{OAuth, SignInError};
 
-/// What this host knows of the authorisation server of one server.
+/// The OAuth state for one server.
 pub(super) struct OAuthFlow {
     server: String,
     oauth: OAuth,
@@ -29,20 +29,20 @@ pub(super) struct OAuthFlow {
     registration: Option<Registration>,
 }
 
-/// The authorisation server, and who this host is to it.
+/// The authorisation server, and the client registered there.
 struct Registration {
     metadata: AuthorizationMetadata,
     client: OAuthClientConfig,
 }
 
-/// Where a person is asked for what.
+/// An authorization URL with its issuer and scopes.
 pub(super) struct AuthorizationRequest {
     pub(super) url: Url,
     pub(super) issuer: String,
     pub(super) scopes: Vec<String>,
 }
 
-/// What an authorisation request says by its query, and the address that it is made to may therefore not.
+/// Query parameters of an authorization request, which the authorization endpoint must not contain already.
 const RESERVED_PARAMS: &[&str] = &[
     "authorization_details",
     "client_id",
@@ -58,8 +58,8 @@ const RESERVED_PARAMS: &[&str] = &[
     "state",
 ];
 
-/// Whether all addresses of an authorisation server are its own, where `named` does not say that it may have others: one
-/// that leads people to another's page would be told the code that they get there.
+/// Whether all endpoints have the origin of the issuer, unless the host configured the issuer (`named`). Otherwise a
+/// server could send people to the page of another authorisation server and receive the code.
 fn endpoints_match_issuer(metadata: &AuthorizationMetadata, named: bool) -> bool {
     let issuer = metadata.issuer.as_deref().and_then(address::parse_http_url);
     let (Some(issuer), Some(page)) = (
@@ -68,21 +68,21 @@ fn endpoints_match_issuer(metadata: &AuthorizationMetadata, named: bool) -> bool
     ) else {
         return false;
     };
-    let preregistered = |endpoint: &String| {
+    let same_origin = |endpoint: &String| {
         named
             || address::parse_http_url(endpoint).is_some_and(|url| url.origin() == issuer.origin())
     };
-    let mut asked = page.query_pairs();
-    preregistered(&metadata.authorization_endpoint)
-        && preregistered(&metadata.token_endpoint)
+    let mut params = page.query_pairs();
+    same_origin(&metadata.authorization_endpoint)
+        && same_origin(&metadata.token_endpoint)
         && metadata
             .registration_endpoint
             .as_ref()
-            .is_none_or(preregistered)
-        && !asked.any(|(key, _)| RESERVED_PARAMS.contains(&key.to_ascii_lowercase().as_str()))
+            .is_none_or(same_origin)
+        && !params.any(|(key, _)| RESERVED_PARAMS.contains(&key.to_ascii_lowercase().as_str()))
 }
 
-/// Runs it without a log: what it would write holds codes.
+/// Runs a future without tracing, because rmcp logs codes.
 fn untraced<F: Future>(it: F) -> impl Future<Output = F::Output> {
     it.with_subscriber(NoSubscriber::default())
 }
@@ -101,9 +101,9 @@ impl OAuthFlow {
         let client = super::super::http::client(config, policy)?;
         let fetch = Arc::new(BoundedHttpClient::new(client, policy));
         let credentials_cache = Arc::new(CredentialCache::new(label, oauth.store.clone()));
-        let made =
+        let manager =
             AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::clone(&fetch) as _);
-        let mut manager = made.await.ok()?;
+        let mut manager = manager.await.ok()?;
         manager.set_credential_store(CredentialStoreAdapter(Arc::clone(&credentials_cache)));
         manager.set_state_store(LastState::default());
         Some(Self {
@@ -117,18 +117,18 @@ impl OAuthFlow {
         })
     }
 
-    /// What the server lets this host in with.
+    /// The credential cache.
     pub(super) fn credentials(&self) -> Arc<CredentialCache> {
         Arc::clone(&self.credentials_cache)
     }
 
-    /// The token, renewed if its time is over; none if the server is to be asked without.
+    /// The access token, refreshed if it expired.
     pub(super) async fn token(&self) -> Option<String> {
         self.fetch.reset_budget();
         untraced(self.manager.get_access_token()).await.ok()
     }
 
-    /// Another token than the one that the server refused.
+    /// A new access token after the server rejected `refused`.
     pub(super) async fn refresh(&self, refused: &str) -> Option<String> {
         self.fetch.reset_budget();
         let now = untraced(self.manager.get_access_token()).await.ok();
@@ -139,7 +139,7 @@ impl OAuthFlow {
         untraced(self.manager.get_access_token()).await.ok()
     }
 
-    /// Has a code made a token.
+    /// Exchanges an authorization code for a token.
     pub(super) async fn exchange(
         &self,
         response: &AuthorizationResponse,
@@ -157,7 +157,7 @@ impl OAuthFlow {
         Ok(())
     }
 
-    /// What a person is asked; nothing if the server has what it wants without.
+    /// Starts an authorization request; `None` if stored credentials suffice.
     pub(super) async fn authorization_request(
         &mut self,
         challenge: &Challenge,
@@ -189,7 +189,7 @@ impl OAuthFlow {
         }))
     }
 
-    /// Makes this host known to the authorisation server that has this metadata.
+    /// Registers this host at the authorisation server.
     async fn register(&mut self, metadata: AuthorizationMetadata) -> Result<(), SignInError> {
         let client = self.client(&metadata).await?;
         let configured = self.manager.configure_client(client.clone());
@@ -198,16 +198,16 @@ impl OAuthFlow {
         Ok(())
     }
 
-    /// Has the state machine know the authorisation server again that this host is known to.
+    /// Restores the previous registration in rmcp's state machine.
     fn restore(&mut self) {
         if let Some(registration) = &self.registration {
             self.manager.set_metadata(registration.metadata.clone());
-            // It was this client before.
+            // This client was configured before.
             let _ = self.manager.configure_client(registration.client.clone());
         }
     }
 
-    /// What the server wants, or all that it has and more.
+    /// The requested scopes, added to the granted ones for a step-up.
     async fn scopes(&self, challenge: &Challenge) -> Vec<String> {
         let Some(more) = &challenge.additional_scope else {
             return self.manager.select_initial_scopes(&[]).await;
@@ -217,14 +217,14 @@ impl OAuthFlow {
             .map(|stored| stored.granted_scopes)
             .unwrap_or_default();
         for scope in more.split_whitespace() {
-            if !scopes.iter().any(|registration| registration == scope) {
+            if !scopes.iter().any(|known| known == scope) {
                 scopes.push(scope.to_owned());
             }
         }
         scopes
     }
 
-    /// The authorisation server that the server names, if it names none but addresses that it may lead to.
+    /// Discovers the authorisation server, and rejects disallowed endpoints.
     async fn discover(&self, header: &str) -> Result<AuthorizationMetadata, SignInError> {
         let found = untraced(self.manager.resolve_metadata_from_challenge(Some(header))).await;
         let found = found.map_err(|_| SignInError::Discovery)?;
@@ -255,7 +255,7 @@ impl OAuthFlow {
         Ok(metadata)
     }
 
-    /// Whether what was kept when the process ended last is still good for a token.
+    /// Whether stored credentials can be refreshed.
     async fn resume(&mut self, metadata: &AuthorizationMetadata) -> bool {
         let Some(stored) = self.credentials_cache.credentials().await else {
             return false;
@@ -275,8 +275,7 @@ impl OAuthFlow {
         refreshed
     }
 
-    /// Who this host is to an authorisation server: as whom it was registered, what its document says, or whom it is
-    /// registered as now.
+    /// The client for an authorisation server: pre-registered, by its metadata URL, or registered dynamically.
     async fn client(
         &mut self,
         metadata: &AuthorizationMetadata,

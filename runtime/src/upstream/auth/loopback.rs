@@ -1,4 +1,4 @@
-//! Browsers that authorisation servers led back in, where each was led out: an address of this machine for it.
+//! Local HTTP listener that receives OAuth redirects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,38 +13,38 @@ use tokio::time::{sleep, timeout};
 use super::authorization_response::single_param;
 use super::{SignIn, SignInAnswer};
 
-/// The longest head of a request, in bytes, and how long it may take.
+/// The longest request head, in bytes, and its timeout.
 const MAX_HEAD: (usize, Duration) = (16 << 10, Duration::from_secs(2));
-/// The most browsers that are read at one time.
+/// The largest number of concurrent connections.
 const MAX_CONNECTIONS: usize = 16;
-/// How long nobody is let in after it failed.
+/// The pause after a failed `accept`.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// What the browser shows.
+/// The page shown after a redirect.
 const SUCCESS_PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\
     Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\nYou can close this page now.\n";
 const NOT_FOUND_PAGE: &str =
     "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Where browsers are led back to on this machine, for hosts that have no such place of their own.
+/// A loopback listener for OAuth redirects, for hosts without a redirect URI of their own.
 ///
 /// ```no_run
-/// # use bailiwick::{Landing, OAuth, Requested, ServerRequests, SignIn, SignInAnswer, Upstreams};
+/// # use bailiwick::{BoxFuture, LoopbackRedirect, OAuth, ServerRequests, SignIn, SignInAnswer, Upstreams};
 /// # fn ask_and_open(_: &SignIn) -> bool { true }
-/// struct Host { landing: Landing }
+/// struct Host { redirect: LoopbackRedirect }
 ///
 /// impl ServerRequests for Host {
-///     fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+///     fn sign_in(&self, request: SignIn) -> BoxFuture<'_, SignInAnswer> {
 ///         Box::pin(async move {
-///             // Shows the server's name and address, the issuer and the host, and opens `request.url` if the person wants it.
-///             if ask_and_open(&request) { self.landing.led_back(&request).await } else { SignInAnswer::Declined }
+///             // Shows the server, its address, the issuer and the host, and opens `request.url` if the person agrees.
+///             if ask_and_open(&request) { self.redirect.wait_for_callback(&request).await } else { SignInAnswer::Declined }
 ///         })
 ///     }
 /// }
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let landing = Landing::bind().await?;
-/// let oauth = OAuth::new(landing.address());
-/// let upstreams = Upstreams::builder().oauth(oauth).requests(Host { landing }).start().await?;
+/// let redirect = LoopbackRedirect::bind().await?;
+/// let oauth = OAuth::new(redirect.redirect_uri());
+/// let upstreams = Upstreams::builder().oauth(oauth).requests(Host { redirect }).start().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -56,10 +56,10 @@ pub struct LoopbackRedirect {
 }
 
 impl LoopbackRedirect {
-    /// Takes a free port of this machine.
+    /// Binds a free port on 127.0.0.1.
     ///
     /// # Errors
-    /// If the system has no port, or lets nobody listen.
+    /// An I/O error if binding fails.
     pub async fn bind() -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let redirect_uri = format!("http://{}/signed-in", listener.local_addr()?);
@@ -73,13 +73,13 @@ impl LoopbackRedirect {
         })
     }
 
-    /// What [`OAuth::new`](super::OAuth::new) is to be told.
+    /// The redirect URI for [`OAuth::new`](super::OAuth::new).
     #[must_use]
     pub fn redirect_uri(&self) -> &str {
         &self.pending.redirect_uri
     }
 
-    /// Waits until a browser is redirected here with the answer to that request. Nobody else's ends the wait.
+    /// Waits for the redirect that answers `request`. Other redirects are ignored.
     pub async fn wait_for_callback(&self, request: &SignIn) -> SignInAnswer {
         let url = Url::parse(&request.url).ok();
         let Some(state) = url.and_then(|url| single_param(&url, "state").ok().flatten()) else {
@@ -97,7 +97,7 @@ impl LoopbackRedirect {
                     let pending = Arc::clone(&self.pending);
                     tokio::spawn(async move {
                         let _slot = slot;
-                        // Slow ones are not waited for.
+                        // Slow connections time out.
                         let _ = timeout(MAX_HEAD.1, receive(browser, &pending)).await;
                     });
                 }
@@ -134,7 +134,7 @@ async fn receive(mut browser: TcpStream, pending: &PendingCallbacks) -> std::io:
     browser.shutdown().await
 }
 
-/// Who waits for a browser, by the state that it brings.
+/// Pending requests by their `state` parameter.
 #[derive(Debug)]
 struct PendingCallbacks {
     redirect_uri: String,
@@ -142,7 +142,7 @@ struct PendingCallbacks {
 }
 
 impl PendingCallbacks {
-    /// Tells whoever waits for it where a browser was led.
+    /// Delivers a redirect to the request that it belongs to.
     fn deliver(&self, head: &str) -> Option<()> {
         let target = head.strip_prefix("GET ")?.split(' ').next()?;
         let (path, query) = target.split_once('?')?;
@@ -160,13 +160,17 @@ impl PendingCallbacks {
     }
 }
 
-/// One who waits; who does not any more is forgotten.
+/// Removes a pending request when it is dropped.
 struct CallbackGuard<'l>(&'l PendingCallbacks, String);
 
 impl<'l> CallbackGuard<'l> {
-    fn new(waiting: &'l PendingCallbacks, state: String, sender: oneshot::Sender<String>) -> Self {
-        waiting.lock().insert(state.clone(), sender);
-        Self(waiting, state)
+    fn new(
+        callbacks: &'l PendingCallbacks,
+        state: String,
+        sender: oneshot::Sender<String>,
+    ) -> Self {
+        callbacks.lock().insert(state.clone(), sender);
+        Self(callbacks, state)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people say where servers want them to sign in, in; the audit of every runtime that uses the servers out.
+//! Records sign-in decisions in the audits of all runtimes that use the servers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,17 +6,17 @@ use crate::audit::{Audit, AuditError, AuditEvent, SignedInStep, Step, WeakAudit}
 use crate::call::Origin;
 use crate::permission::DecidedBy;
 
-/// How much of what was said waits for a runtime, at most.
+/// The largest number of records that wait for a runtime.
 const MAX_PENDING: usize = 1024;
 
-/// Where it is recorded what people said.
+/// Records sign-in decisions.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct SignInAudit(Mutex<SignInAuditState>);
 
 #[derive(Debug, Default)]
 struct SignInAuditState {
     audits: Vec<WeakAudit>,
-    /// What was said while there was no runtime.
+    /// Decisions made before any runtime was attached.
     pending: Vec<AuditEvent>,
 }
 
@@ -32,7 +32,7 @@ fn event(step: SignedInStep) -> AuditEvent {
 }
 
 impl SignInAuditState {
-    /// The audits of the runtimes that are there.
+    /// The audits of the running runtimes.
     fn audits(&mut self) -> Vec<Audit> {
         self.audits.retain(|audit| audit.upgrade().is_some());
         self.audits.iter().filter_map(WeakAudit::upgrade).collect()
@@ -45,8 +45,7 @@ impl SignInAudit {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A runtime uses the servers from now on. What was said while there was none is recorded by it, and waits for another
-    /// one where it cannot be.
+    /// Attaches the audit of a runtime, which records all pending decisions. They stay pending if that fails.
     pub(in crate::upstream) async fn attach(&self, audit: &Audit) -> Result<(), AuditError> {
         {
             let mut state = self.state();
@@ -55,7 +54,7 @@ impl SignInAudit {
                 return Ok(());
             }
         }
-        // What was handed over before leaves room.
+        // Makes room in the queue.
         audit.flush().await?;
         let mut pending = {
             let mut state = self.state();
@@ -72,10 +71,9 @@ impl SignInAudit {
         written
     }
 
-    /// Returns once what a person said stands in every record; on an error it must not count.
+    /// Records a decision in all audits. The decision must not take effect if this fails.
     pub(super) async fn record(&self, step: SignedInStep) -> Result<(), AuditError> {
-        // What was handed over before leaves room. Where that cannot be written this could not be either, and stands in no
-        // record.
+        // Makes room in the queues. If this fails, no audit contains the decision.
         let audits = self.state().audits();
         for audit in audits {
             audit.flush().await?;
@@ -87,21 +85,21 @@ impl SignInAudit {
             }
         }
         if recorded.is_err() && step.allowed {
-            // It does not count, so no record may say that it does.
+            // The decision does not take effect, so the records must not say that it does.
             let withdrawn = SignedInStep {
                 allowed: false,
                 by: DecidedBy::Host,
                 ..step
             };
             for audit in submitted {
-                // An audit that is full counts it as missed.
+                // A full audit counts it as missed.
                 let _ = audit.record_effect(vec![event(withdrawn.clone())]);
             }
         }
         recorded
     }
 
-    /// Hands it to the audits that are there, and returns those that have it; without any it waits.
+    /// Submits an event to all audits and returns those that accepted it; without any, the event stays pending.
     fn submit(&self, event: AuditEvent) -> (Vec<Audit>, Result<(), AuditError>) {
         let mut state = self.state();
         let audits = state.audits();
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_stands_in_the_record_of_every_runtime_that_is_there() {
+    async fn sign_ins_are_recorded_by_every_attached_runtime() {
         let (audit, one, two) = (
             SignInAudit::default(),
             MemoryAudit::new(10),
@@ -176,7 +174,7 @@ mod tests {
         assert_eq!(servers(&three), ["late"]);
     }
 
-    /// A record that cannot be written.
+    /// A sink that always fails.
     struct Full;
 
     impl AuditSink for Full {
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn consent_that_one_audit_cannot_record_is_withdrawn_in_the_others() {
+    async fn consent_that_one_audit_cannot_record_is_withdrawn() {
         let (audit, well) = (SignInAudit::default(), MemoryAudit::new(10));
         let first = Audit::start(well.clone(), 10).unwrap();
         let full = Audit::start(Full, 10).unwrap();
@@ -202,12 +200,12 @@ mod tests {
             Step::SignedIn(step) => step.allowed,
             other => panic!("{other:?}"),
         };
-        let told: Vec<bool> = well.records().iter().map(allowed).collect();
-        assert_eq!(told, [true, false]);
+        let recorded: Vec<bool> = well.records().iter().map(allowed).collect();
+        assert_eq!(recorded, [true, false]);
     }
 
     #[tokio::test]
-    async fn what_was_said_early_waits_for_a_runtime_that_can_record_it() {
+    async fn early_sign_ins_wait_for_a_runtime_that_can_record_them() {
         let audit = SignInAudit::default();
         audit.record(step("early")).await.unwrap();
         let full = Audit::start(Full, 10).unwrap();
@@ -220,7 +218,7 @@ mod tests {
         assert_eq!(servers(&well), ["early", "late"]);
     }
 
-    /// A record whose writer is slower than what comes in.
+    /// A sink that blocks on a lock.
     #[derive(Clone)]
     struct Slow(MemoryAudit, Arc<Mutex<()>>);
 
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_while_a_record_has_no_room_waits_until_it_has() {
+    async fn sign_in_waits_while_the_audit_is_full() {
         let audit = SignInAudit::default();
         let (kept, busy) = (MemoryAudit::new(100), Arc::new(Mutex::default()));
         let log = Audit::start(Slow(kept.clone(), Arc::clone(&busy)), 2).unwrap();
@@ -250,13 +248,13 @@ mod tests {
         assert!((&mut recording).now_or_never().is_none());
         drop(writing);
         recording.await.unwrap();
-        let told = servers(&kept);
-        let last = told.last().unwrap().as_str();
-        assert_eq!((told.len(), last), (others + 1, "person"));
+        let recorded = servers(&kept);
+        let last = recorded.last().unwrap().as_str();
+        assert_eq!((recorded.len(), last), (others + 1, "person"));
     }
 
     #[tokio::test]
-    async fn what_cannot_be_recorded_is_an_error() {
+    async fn unrecordable_sign_ins_are_errors() {
         let audit = SignInAudit::default();
         let well = Audit::start(MemoryAudit::new(10), 10).unwrap();
         audit.attach(&well).await.unwrap();
