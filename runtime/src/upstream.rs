@@ -252,8 +252,8 @@ impl UpstreamsBuilder {
     /// Sets how long [`UpstreamsBuilder::start`] waits for the servers; slower servers continue to start. By default,
     /// it waits for the first attempt of each server, which [`Bounds::connect`] limits.
     #[must_use]
-    pub fn start_within(mut self, most: Duration) -> Self {
-        self.start_within = most;
+    pub fn start_within(mut self, limit: Duration) -> Self {
+        self.start_within = limit;
         self
     }
 

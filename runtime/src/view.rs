@@ -201,11 +201,11 @@ impl View {
     }
 
     /// Waits until the view is in this state; false if it was closed before.
-    pub async fn reached(&self, wanted: ViewState) -> bool {
+    pub async fn reached(&self, state: ViewState) -> bool {
         let mut now = self.instance.state.subscribe();
-        let is_end = |now: &ViewState| *now == wanted || *now == ViewState::Closed;
+        let is_end = |now: &ViewState| *now == state || *now == ViewState::Closed;
         let reached = now.wait_for(is_end).await;
-        reached.is_ok_and(|now| *now == wanted)
+        reached.is_ok_and(|now| *now == state)
     }
 
     /// All tools that the page listed, including withheld tools. They are offered until the view is closed.

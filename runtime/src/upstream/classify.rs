@@ -325,13 +325,15 @@ fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     }
 }
 
-/// Truncates `text` to `most` bytes and marks the cut.
-pub(super) fn truncate(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Truncates `text` to `limit` bytes and marks the cut.
+pub(super) fn truncate(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    let mut ends = (0..=most).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let mut boundaries = (0..=limit).rev();
+    let end = boundaries
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(0);
     let (kept, _) = text.split_at(end);
     format!("{kept} [cut]")
 }
@@ -381,14 +383,14 @@ mod tests {
 
     #[test]
     fn configured_verbs_override_hints() {
-        for (said, tool) in [
+        for (verb, tool) in [
             (Verb::Write, hinted(Some(true), Some(false), Some(false))),
             (Verb::Execute, hinted(Some(true), None, None)),
             (Verb::Read, hinted(Some(false), Some(true), None)),
         ] {
-            let spec = ServerSpec::stdio("s", "x").tool("t", said);
+            let spec = ServerSpec::stdio("s", "x").tool("t", verb);
             let offer = one_of(tool, &spec).unwrap();
-            assert_eq!((offer.verb, offer.need.verb()), (said, said));
+            assert_eq!((offer.verb, offer.need.verb()), (verb, verb));
         }
     }
 

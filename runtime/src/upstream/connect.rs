@@ -121,7 +121,7 @@ pub(super) async fn connect(
 }
 
 /// Tries the newest protocol version first, and falls back to a handshake.
-pub(super) fn any_revision() -> ClientLifecycleMode {
+pub(super) fn any_version() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),

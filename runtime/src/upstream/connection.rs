@@ -14,7 +14,7 @@ use super::ServerState;
 use super::auth::SignInOutcome;
 use super::backoff::Backoff;
 use super::catalog::catalog;
-use super::connect::{ConnectionResources, Service, any_revision, connect, list_tools};
+use super::connect::{ConnectionResources, Service, any_version, connect, list_tools};
 use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
 use super::pin_store::PinStore;
@@ -212,7 +212,7 @@ async fn run_connection(
     let lifecycle = if *handshake_only {
         ClientLifecycleMode::Initialize
     } else {
-        any_revision()
+        any_version()
     };
     let started = async {
         let service = connect(server, lifecycle, &state, &mut resources).await?;

@@ -231,8 +231,8 @@ mod tests {
     #[track_caller]
     fn check(field: &str, schema: Value, expected: Result<(), FormRejection>) {
         let properties = Map::from_iter([(field.to_owned(), schema)]);
-        let asked = check_form(&json!({"type": "object", "properties": properties}));
-        assert_eq!(asked.map(|_| ()), expected, "{field}");
+        let checked = check_form(&json!({"type": "object", "properties": properties}));
+        assert_eq!(checked.map(|_| ()), expected, "{field}");
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             json!({"type": "string"}),
             Err(FormRejection::Deceptive),
         );
-        let choices = |most: usize| json!({"type": "string", "enum": vec!["a"; most]});
+        let choices = |count: usize| json!({"type": "string", "enum": vec!["a"; count]});
         check("x", choices(100), Ok(()));
         check("x", choices(101), Err(FormRejection::TooMany));
     }

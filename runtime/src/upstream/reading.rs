@@ -239,13 +239,13 @@ impl Upstreams {
     async fn with_server<T>(
         &self,
         name: &str,
-        ask: impl AsyncFnOnce(&Peer<RoleClient>, &Server) -> Result<T, ServerReadError>,
+        request: impl AsyncFnOnce(&Peer<RoleClient>, &Server) -> Result<T, ServerReadError>,
     ) -> Result<T, ServerReadError> {
         let unknown = || ServerReadError::Unknown(crate::escape(name).into());
         let server = self.server(name).ok_or_else(unknown)?;
         let connection = server.connection().map_err(ServerReadError::Gone)?;
-        let asked = timeout(server.bounds.connect, ask(&connection.peer, server)).await;
-        asked.unwrap_or(Err(ServerReadError::Late))
+        let response = timeout(server.bounds.connect, request(&connection.peer, server)).await;
+        response.unwrap_or(Err(ServerReadError::Late))
     }
 }
 

@@ -250,7 +250,7 @@ mod tests {
     }
 
     impl SessionClient<Server> {
-        async fn asks(&self, session: &str) {
+        async fn send_request(&self, session: &str) {
             let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
             let list = ClientJsonRpcMessage::request(list, RequestId::Number(1));
             let session = Some(session.into());
@@ -258,7 +258,7 @@ mod tests {
             sent.await.unwrap();
         }
 
-        async fn opens(&self, session: &str) {
+        async fn open_stream(&self, session: &str) {
             let session = Some(session.into());
             let opened = self.get_stream("/".into(), session, None, None, Headers::new());
             drop(opened.await.unwrap());
@@ -269,14 +269,14 @@ mod tests {
     async fn reopening_streams_is_rate_limited() {
         let session = session(true);
         for _ in 0..STREAM_RATE.calls {
-            session.opens("one").now_or_never().unwrap();
+            session.open_stream("one").now_or_never().unwrap();
         }
         // Requests of the session are not delayed.
-        session.asks("one").now_or_never().unwrap();
+        session.send_request("one").now_or_never().unwrap();
         let mut more = 0;
         let opening = async {
             loop {
-                session.opens("one").await;
+                session.open_stream("one").await;
                 more += 1;
             }
         };
@@ -288,12 +288,13 @@ mod tests {
     async fn requests_wait_a_bounded_time_for_each_session_stream() {
         let session = session(false);
         for name in ["one", "two", "one", "two"] {
-            assert!(session.opens(name).now_or_never().is_none());
-            let both = async { tokio::join!(session.asks(name), session.asks(name)) };
+            assert!(session.open_stream(name).now_or_never().is_none());
+            let both =
+                async { tokio::join!(session.send_request(name), session.send_request(name)) };
             timeout(STREAM_TIMEOUT + Duration::from_millis(1), both)
                 .await
                 .unwrap();
-            session.asks(name).now_or_never().unwrap();
+            session.send_request(name).now_or_never().unwrap();
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) struct ToolCall {
     offer: Arc<OfferedTool>,
     arguments: JsonObject,
     /// The scopes that the server requested. They are granted before the call is repeated.
-    asked: Mutex<Option<Vec<String>>>,
+    requested: Mutex<Option<Vec<String>>>,
     /// Whether the call was sent to the server, so that its effect is unknown after a failure.
     begun: AtomicBool,
 }
@@ -95,7 +95,7 @@ impl ToolCall {
             server: Arc::clone(server),
             offer: Arc::clone(offer),
             arguments,
-            asked: Mutex::default(),
+            requested: Mutex::default(),
             begun: AtomicBool::new(false),
         }
     }
@@ -124,8 +124,11 @@ impl ToolCall {
             return Err(CallError::new(Code::UnknownTool, message));
         }
         let granted = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.take()
+            let mut requested = self
+                .requested
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            requested.take()
         };
         Ok(PreparedCall {
             _slot: slot,
@@ -148,19 +151,19 @@ impl ToolCall {
         guard.answered();
         let result = result?;
         if result.is_error == Some(true) {
-            let requested_needs = if prepared.replayed {
+            let interrupt = if prepared.replayed {
                 None
             } else {
                 self.requested_needs(&result)
             };
-            return Err(requested_needs.unwrap_or_else(|| tool_result::failure(&result).into()));
+            return Err(interrupt.unwrap_or_else(|| tool_result::failure(&result).into()));
         }
         let preview = prepared
             .preview
             .then(|| extract_preview_token(&result))
             .transpose()?;
-        let most = self.server.bounds.result_bytes;
-        let reply = tool_result::reply(&result, &self.offer, most).await?;
+        let limit = self.server.bounds.result_bytes;
+        let reply = tool_result::reply(&result, &self.offer, limit).await?;
         Ok(Carried { reply, preview })
     }
 
@@ -203,8 +206,11 @@ impl ToolCall {
     fn requested_needs(&self, result: &CallToolResult) -> Option<Halt> {
         let is_tool = |resource: &str| self.server.has_tool(resource);
         let (texts, needs) = requested_scopes(result.meta.as_ref()?, &self.server.label, is_tool)?;
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        *asked = Some(texts);
+        let mut requested = self
+            .requested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *requested = Some(texts);
         Some(Halt::Needs(needs))
     }
 
@@ -224,8 +230,8 @@ impl ToolCall {
                     params.input_responses = (!responses.is_empty()).then_some(responses);
                     params.request_state = more.request_state;
                 }
-                ServerResult::CreateTaskResult(made) => {
-                    return self.wait_for_task(prepared, made.task).await;
+                ServerResult::CreateTaskResult(created) => {
+                    return self.wait_for_task(prepared, created.task).await;
                 }
                 _ => return Err(fault("the server's answer is none to a call")),
             }
@@ -256,23 +262,23 @@ impl ToolCall {
         let handle = peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.call_error(&error))?;
         self.begun.store(true, Ordering::Relaxed);
-        let mut sent = CancelRequestOnDrop {
+        let mut guard = CancelRequestOnDrop {
             state: &connection.state,
             peer,
             token: handle.progress_token.clone(),
             request: Some(handle.id.clone()),
         };
         if let Some(progress) = &prepared.progress {
-            let token = sent.token.clone();
+            let token = guard.token.clone();
             connection.state.progress.insert(token, progress.clone());
         }
-        let answered = tokio::select! {
+        let response = tokio::select! {
             biased;
-            answered = handle.await_response() => answered.map_err(|error| self.call_error(&error)),
+            response = handle.await_response() => response.map_err(|error| self.call_error(&error)),
             why = connection.state.ended() => Err(self.connection_lost(&why)),
         };
-        sent.request = None;
-        answered
+        guard.request = None;
+        response
     }
 
     /// Converts a failed request into a call error.
@@ -367,9 +373,9 @@ impl ToolCall {
             let polled = peer
                 .get_task(GetTaskParams::new(task.task_id.clone()))
                 .await;
-            let now = polled.map_err(|error| self.call_error(&error))?.task;
-            wait = now.task.poll_interval_ms;
-            match now.payload {
+            let current = polled.map_err(|error| self.call_error(&error))?.task;
+            wait = current.task.poll_interval_ms;
+            match current.payload {
                 TaskPayload::Working => {}
                 TaskPayload::InputRequired { input_requests } => {
                     let responses = self.responses(prepared, input_requests).await?;

@@ -137,9 +137,9 @@ impl<T> BoundedTransport<T> {
 
     /// Assigns a local id to a request of the server; `None` beyond the limits.
     fn register_request(&mut self, server_id: RequestId) -> Option<RequestId> {
-        let long = matches!(&server_id, RequestId::String(id) if id.len() > MAX_ID_BYTES);
+        let too_long = matches!(&server_id, RequestId::String(id) if id.len() > MAX_ID_BYTES);
         let mut pending = self.state.pending_requests();
-        if long || pending.len() >= MAX_PENDING {
+        if too_long || pending.len() >= MAX_PENDING {
             self.state.end(ServerFailure::TooManyRequests);
             return None;
         }
@@ -474,7 +474,7 @@ mod tests {
         }
     }
 
-    fn ask(id: impl Into<Value>) -> Value {
+    fn ping(id: impl Into<Value>) -> Value {
         json!({"jsonrpc": "2.0", "id": id.into(), "method": "ping"})
     }
 
@@ -501,14 +501,14 @@ mod tests {
                 .greeted(false)
                 .await;
             let mut writes = tokio::task::JoinSet::new();
-            let mut asked = 0;
-            while let Some(received) = fixture.receives(ask(asked)).await {
+            let mut sent = 0;
+            while let Some(received) = fixture.receives(ping(sent)).await {
                 if answered {
                     let sending = fixture.bounded.send(answer(&received));
                     writes.spawn(async move { sending.await.is_ok() });
                 }
-                asked += 1;
-                assert!(asked <= 300, "{asked}");
+                sent += 1;
+                assert!(sent <= 300, "{sent}");
             }
             assert_eq!(fixture.state.ended().await, why);
         }
@@ -520,12 +520,15 @@ mod tests {
             .greeted(false)
             .await;
         for id in 0..10_000 {
-            let received = fixture.receives(ask(format!("q{}", id % 3))).await.unwrap();
+            let received = fixture
+                .receives(ping(format!("q{}", id % 3)))
+                .await
+                .unwrap();
             fixture.bounded.send(answer(&received)).await.unwrap();
         }
         assert!(fixture.state.pending_requests().is_empty());
-        let long = fixture.receives(ask("x".repeat(MAX_ID_BYTES + 1))).await;
-        assert_eq!(long, None);
+        let too_long = fixture.receives(ping("x".repeat(MAX_ID_BYTES + 1))).await;
+        assert_eq!(too_long, None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -546,7 +549,7 @@ mod tests {
         let mut http = fixture(Reads::Nothing, WriteFailure::FailsRequest)
             .greeted(false)
             .await;
-        let received = http.receives(ask(1)).await.unwrap();
+        let received = http.receives(ping(1)).await.unwrap();
         assert!(matches!(
             http.bounded.send(answer(&received)).await,
             Err(SendError::TimedOut(_))
@@ -554,7 +557,7 @@ mod tests {
         // An HTTP request completes with its response, without a write timeout.
         let sending = http.bounded.send(request());
         assert!(timeout(WRITE_TIMEOUT * 10, sending).await.is_err());
-        assert!(http.receives(ask(2)).await.is_some());
+        assert!(http.receives(ping(2)).await.is_some());
     }
 
     #[tokio::test]
@@ -574,7 +577,7 @@ mod tests {
                 .send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
                 .unwrap();
         }
-        let first = fixture.receives(ask("theirs")).await.unwrap();
+        let first = fixture.receives(ping("theirs")).await.unwrap();
         assert_eq!(first["method"], "ping");
         fixture.server.changed.notified().await;
         let params = json!({"requestId": "theirs", "reason": "obey"});
@@ -585,7 +588,7 @@ mod tests {
         assert!(fixture.state.pending_requests().is_empty());
         // The request is no longer pending, so this is ignored.
         fixture.sends.send(cancelled).unwrap();
-        assert_eq!(fixture.receives(ask(2)).await.unwrap()["method"], "ping");
+        assert_eq!(fixture.receives(ping(2)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
@@ -604,12 +607,12 @@ mod tests {
             json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
         for (fixture, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
             fixture.sends.send(notification.clone()).unwrap();
-            fixture.receives(ask(1)).await.unwrap();
+            fixture.receives(ping(1)).await.unwrap();
             assert_eq!((old.done(), new.done()), expected);
         }
         first.state.progress.remove(&token());
         next.sends.send(notification).unwrap();
-        next.receives(ask(2)).await.unwrap();
+        next.receives(ping(2)).await.unwrap();
         assert_eq!((old.done(), new.done()), (1, 2));
     }
 
@@ -652,7 +655,7 @@ mod tests {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
             .greeted(false)
             .await;
-        let received = fixture.receives(ask("theirs")).await.unwrap();
+        let received = fixture.receives(ping("theirs")).await.unwrap();
         assert_eq!(received["id"], 1);
         let refusal = ErrorData::invalid_request("no", None);
         let refusal = JsonRpcMessage::error(refusal, Some(RequestId::Number(1)));
@@ -713,18 +716,18 @@ mod tests {
         fixture.bounded.send(discover).await.unwrap();
         let mut fixture = fixture.greeted(true).await;
         tokio::time::advance(fixture.server.bounds.connect).await;
-        assert_eq!(fixture.receives(ask(1)).await.unwrap()["method"], "ping");
+        assert_eq!(fixture.receives(ping(1)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
     async fn only_pings_are_answered_before_the_handshake() {
         let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
-        let asks = json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"});
-        fixture.sends.send(asks.clone()).unwrap();
-        assert_eq!(fixture.receives(ask(2)).await.unwrap()["method"], "ping");
+        let roots = json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"});
+        fixture.sends.send(roots.clone()).unwrap();
+        assert_eq!(fixture.receives(ping(2)).await.unwrap()["method"], "ping");
         let mut fixture = fixture.greeted(false).await;
         assert_eq!(
-            fixture.receives(asks).await.unwrap()["method"],
+            fixture.receives(roots).await.unwrap()["method"],
             "roots/list"
         );
     }

@@ -28,11 +28,11 @@ pub(super) struct ByteBudget {
 }
 
 impl ByteBudget {
-    pub(super) fn of(messages: usize, longest: usize) -> Self {
-        let capacity = u32::try_from(longest.saturating_mul(messages)).unwrap_or(u32::MAX);
-        let most = usize::try_from(capacity).unwrap_or(usize::MAX);
+    pub(super) fn of(messages: usize, max_message: usize) -> Self {
+        let capacity = u32::try_from(max_message.saturating_mul(messages)).unwrap_or(u32::MAX);
+        let permits = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
-            permits: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
             capacity,
         }
     }

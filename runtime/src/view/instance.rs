@@ -122,7 +122,7 @@ impl Instance {
         }
         match answered {
             Ok(answered) => answered.unwrap_or(Err(NoResponse::Closed)),
-            Err(_) => Err(NoResponse::Late),
+            Err(_) => Err(NoResponse::TimedOut),
         }
     }
 
@@ -165,7 +165,7 @@ impl Instance {
             Ok(found)
         };
         let listed = timeout(self.limits.call, pages).await;
-        listed.unwrap_or(Err(NoResponse::Late))
+        listed.unwrap_or(Err(NoResponse::TimedOut))
     }
 
     /// Offers the listed tools to the agent.
@@ -201,14 +201,14 @@ impl Instance {
                 let message = format!("the app `{name}` says that it failed: {}", error.message);
                 CallError::new(Code::ServerFailed, message)
             }
-            NoResponse::Early => gone("is not ready yet", "starting"),
+            NoResponse::NotReady => gone("is not ready yet", "starting"),
             NoResponse::Suspended => gone("is suspended; its person does not see it", "suspended"),
             NoResponse::Closed => gone("was closed", "closed"),
             NoResponse::Busy => {
                 let message = format!("too much is asked of the app `{name}` at once");
                 CallError::new(Code::Busy, message).with("retry_after_ms", 100)
             }
-            NoResponse::Late => {
+            NoResponse::TimedOut => {
                 let message = format!("the app `{name}` did not answer in time");
                 CallError::new(Code::Deadline, message)
             }

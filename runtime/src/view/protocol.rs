@@ -34,13 +34,13 @@ pub(super) enum NoResponse {
     /// The page returned an error.
     Error(RpcError),
     /// The page is not initialized yet.
-    Early,
+    NotReady,
     /// The view is suspended.
     Suspended,
     /// Too many requests are pending.
     Busy,
     /// The request timed out.
-    Late,
+    TimedOut,
     /// The view is closed.
     Closed,
 }
@@ -133,8 +133,8 @@ impl<W> ViewProtocol<W> {
     /// Unexpected responses are ignored.
     fn on_response(&mut self, id: u64, result: Result<Fields, RpcError>) -> Vec<Action<W>> {
         let waiting = self.pending.remove(&id);
-        let tell = |waiting| Action::Respond(waiting, result.map_err(NoResponse::Error));
-        waiting.map(tell).into_iter().collect()
+        let respond = |waiting| Action::Respond(waiting, result.map_err(NoResponse::Error));
+        waiting.map(respond).into_iter().collect()
     }
 
     fn on_request(&mut self, id: Id, method: &str, params: Fields) -> Vec<Action<W>> {
@@ -168,10 +168,10 @@ impl<W> ViewProtocol<W> {
                 let event = Action::Event(ViewEvent::ModelContextChanged);
                 vec![Action::Context(context), done, event]
             }
-            ParsedRequest::Serve(ask) => {
+            ParsedRequest::Serve(request) => {
                 self.last_number += 1;
                 self.serving.insert(self.last_number, id);
-                vec![Action::Serve(self.last_number, ask)]
+                vec![Action::Serve(self.last_number, request)]
             }
         }
     }
@@ -270,7 +270,7 @@ impl<W> ViewProtocol<W> {
 
     fn send_request(&mut self, id: u64, method: &str, params: Value, waiting: W) -> Action<W> {
         let refused = match self.phase {
-            Phase::New | Phase::Initializing => Some(NoResponse::Early),
+            Phase::New | Phase::Initializing => Some(NoResponse::NotReady),
             Phase::Ready if self.pending.len() >= MAX_PENDING => Some(NoResponse::Busy),
             Phase::Ready => None,
         };
@@ -339,7 +339,7 @@ impl<W> ViewProtocol<W> {
         self.refresh_if_due()
     }
 
-    /// The pause between two looks is over.
+    /// The pause between two refreshes is over.
     pub(super) fn pause_over(&mut self) -> Vec<Action<W>> {
         self.refresh.pause_over();
         self.refresh_if_due()
@@ -378,7 +378,7 @@ mod tests {
     /// Protocol state with named waiters.
     struct Fixture(ViewProtocol<&'static str>);
 
-    fn silent() -> Fixture {
+    fn uninitialized() -> Fixture {
         let fields = |key: &str| Fields::from_iter([(key.to_owned(), json!(1))]);
         let limits = ViewLimits {
             requests: 3,
@@ -393,36 +393,36 @@ mod tests {
 
     /// Protocol state after initialization, with these tools in the capabilities.
     fn ready(tools: &Value) -> Fixture {
-        let mut fixture = silent();
+        let mut fixture = uninitialized();
         let params = json!({"appCapabilities": {"tools": tools}});
-        fixture.asks(0, "ui/initialize", params);
+        fixture.request(0, "ui/initialize", params);
         fixture.notify("ui/notifications/initialized", json!({}));
         fixture
     }
 
     impl Fixture {
-        fn says(&mut self, message: &Value) -> Actions {
+        fn receive(&mut self, message: &Value) -> Actions {
             self.0.on_message(&message.to_string(), Duration::ZERO)
         }
 
-        fn asks(&mut self, id: u64, method: &str, params: Value) -> Actions {
-            self.says(&wire::request(id, method, params))
+        fn request(&mut self, id: u64, method: &str, params: Value) -> Actions {
+            self.receive(&wire::request(id, method, params))
         }
 
         fn notify(&mut self, method: &str, params: Value) -> Actions {
-            self.says(&wire::notification(method, params))
+            self.receive(&wire::notification(method, params))
         }
 
-        fn calls(&mut self, id: u64) -> Actions {
-            self.asks(id, "tools/call", json!({"name": "t"}))
+        fn call_tool(&mut self, id: u64) -> Actions {
+            self.request(id, "tools/call", json!({"name": "t"}))
         }
 
         fn cancels(&mut self, id: u64) -> Actions {
             self.notify("notifications/cancelled", json!({"requestId": id}))
         }
 
-        fn answers(&mut self, id: u64) -> Actions {
-            self.says(&json!({"jsonrpc": "2.0", "id": id, "result": {"by": id}}))
+        fn respond(&mut self, id: u64) -> Actions {
+            self.receive(&json!({"jsonrpc": "2.0", "id": id, "result": {"by": id}}))
         }
     }
 
@@ -452,11 +452,11 @@ mod tests {
 
     #[test]
     fn no_requests_before_initialized() {
-        let mut fixture = silent();
+        let mut fixture = uninitialized();
         for greets in [true, false] {
-            refused(&fixture.calls(1), 1, REFUSED);
+            refused(&fixture.call_tool(1), 1, REFUSED);
             refused(
-                &fixture.asks(2, "ui/update-model-context", json!({})),
+                &fixture.request(2, "ui/update-model-context", json!({})),
                 2,
                 REFUSED,
             );
@@ -464,21 +464,24 @@ mod tests {
                 fixture.notify("ui/notifications/size-changed", json!({})),
                 []
             );
-            let early = Action::Respond("me", Err(NoResponse::Early));
+            let early = Action::Respond("me", Err(NoResponse::NotReady));
             assert_eq!(fixture.0.request(1, "tools/list", json!({}), "me"), early);
-            assert_eq!(fixture.asks(3, "ping", json!({})), [answer(3, json!({}))]);
+            assert_eq!(
+                fixture.request(3, "ping", json!({})),
+                [answer(3, json!({}))]
+            );
             assert!(!fixture.0.is_ready());
             if greets {
                 assert_eq!(
                     fixture.notify("ui/notifications/initialized", json!({})),
                     []
                 );
-                fixture.asks(4, "ui/initialize", json!({}));
+                fixture.request(4, "ui/initialize", json!({}));
             }
         }
         let handled = fixture.notify("ui/notifications/initialized", json!({}));
         assert_eq!(handled, [Action::Event(ViewEvent::Ready)]);
-        assert_eq!(fixture.calls(1), [Action::Serve(1, call())]);
+        assert_eq!(fixture.call_tool(1), [Action::Serve(1, call())]);
         assert_eq!(
             fixture.notify("ui/notifications/initialized", json!({})),
             []
@@ -487,9 +490,9 @@ mod tests {
 
     #[test]
     fn initialize_is_accepted_once() {
-        let mut fixture = silent();
+        let mut fixture = uninitialized();
         let params = json!({"appInfo": {"name": "board", "version": "2"}});
-        let actions = fixture.asks(7, "ui/initialize", params);
+        let actions = fixture.request(7, "ui/initialize", params);
         let host =
             json!({"greeting": 1, "protocolVersion": VERSION, "hostContext": {"context": 1}});
         let app = AppInfo {
@@ -499,7 +502,7 @@ mod tests {
         };
         assert_eq!(actions, [Action::AppInfo(app), answer(7, host)]);
         refused(
-            &fixture.asks(8, "ui/initialize", json!({})),
+            &fixture.request(8, "ui/initialize", json!({})),
             8,
             INVALID_REQUEST,
         );
@@ -512,10 +515,10 @@ mod tests {
             let method = "ui/notifications/host-context-changed";
             Action::Send(wire::notification(method, change(value).into()))
         };
-        let mut fixture = silent();
+        let mut fixture = uninitialized();
         let before = Fields::from_iter([("locale".to_owned(), json!("x"))]);
         assert_eq!(fixture.0.change_context(before), None);
-        let actions = fixture.asks(0, "ui/initialize", json!({}));
+        let actions = fixture.request(0, "ui/initialize", json!({}));
         let [_, Action::Send(greeting)] = actions.as_slice() else {
             panic!("{actions:?}")
         };
@@ -531,9 +534,9 @@ mod tests {
     #[test]
     fn requests_are_answered_once_by_their_own_id() {
         let mut fixture = ready(&Value::Null);
-        assert_eq!(fixture.calls(70), [Action::Serve(1, call())]);
-        refused(&fixture.calls(70), 70, INVALID_REQUEST);
-        assert_eq!(fixture.calls(71), [Action::Serve(2, call())]);
+        assert_eq!(fixture.call_tool(70), [Action::Serve(1, call())]);
+        refused(&fixture.call_tool(70), 70, INVALID_REQUEST);
+        assert_eq!(fixture.call_tool(71), [Action::Serve(2, call())]);
         let second = fixture.0.served(2, Ok(json!({"n": 2})));
         assert_eq!(second, Some(answer(71, json!({"n": 2}))));
         let first = fixture.0.served(1, Ok(json!({"n": 1})));
@@ -544,10 +547,10 @@ mod tests {
     #[test]
     fn result_of_a_cancelled_request_does_not_answer_a_reused_id() {
         let mut fixture = ready(&Value::Null);
-        assert_eq!(fixture.calls(7), [Action::Serve(1, call())]);
+        assert_eq!(fixture.call_tool(7), [Action::Serve(1, call())]);
         assert_eq!(fixture.cancels(7), [Action::Cancel(1)]);
         assert_eq!(fixture.cancels(7), []);
-        assert_eq!(fixture.calls(7), [Action::Serve(2, call())]);
+        assert_eq!(fixture.call_tool(7), [Action::Serve(2, call())]);
         // It ended before it could be cancelled.
         assert_eq!(fixture.0.served(1, Ok(json!({"of": "the first"}))), None);
         let second = fixture.0.served(2, Ok(json!({"of": "the second"})));
@@ -558,14 +561,14 @@ mod tests {
     fn open_requests_of_the_page_are_bounded() {
         let mut fixture = ready(&Value::Null);
         for id in 1..=3 {
-            assert_eq!(fixture.calls(id), [Action::Serve(id, call())]);
+            assert_eq!(fixture.call_tool(id), [Action::Serve(id, call())]);
         }
-        refused(&fixture.calls(4), 4, REFUSED);
+        refused(&fixture.call_tool(4), 4, REFUSED);
         fixture.cancels(2);
-        assert_eq!(fixture.calls(4), [Action::Serve(4, call())]);
-        refused(&fixture.calls(5), 5, REFUSED);
+        assert_eq!(fixture.call_tool(4), [Action::Serve(4, call())]);
+        refused(&fixture.call_tool(5), 5, REFUSED);
         fixture.0.served(1, Ok(json!({})));
-        assert_eq!(fixture.calls(5), [Action::Serve(5, call())]);
+        assert_eq!(fixture.call_tool(5), [Action::Serve(5, call())]);
     }
 
     #[test]
@@ -573,7 +576,7 @@ mod tests {
         let mut fixture = ready(&Value::Null);
         let context = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         for (id, text) in [(1, "first"), (2, "second")] {
-            let actions = fixture.asks(id, "ui/update-model-context", context(text));
+            let actions = fixture.request(id, "ui/update-model-context", context(text));
             let [
                 Action::Context(context),
                 done,
@@ -592,52 +595,52 @@ mod tests {
     #[test]
     fn responses_are_matched_by_id_once() {
         let mut fixture = ready(&Value::Null);
-        let asked = |id: u64| Action::Send(wire::request(id, "tools/list", json!({})));
+        let sent = |id: u64| Action::Send(wire::request(id, "tools/list", json!({})));
         assert_eq!(
             fixture.0.request(1, "tools/list", json!({}), "one"),
-            asked(1)
+            sent(1)
         );
         assert_eq!(
             fixture.0.request(2, "tools/list", json!({}), "two"),
-            asked(2)
+            sent(2)
         );
-        assert_eq!(fixture.answers(3), []);
+        assert_eq!(fixture.respond(3), []);
         let response = |id: u64| Ok(Fields::from_iter([("by".to_owned(), id.into())]));
-        assert_eq!(fixture.answers(2), [Action::Respond("two", response(2))]);
-        assert_eq!(fixture.answers(2), []);
+        assert_eq!(fixture.respond(2), [Action::Respond("two", response(2))]);
+        assert_eq!(fixture.respond(2), []);
         let cancelled = json!({"requestId": 1, "reason": "nobody waits"});
         let cancelled = wire::notification("notifications/cancelled", cancelled);
         assert_eq!(fixture.0.cancel(1), Some(Action::Send(cancelled)));
         assert_eq!(fixture.0.cancel(1), None);
-        assert_eq!(fixture.answers(1), []);
+        assert_eq!(fixture.respond(1), []);
     }
 
     #[test]
     fn pending_requests_to_the_page_are_bounded() {
         let mut fixture = ready(&Value::Null);
-        let most = u64::try_from(MAX_PENDING).unwrap();
-        for id in 1..=most {
-            let asked = fixture.0.request(id, "tools/list", json!({}), "me");
-            assert!(matches!(asked, Action::Send(_)), "{asked:?}");
+        let limit = u64::try_from(MAX_PENDING).unwrap();
+        for id in 1..=limit {
+            let sent = fixture.0.request(id, "tools/list", json!({}), "me");
+            assert!(matches!(sent, Action::Send(_)), "{sent:?}");
         }
         let busy = Action::Respond("me", Err(NoResponse::Busy));
         assert_eq!(
-            fixture.0.request(most + 1, "tools/list", json!({}), "me"),
+            fixture.0.request(limit + 1, "tools/list", json!({}), "me"),
             busy
         );
-        fixture.answers(1);
-        let asked = fixture.0.request(most + 2, "tools/list", json!({}), "me");
-        assert!(matches!(asked, Action::Send(_)), "{asked:?}");
+        fixture.respond(1);
+        let sent = fixture.0.request(limit + 2, "tools/list", json!({}), "me");
+        assert!(matches!(sent, Action::Send(_)), "{sent:?}");
         assert_eq!(fixture.0.close().count(), MAX_PENDING);
-        assert_eq!(fixture.answers(most + 2), []);
+        assert_eq!(fixture.respond(limit + 2), []);
     }
 
     #[test]
     fn suspended_page_exchanges_only_teardown() {
         let mut fixture = ready(&Value::Null);
-        assert_eq!(fixture.calls(1), [Action::Serve(1, call())]);
+        assert_eq!(fixture.call_tool(1), [Action::Serve(1, call())]);
         assert_eq!(fixture.0.suspend(true), []);
-        refused(&fixture.calls(2), 2, REFUSED);
+        refused(&fixture.call_tool(2), 2, REFUSED);
         let suspended = Action::Respond("me", Err(NoResponse::Suspended));
         assert_eq!(
             fixture.0.request(1, "tools/list", json!({}), "me"),
@@ -649,12 +652,12 @@ mod tests {
         let done = fixture.0.served(1, Ok(json!({})));
         assert_eq!(done, Some(answer(1, json!({}))));
         assert_eq!(fixture.0.suspend(false), []);
-        assert_eq!(fixture.calls(2), [Action::Serve(2, call())]);
+        assert_eq!(fixture.call_tool(2), [Action::Serve(2, call())]);
     }
 
     #[test]
     fn tool_updates_are_sent_in_order_after_initialization() {
-        let mut fixture = silent();
+        let mut fixture = uninitialized();
         assert_eq!(fixture.0.update(ToolUpdate::Result(json!({"end": 1}))), []);
         assert_eq!(
             fixture
@@ -662,7 +665,7 @@ mod tests {
                 .update(ToolUpdate::Input(json!({"arguments": {}}))),
             []
         );
-        fixture.asks(0, "ui/initialize", json!({}));
+        fixture.request(0, "ui/initialize", json!({}));
         let actions = fixture.notify("ui/notifications/initialized", json!({}));
         let notified =
             |method: &str, params: Value| Action::Send(wire::notification(method, params));
@@ -682,9 +685,9 @@ mod tests {
             (json!({}), true, false),
             (json!({"listChanged": true}), true, true),
         ] {
-            let mut fixture = silent();
+            let mut fixture = uninitialized();
             let params = json!({"appCapabilities": {"tools": tools}});
-            fixture.asks(0, "ui/initialize", params);
+            fixture.request(0, "ui/initialize", params);
             let actions = fixture.notify("ui/notifications/initialized", json!({}));
             let look = || [Action::List, Action::Pause];
             let expected: Actions = match lists {
@@ -730,19 +733,19 @@ mod tests {
         assert_eq!(close(Duration::ZERO), []);
         let second = Duration::from_secs(1);
         assert_eq!(close(second), [Action::Event(ViewEvent::CloseRequested)]);
-        assert_eq!(fixture.calls(1), [Action::Serve(1, call())]);
+        assert_eq!(fixture.call_tool(1), [Action::Serve(1, call())]);
     }
 
     #[test]
     fn close_ends_all_requests() {
         let mut fixture = ready(&Value::Null);
-        fixture.calls(1);
+        fixture.call_tool(1);
         fixture.0.request(1, "tools/list", json!({}), "one");
         fixture.0.teardown(2, "two");
         let mut waiting: Vec<_> = fixture.0.close().collect();
         waiting.sort_unstable();
         assert_eq!(waiting, ["one", "two"]);
         assert_eq!(fixture.0.served(1, Ok(json!({}))), None);
-        assert_eq!(fixture.answers(1), []);
+        assert_eq!(fixture.respond(1), []);
     }
 }

@@ -48,8 +48,8 @@ pub(super) async fn serve(
             )
             .await
         }
-        AppRequest::Mode(wanted) => {
-            Ok(json!({"mode": change_mode(instance, wanted).await?.as_str()}))
+        AppRequest::Mode(requested) => {
+            Ok(json!({"mode": change_mode(instance, requested).await?.as_str()}))
         }
         AppRequest::Pin => {
             let pinned = capabilities.pins && allowed_by_host(instance, ViewRequest::Pin).await?;
@@ -96,10 +96,10 @@ async fn request_host(
 /// The new display mode: the requested one, if the host has it and agrees.
 async fn change_mode(
     instance: &Instance,
-    wanted: Option<DisplayMode>,
+    requested: Option<DisplayMode>,
 ) -> Result<DisplayMode, RpcError> {
-    let wanted = wanted.filter(|mode| instance.modes.contains(mode));
-    if let Some(mode) = wanted
+    let requested = requested.filter(|mode| instance.modes.contains(mode));
+    if let Some(mode) = requested
         && allowed_by_host(instance, ViewRequest::Mode(mode)).await?
     {
         instance.page_state().mode = mode;

@@ -154,7 +154,7 @@ impl AppToolCall {
             .request("tools/call", params, instance.limits.call)
             .await;
         let answer = answer.map_err(|why| {
-            let begun = matches!(why, NoResponse::Closed | NoResponse::Late) && self.mutates();
+            let begun = matches!(why, NoResponse::Closed | NoResponse::TimedOut) && self.mutates();
             let error = instance.call_error(why);
             if begun {
                 error.with("begun", true)

@@ -224,11 +224,11 @@ impl Account {
     }
 
     /// Asks a person for the additional scopes that a connected server requires.
-    pub(super) async fn request_scopes(self: &Arc<Self>, wanted: Challenge) -> bool {
+    pub(super) async fn request_scopes(self: &Arc<Self>, challenge: Challenge) -> bool {
         let account = Arc::clone(self);
         // The prompt continues if the call times out; the next call uses the granted scopes.
         let task = self.runtime.spawn(async move {
-            let allowed = account.prompt_once(&wanted).await;
+            let allowed = account.prompt_once(&challenge).await;
             if let Err(error) = allowed {
                 let server = &account.server;
                 tracing::warn!(%server, %error, "a server wants more than it has");
@@ -336,12 +336,12 @@ impl Account {
             return Ok(None);
         };
         let state = single_param(&authorization.url, "state")?.ok_or(SignInError::State)?;
-        let (most, longest) = MAX_SCOPES;
-        if authorization.scopes.len() > most
+        let (max_scopes, max_bytes) = MAX_SCOPES;
+        if authorization.scopes.len() > max_scopes
             || authorization
                 .scopes
                 .iter()
-                .any(|scope| scope.len() > longest)
+                .any(|scope| scope.len() > max_bytes)
         {
             return Err(SignInError::TooManyScopes);
         }

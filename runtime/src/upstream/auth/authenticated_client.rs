@@ -60,8 +60,8 @@ impl AuthenticatedClient {
             Err(StreamableHttpError::UnexpectedServerResponse(text))
                 if bare_status(&text) == Some(401) =>
             {
-                let nothing = AuthRequiredError::new(String::new());
-                Err(StreamableHttpError::AuthRequired(nothing))
+                let challenge = AuthRequiredError::new(String::new());
+                Err(StreamableHttpError::AuthRequired(challenge))
             }
             answer => answer,
         }
@@ -117,8 +117,8 @@ impl AuthenticatedClient {
         if let Err(StreamableHttpError::InsufficientScope(error)) = &answer
             && account.is_connected()
         {
-            let wanted = Challenge::insufficient_scope(error, called_tool(&outgoing.message));
-            if account.request_scopes(wanted).await {
+            let challenge = Challenge::insufficient_scope(error, called_tool(&outgoing.message));
+            if account.request_scopes(challenge).await {
                 answer = self.send_authenticated(account, &outgoing).await;
             }
             if let (Err(StreamableHttpError::InsufficientScope(_)), Some(refusal)) =

@@ -41,7 +41,7 @@ impl CredentialCache {
         }
     }
 
-    pub(super) async fn credentials(&self) -> Option<StoredCredentials> {
+    pub(super) async fn load(&self) -> Option<StoredCredentials> {
         let mut cached = self.cached.lock().await;
         if let CachedCredentials::Unknown = *cached {
             let text = match &self.store {
@@ -62,7 +62,7 @@ impl CredentialCache {
 
     /// The access token, if it does not need a refresh.
     pub(super) async fn token(&self) -> Option<String> {
-        let credentials = self.credentials().await?;
+        let credentials = self.load().await?;
         let answer = serde_json::to_value(credentials.token_response?).ok()?;
         let expires_in = answer.get("expires_in").and_then(Value::as_u64);
         if let (Some(expires_in), Some(since)) = (expires_in, credentials.token_received_at) {
@@ -118,7 +118,7 @@ pub(super) struct CredentialStoreAdapter(pub(super) Arc<CredentialCache>);
 #[async_trait]
 impl CredentialStore for CredentialStoreAdapter {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.0.credentials().await)
+        Ok(self.0.load().await)
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {

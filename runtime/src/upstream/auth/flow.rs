@@ -24,7 +24,7 @@ pub(super) struct OAuthFlow {
     oauth: OAuth,
     policy: AddressPolicy,
     fetch: Arc<BoundedHttpClient>,
-    credentials_cache: Arc<CredentialCache>,
+    credentials: Arc<CredentialCache>,
     manager: AuthorizationManager,
     registration: Option<Registration>,
 }
@@ -100,18 +100,18 @@ impl OAuthFlow {
         };
         let client = super::super::http::client(config, policy)?;
         let fetch = Arc::new(BoundedHttpClient::new(client, policy));
-        let credentials_cache = Arc::new(CredentialCache::new(label, oauth.store.clone()));
+        let credentials = Arc::new(CredentialCache::new(label, oauth.store.clone()));
         let manager =
             AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::clone(&fetch) as _);
         let mut manager = manager.await.ok()?;
-        manager.set_credential_store(CredentialStoreAdapter(Arc::clone(&credentials_cache)));
+        manager.set_credential_store(CredentialStoreAdapter(Arc::clone(&credentials)));
         manager.set_state_store(LastState::default());
         Some(Self {
             server: server.to_owned(),
             oauth: oauth.clone(),
             policy,
             fetch,
-            credentials_cache,
+            credentials,
             manager,
             registration: None,
         })
@@ -119,7 +119,7 @@ impl OAuthFlow {
 
     /// The credential cache.
     pub(super) fn credentials(&self) -> Arc<CredentialCache> {
-        Arc::clone(&self.credentials_cache)
+        Arc::clone(&self.credentials)
     }
 
     /// The access token, refreshed if it expired.
@@ -178,8 +178,8 @@ impl OAuthFlow {
         let registration = self.registration.as_ref().ok_or(SignInError::Discovery)?;
         let issuer = registration.metadata.issuer.clone().unwrap_or_default();
         let scopes = self.scopes(challenge).await;
-        let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let url = untraced(self.manager.get_authorization_url(&wanted)).await;
+        let scope_refs: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let url = untraced(self.manager.get_authorization_url(&scope_refs)).await;
         let url = url.map_err(|_| SignInError::Discovery)?;
         let url = address::parse_http_url(&url).ok_or(SignInError::Discovery)?;
         Ok(Some(AuthorizationRequest {
@@ -212,7 +212,7 @@ impl OAuthFlow {
         let Some(more) = &challenge.additional_scope else {
             return self.manager.select_initial_scopes(&[]).await;
         };
-        let stored = self.credentials_cache.credentials().await;
+        let stored = self.credentials.load().await;
         let mut scopes = stored
             .map(|stored| stored.granted_scopes)
             .unwrap_or_default();
@@ -248,16 +248,16 @@ impl OAuthFlow {
         {
             return Err(SignInError::Discovery);
         }
-        let stored = self.credentials_cache.credentials().await;
+        let stored = self.credentials.load().await;
         if stored.is_some_and(|stored| stored.issuer != metadata.issuer) {
-            self.credentials_cache.store(None).await;
+            self.credentials.store(None).await;
         }
         Ok(metadata)
     }
 
     /// Whether stored credentials can be refreshed.
     async fn resume(&mut self, metadata: &AuthorizationMetadata) -> bool {
-        let Some(stored) = self.credentials_cache.credentials().await else {
+        let Some(stored) = self.credentials.load().await else {
             return false;
         };
         let preregistered = self.oauth.preregistered.get(&self.server);
