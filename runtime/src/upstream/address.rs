@@ -7,18 +7,15 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// The network zone of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NetworkZone {
-    /// Loopback.
+pub(super) enum Zone {
     Loopback,
-    /// A private network.
     Private,
-    /// The public internet.
     Public,
     /// Link-local, multicast, reserved and unspecified addresses.
     Unroutable,
 }
 
-impl NetworkZone {
+impl Zone {
     pub(super) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
@@ -83,33 +80,33 @@ pub(super) fn parse_http_url(url: &str) -> Option<Url> {
 
 /// Whether requests to `url` would be sent unencrypted over a network.
 pub(super) fn is_insecure(url: &Url) -> bool {
-    url.scheme() != "https" && NetworkZone::of_url(url) != NetworkZone::Loopback
+    url.scheme() != "https" && Zone::of_url(url) != Zone::Loopback
 }
 
 /// Which addresses may be contacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressPolicy {
     /// A configured address. If it is a loopback address, it must resolve to loopback.
-    Configured(NetworkZone),
+    Configured(Zone),
     /// Addresses that a server in this zone names: loopback and private addresses are allowed only if the server itself
     /// is in that zone, or if `private` allows private ones.
     #[cfg_attr(
         not(any(feature = "oauth", test)),
         expect(dead_code, reason = "used by sign-in alone")
     )]
-    Discovered { server: NetworkZone, private: bool },
+    Discovered { server: Zone, private: bool },
 }
 
 impl AddressPolicy {
-    fn allows(self, zone: NetworkZone) -> bool {
+    fn allows(self, zone: Zone) -> bool {
         match self {
-            Self::Configured(NetworkZone::Loopback) => zone == NetworkZone::Loopback,
+            Self::Configured(Zone::Loopback) => zone == Zone::Loopback,
             Self::Configured(_) => true,
             Self::Discovered { server, private } => match zone {
-                NetworkZone::Loopback => server == NetworkZone::Loopback,
-                NetworkZone::Private => private || server == NetworkZone::Private,
-                NetworkZone::Public => true,
-                NetworkZone::Unroutable => false,
+                Zone::Loopback => server == Zone::Loopback,
+                Zone::Private => private || server == Zone::Private,
+                Zone::Public => true,
+                Zone::Unroutable => false,
             },
         }
     }
@@ -117,7 +114,7 @@ impl AddressPolicy {
     /// Whether the host of `url` may be contacted, before it is resolved.
     #[cfg(feature = "oauth")]
     pub(super) fn allows_url(self, url: &Url) -> bool {
-        !is_insecure(url) && self.allows(NetworkZone::of_url(url))
+        !is_insecure(url) && self.allows(Zone::of_url(url))
     }
 }
 
@@ -128,8 +125,8 @@ impl Resolve for AddressPolicy {
             let is_local_name = is_localhost(name.as_str());
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let allowed = found.filter(|address| {
-                let zone = NetworkZone::of(address.ip());
-                policy.allows(zone) && (!is_local_name || zone == NetworkZone::Loopback)
+                let zone = Zone::of(address.ip());
+                policy.allows(zone) && (!is_local_name || zone == Zone::Loopback)
             });
             let allowed: Vec<SocketAddr> = allowed.collect();
             if allowed.is_empty() {
@@ -147,29 +144,29 @@ mod tests {
     #[test]
     fn addresses_have_the_right_zone() {
         for (address, zone) in [
-            ("127.0.0.1", NetworkZone::Loopback),
-            ("127.9.9.9", NetworkZone::Loopback),
-            ("::1", NetworkZone::Loopback),
-            ("::ffff:127.0.0.1", NetworkZone::Loopback),
-            ("10.0.0.1", NetworkZone::Private),
-            ("100.64.0.1", NetworkZone::Private),
-            ("192.168.1.1", NetworkZone::Private),
-            ("::ffff:10.0.0.1", NetworkZone::Private),
-            ("64:ff9b::a00:1", NetworkZone::Private),
-            ("2002:a00:1::", NetworkZone::Private),
-            ("fd00::1", NetworkZone::Private),
-            ("8.8.8.8", NetworkZone::Public),
-            ("2606:4700::1", NetworkZone::Public),
-            ("64:ff9b::808:808", NetworkZone::Public),
-            ("0.0.0.0", NetworkZone::Unroutable),
-            ("169.254.169.254", NetworkZone::Unroutable),
-            ("224.0.0.1", NetworkZone::Unroutable),
-            ("255.255.255.255", NetworkZone::Unroutable),
-            ("::", NetworkZone::Unroutable),
-            ("fe80::1", NetworkZone::Unroutable),
-            ("ff02::1", NetworkZone::Unroutable),
+            ("127.0.0.1", Zone::Loopback),
+            ("127.9.9.9", Zone::Loopback),
+            ("::1", Zone::Loopback),
+            ("::ffff:127.0.0.1", Zone::Loopback),
+            ("10.0.0.1", Zone::Private),
+            ("100.64.0.1", Zone::Private),
+            ("192.168.1.1", Zone::Private),
+            ("::ffff:10.0.0.1", Zone::Private),
+            ("64:ff9b::a00:1", Zone::Private),
+            ("2002:a00:1::", Zone::Private),
+            ("fd00::1", Zone::Private),
+            ("8.8.8.8", Zone::Public),
+            ("2606:4700::1", Zone::Public),
+            ("64:ff9b::808:808", Zone::Public),
+            ("0.0.0.0", Zone::Unroutable),
+            ("169.254.169.254", Zone::Unroutable),
+            ("224.0.0.1", Zone::Unroutable),
+            ("255.255.255.255", Zone::Unroutable),
+            ("::", Zone::Unroutable),
+            ("fe80::1", Zone::Unroutable),
+            ("ff02::1", Zone::Unroutable),
         ] {
-            assert_eq!(NetworkZone::of(address.parse().unwrap()), zone, "{address}");
+            assert_eq!(Zone::of(address.parse().unwrap()), zone, "{address}");
         }
     }
 
@@ -205,46 +202,18 @@ mod tests {
                 "{url}"
             );
         };
-        for server in [
-            NetworkZone::Loopback,
-            NetworkZone::Private,
-            NetworkZone::Public,
-        ] {
+        for server in [Zone::Loopback, Zone::Private, Zone::Public] {
             check(named(server, false), "https://example.com/x", true);
             check(named(server, false), "http://example.com/x", false);
             check(named(server, true), "https://169.254.169.254/x", false);
         }
-        check(
-            named(NetworkZone::Loopback, false),
-            "http://127.0.0.1:5/x",
-            true,
-        );
-        check(
-            named(NetworkZone::Loopback, false),
-            "https://10.0.0.1/x",
-            false,
-        );
-        check(
-            named(NetworkZone::Private, false),
-            "https://10.0.0.1/x",
-            true,
-        );
-        check(
-            named(NetworkZone::Private, false),
-            "https://localhost/x",
-            false,
-        );
-        check(
-            named(NetworkZone::Public, false),
-            "https://10.0.0.1/x",
-            false,
-        );
-        check(named(NetworkZone::Public, true), "https://10.0.0.1/x", true);
-        check(
-            named(NetworkZone::Public, true),
-            "https://127.0.0.1/x",
-            false,
-        );
+        check(named(Zone::Loopback, false), "http://127.0.0.1:5/x", true);
+        check(named(Zone::Loopback, false), "https://10.0.0.1/x", false);
+        check(named(Zone::Private, false), "https://10.0.0.1/x", true);
+        check(named(Zone::Private, false), "https://localhost/x", false);
+        check(named(Zone::Public, false), "https://10.0.0.1/x", false);
+        check(named(Zone::Public, true), "https://10.0.0.1/x", true);
+        check(named(Zone::Public, true), "https://127.0.0.1/x", false);
     }
 
     #[tokio::test]
@@ -252,20 +221,14 @@ mod tests {
         let resolve = async |policy: AddressPolicy, name: &str| {
             policy.resolve(name.parse().unwrap()).await.is_ok()
         };
-        assert!(
-            resolve(
-                AddressPolicy::Configured(NetworkZone::Loopback),
-                "localhost"
-            )
-            .await
-        );
+        assert!(resolve(AddressPolicy::Configured(Zone::Loopback), "localhost").await);
         let here = AddressPolicy::Discovered {
-            server: NetworkZone::Loopback,
+            server: Zone::Loopback,
             private: false,
         };
         assert!(resolve(here, "localhost").await);
         let public = AddressPolicy::Discovered {
-            server: NetworkZone::Public,
+            server: Zone::Public,
             private: true,
         };
         assert!(!resolve(public, "localhost").await);

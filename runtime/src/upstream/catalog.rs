@@ -409,11 +409,11 @@ pub(super) fn request_error(server: &Server, error: &ServiceError) -> CallError 
     match error {
         ServiceError::McpError(error) => failed(&error.message),
         ServiceError::TransportSend(_) | ServiceError::TransportClosed => server.unavailable(),
-        _ => unusable_answer(),
+        _ => unusable(),
     }
 }
 
-fn unusable_answer() -> CallError {
+fn unusable() -> CallError {
     let message = "the server's answer cannot be used: it is too large, invalid, or a question";
     CallError::new(Code::ServerFault, message)
 }
@@ -425,16 +425,14 @@ impl CatalogRead {
         let ReadResourceResponse::Complete(read) =
             read.map_err(|error| request_error(&self.server, &error))?
         else {
-            return Err(unusable_answer());
+            return Err(unusable());
         };
         let mut left = self.server.bounds.result_bytes;
         let parts = read
             .contents
             .iter()
             .map(|part| self.contents(part, &mut left));
-        let parts = parts
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(unusable_answer)?;
+        let parts = parts.collect::<Option<Vec<_>>>().ok_or_else(unusable)?;
         Ok(json!({ "contents": parts }))
     }
 
@@ -507,20 +505,18 @@ impl CatalogRead {
         let GetPromptResponse::Complete(prompt) =
             prompt.map_err(|error| request_error(&self.server, &error))?
         else {
-            return Err(unusable_answer());
+            return Err(unusable());
         };
         let mut left = self.server.bounds.result_bytes;
         let messages = prompt.messages.into_iter().map(|message| {
             let content = self.block(message.content, &mut left)?;
             Some(PromptMessage::new(message.role, content))
         });
-        let messages = messages
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(unusable_answer)?;
+        let messages = messages.collect::<Option<Vec<_>>>().ok_or_else(unusable)?;
         let mut output = Map::new();
         output.insert(
             "messages".into(),
-            serde_json::to_value(messages).map_err(|_| unusable_answer())?,
+            serde_json::to_value(messages).map_err(|_| unusable())?,
         );
         if let Some(description) = prompt.description {
             output.insert("description".into(), sanitize(&description).into());

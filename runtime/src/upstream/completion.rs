@@ -17,7 +17,6 @@ use crate::error::CallError;
 use crate::id::ToolName;
 use crate::tool::{Arguments, CallContext, Carrying, Entry, Job, Remote, RemoteJob, ToolSpec};
 
-/// The MCP method.
 pub(crate) const COMPLETE: &str = "completion/complete";
 /// The largest number of values in an MCP completion.
 const MAX_VALUES: usize = 100;
@@ -87,7 +86,6 @@ fn parse_request(arguments: &Value) -> Option<(CompleteRequestParams, CatalogKin
     Some((request, kind, target.to_owned()))
 }
 
-/// One completion.
 #[derive(Debug)]
 struct Complete {
     server: Arc<Server>,

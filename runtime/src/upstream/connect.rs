@@ -33,7 +33,6 @@ pub(super) type Service = RunningService<RoleClient, Client>;
 /// The resources of a connection besides the connection itself.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionResources {
-    /// The server process.
     child: Option<Child>,
     /// The thread that runs the HTTP transport.
     #[cfg(feature = "http")]
@@ -90,8 +89,7 @@ pub(super) async fn connect(
             if pending_discovery.is_some() {
                 lifecycle = ClientLifecycleMode::Initialize;
             }
-            let transport =
-                BoundedTransport::new(transport, server, state, WriteFailure::ClosesConnection);
+            let transport = BoundedTransport::new(transport, server, state, WriteFailure::Fatal);
             let transport = transport.ignoring_response_to(pending_discovery);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
@@ -100,7 +98,7 @@ pub(super) async fn connect(
             let (thread, transport) = super::http::transport(server, config, state)?;
             resources.thread = Some(thread);
             let transport =
-                BoundedTransport::new(transport, server, state, WriteFailure::FailsRequest);
+                BoundedTransport::new(transport, server, state, WriteFailure::PerRequest);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(not(feature = "http"))]

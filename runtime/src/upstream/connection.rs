@@ -29,7 +29,7 @@ const MAX_RELISTEN_DELAY: Duration = Duration::from_secs(60);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How one connection ended.
-enum ConnectionEnd {
+enum End {
     Stopped,
     Failed(ServerFailure),
     Lost(ServerFailure),
@@ -50,14 +50,14 @@ pub(super) async fn supervise(
         let name = &server.spec.name;
         let signals = (&mut retries, &mut stop);
         match run_connection(&registry, &server, &mut handshake_only, signals).await {
-            ConnectionEnd::Stopped => return disconnected(ServerState::Stopped),
-            ConnectionEnd::Failed(failure) => {
+            End::Stopped => return disconnected(ServerState::Stopped),
+            End::Failed(failure) => {
                 // A server that does not know `server/discover` may exit or return any error.
                 handshake_only = !handshake_only && failure.may_depend_on_lifecycle();
                 tracing::warn!(server = %name, %failure, "a server is not connected");
                 server.set_failure(Some(failure));
             }
-            ConnectionEnd::Lost(failure) => {
+            End::Lost(failure) => {
                 tracing::warn!(server = %name, %failure, "the connection to a server was lost");
                 server.set_failure(Some(failure));
             }
@@ -151,9 +151,7 @@ fn reset_prompts(server: &Server) {
 enum SignInResult {
     /// The server did not require a sign-in, or nobody could be asked yet.
     NotRequired,
-    /// A person signed in.
     SignedIn,
-    /// The sign-in failed.
     Refused,
     /// The servers are being stopped.
     Stopped,
@@ -166,11 +164,8 @@ async fn sign_in_if_required(
     server: &Server,
     stop: &mut watch::Receiver<bool>,
 ) -> SignInResult {
-    let Some(account) = server
-        .account
-        .as_ref()
-        .filter(|account| account.needs_sign_in())
-    else {
+    let account = server.account.as_ref();
+    let Some(account) = account.filter(|account| account.needs_sign_in()) else {
         return SignInResult::NotRequired;
     };
     registry.disconnected(server, ServerState::SigningIn);
@@ -206,7 +201,7 @@ async fn run_connection(
     server: &Arc<Server>,
     handshake_only: &mut bool,
     (retries, stop): (&mut watch::Receiver<()>, &mut watch::Receiver<bool>),
-) -> ConnectionEnd {
+) -> End {
     let state = Arc::new(ConnectionState::default());
     let mut resources = ConnectionResources::default();
     let lifecycle = if *handshake_only {
@@ -223,9 +218,9 @@ async fn run_connection(
     };
     let limit = server.bounds.connect;
     let started = tokio::select! {
-        () = stopped(stop) => Err(ConnectionEnd::Stopped),
+        () = stopped(stop) => Err(End::Stopped),
         started = timeout(limit, started) => {
-            started.unwrap_or(Err(ServerFailure::Timeout(limit))).map_err(ConnectionEnd::Failed)
+            started.unwrap_or(Err(ServerFailure::Timeout(limit))).map_err(End::Failed)
         }
     };
     let service = match started {
@@ -244,11 +239,11 @@ async fn run_connection(
     // Pending retries are satisfied by this connection.
     retries.mark_unchanged();
     let end = tokio::select! {
-        () = stopped(stop) => ConnectionEnd::Stopped,
-        why = state.ended() => ConnectionEnd::Lost(why),
+        () = stopped(stop) => End::Stopped,
+        why = state.ended() => End::Lost(why),
         never = listen_for_changes(server, &peer) => match never {},
         never = refresh_catalog(registry, server, &peer) => match never {},
-        why = refresh_tools(registry, server, &peer, &state) => ConnectionEnd::Lost(why),
+        why = refresh_tools(registry, server, &peer, &state) => End::Lost(why),
     };
     registry.disconnected(server, ServerState::Waiting);
     state.end(ServerFailure::Ended);
@@ -256,14 +251,11 @@ async fn run_connection(
 }
 
 /// Closes the connection and stops its process. Replaces the cause by the exit status, if the process exited.
-async fn close(
-    service: Option<Service>,
-    mut resources: ConnectionResources,
-    end: ConnectionEnd,
-) -> ConnectionEnd {
+async fn close(service: Option<Service>, mut resources: ConnectionResources, end: End) -> End {
     let cause = match &end {
-        ConnectionEnd::Failed(ServerFailure::Closed)
-        | ConnectionEnd::Lost(ServerFailure::Closed) => resources.exit_cause().await,
+        End::Failed(ServerFailure::Closed) | End::Lost(ServerFailure::Closed) => {
+            resources.exit_cause().await
+        }
         _ => None,
     };
     let closing = async {
@@ -274,8 +266,8 @@ async fn close(
     };
     tokio::join!(closing, resources.end_child());
     match (end, cause) {
-        (ConnectionEnd::Failed(_), Some(cause)) => ConnectionEnd::Failed(cause),
-        (ConnectionEnd::Lost(_), Some(cause)) => ConnectionEnd::Lost(cause),
+        (End::Failed(_), Some(cause)) => End::Failed(cause),
+        (End::Lost(_), Some(cause)) => End::Lost(cause),
         (end, _) => end,
     }
 }
@@ -307,12 +299,8 @@ async fn listen_for_changes(server: &Server, peer: &Peer<RoleClient>) -> Infalli
             Err(ServiceError::McpError(_)) => return std::future::pending().await,
             Err(_) => {}
         }
-        sleep(
-            backoff
-                .next_delay(began.elapsed())
-                .unwrap_or(MAX_RELISTEN_DELAY),
-        )
-        .await;
+        let delay = backoff.next_delay(began.elapsed());
+        sleep(delay.unwrap_or(MAX_RELISTEN_DELAY)).await;
     }
 }
 
@@ -341,9 +329,8 @@ async fn refresh_tools(
     loop {
         server.changed.notified().await;
         let listed = async {
-            server
-                .set_tools(list_tools(peer, server, state).await?)
-                .await
+            let tools = list_tools(peer, server, state).await?;
+            server.set_tools(tools).await
         };
         let listed = timeout(limit, listed).await;
         if let Err(failure) = listed.unwrap_or(Err(ServerFailure::Timeout(limit))) {

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tracing::subscriber::NoSubscriber;
 
-use super::address::{self, AddressPolicy, NetworkZone};
+use super::address::{self, AddressPolicy, Zone};
 use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
 use super::server::Server;
@@ -67,7 +67,7 @@ pub(super) fn transport(
     let invalid = || ServerFailure::Start(io::ErrorKind::InvalidInput);
     let url = address::parse_http_url(&config.url).ok_or_else(invalid)?;
     let client =
-        client(config, AddressPolicy::Configured(NetworkZone::of_url(&url))).ok_or_else(invalid)?;
+        client(config, AddressPolicy::Configured(Zone::of_url(&url))).ok_or_else(invalid)?;
     #[cfg(feature = "oauth")]
     let client = super::auth::AuthenticatedClient::new(client, server.account.clone());
     let client = SessionClient::new(client, line, ServerFailure::of_http);
@@ -130,7 +130,7 @@ pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
         return Err(SpecError::Tls(name));
     }
     #[cfg(feature = "tls")]
-    let reachable = AddressPolicy::Configured(NetworkZone::of_url(&url));
+    let reachable = AddressPolicy::Configured(Zone::of_url(&url));
     #[cfg(feature = "tls")]
     if !config.authorities.is_empty() && client(config, reachable).is_none() {
         return Err(SpecError::Certificate(name));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 #[cfg(feature = "oauth")]
-use super::address::{self, NetworkZone};
+use super::address::{self, Zone};
 use super::classify::ToolProvider;
 use super::pins::Fingerprint;
 use crate::effect::ContentHash;
@@ -296,8 +296,7 @@ impl ServerSpec {
         let TransportConfig::Http(config) = &self.transport else {
             return false;
         };
-        address::parse_http_url(&config.url)
-            .is_some_and(|url| NetworkZone::of_url(&url) == NetworkZone::Loopback)
+        address::parse_http_url(&config.url).is_some_and(|url| Zone::of_url(&url) == Zone::Loopback)
     }
 
     /// The provider of the server's tools; `label` is its name in scopes.

@@ -48,7 +48,6 @@ pub(super) struct ToolCall {
 
 /// A call that is ready to be sent.
 struct PreparedCall {
-    /// The call slot.
     _slot: OwnedSemaphorePermit,
     connection: Arc<Connection>,
     params: CallToolRequestParams,
@@ -56,7 +55,7 @@ struct PreparedCall {
     /// Whether this repeats the call after the requested scopes were granted.
     replayed: bool,
     progress: Option<Progress>,
-    active_call: Arc<ActiveCall>,
+    active: Arc<ActiveCall>,
 }
 
 impl RemoteJob for ToolCall {
@@ -71,12 +70,10 @@ impl RemoteJob for ToolCall {
         preview_token: Option<String>,
         context: Arc<dyn CallContext>,
     ) -> Result<Carrying, CallError> {
-        let prepared = self.prepare(permit, preview_token, context)?;
+        let call = self.prepare(permit, preview_token, context)?;
         self.begun.store(false, Ordering::Relaxed);
         Ok(Box::pin(async move {
-            self.run(prepared)
-                .await
-                .map_err(|halt| self.mark_begun(halt))
+            self.run(call).await.map_err(|halt| self.mark_begun(halt))
         }))
     }
 
@@ -137,28 +134,28 @@ impl ToolCall {
             replayed: granted.is_some(),
             params: self.params(permit.is_preview(), preview_token, granted)?,
             progress: permit.progress(),
-            active_call: ActiveCall::new(context),
+            active: ActiveCall::new(context),
         })
     }
 
-    async fn run(&self, prepared: PreparedCall) -> Result<Carried, Halt> {
-        let guard = prepared
+    async fn run(&self, call: PreparedCall) -> Result<Carried, Halt> {
+        let guard = call
             .connection
             .state
             .active_calls
-            .begin(Arc::clone(&prepared.active_call));
-        let result = self.complete_rounds(&prepared).await;
+            .begin(Arc::clone(&call.active));
+        let result = self.complete_rounds(&call).await;
         guard.answered();
         let result = result?;
         if result.is_error == Some(true) {
-            let interrupt = if prepared.replayed {
+            let interrupt = if call.replayed {
                 None
             } else {
                 self.requested_needs(&result)
             };
             return Err(interrupt.unwrap_or_else(|| tool_result::failure(&result).into()));
         }
-        let preview = prepared
+        let preview = call
             .preview
             .then(|| extract_preview_token(&result))
             .transpose()?;
@@ -215,10 +212,10 @@ impl ToolCall {
     }
 
     /// Runs input rounds until the server returns a result.
-    async fn complete_rounds(&self, prepared: &PreparedCall) -> Result<CallToolResult, CallError> {
-        let mut params = prepared.params.clone();
+    async fn complete_rounds(&self, call: &PreparedCall) -> Result<CallToolResult, CallError> {
+        let mut params = call.params.clone();
         for _ in 0..MAX_ROUNDS {
-            match self.send(prepared, params.clone()).await? {
+            match self.send(call, params.clone()).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
@@ -226,12 +223,12 @@ impl ToolCall {
                         // The server only needs time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
-                    let responses = self.responses(prepared, requests).await?;
+                    let responses = self.responses(call, requests).await?;
                     params.input_responses = (!responses.is_empty()).then_some(responses);
                     params.request_state = more.request_state;
                 }
                 ServerResult::CreateTaskResult(created) => {
-                    return self.wait_for_task(prepared, created.task).await;
+                    return self.wait_for_task(call, created.task).await;
                 }
                 _ => return Err(fault("the server's answer is none to a call")),
             }
@@ -241,20 +238,17 @@ impl ToolCall {
 
     async fn send(
         &self,
-        prepared: &PreparedCall,
+        call: &PreparedCall,
         params: CallToolRequestParams,
     ) -> Result<ServerResult, CallError> {
-        let connection = &prepared.connection;
+        let connection = &call.connection;
         let peer = &connection.peer;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let mut options = PeerRequestOptions::no_options();
         let info = peer.peer_info();
         if info.is_some_and(|info| !info.protocol_version.has_initialize()) {
             // Without a handshake, each request declares the capabilities of its client.
-            let capabilities = self
-                .server
-                .handler
-                .capabilities_within(&prepared.active_call);
+            let capabilities = self.server.handler.capabilities_within(&call.active);
             let mut meta = RequestMetaObject::default();
             meta.set_client_capabilities(client_capabilities(capabilities));
             options.meta = Some(meta);
@@ -268,7 +262,7 @@ impl ToolCall {
             token: handle.progress_token.clone(),
             request: Some(handle.id.clone()),
         };
-        if let Some(progress) = &prepared.progress {
+        if let Some(progress) = &call.progress {
             let token = guard.token.clone();
             connection.state.progress.insert(token, progress.clone());
         }
@@ -303,36 +297,36 @@ impl ToolCall {
     /// Answers the requests of the server within the call, unless the connection ends.
     async fn responses(
         &self,
-        prepared: &PreparedCall,
+        call: &PreparedCall,
         requests: InputRequests,
     ) -> Result<InputResponses, CallError> {
         tokio::select! {
             biased;
-            why = prepared.connection.state.ended() => Err(self.connection_lost(&why)),
-            answer = self.answer_requests(requests, &prepared.active_call) => answer,
+            why = call.connection.state.ended() => Err(self.connection_lost(&why)),
+            answer = self.answer_requests(requests, &call.active) => answer,
         }
     }
 
     async fn answer_requests(
         &self,
         requests: InputRequests,
-        active_call: &Arc<ActiveCall>,
+        active: &Arc<ActiveCall>,
     ) -> Result<InputResponses, CallError> {
         let mut responses = InputResponses::new();
         let handler = &self.server.handler;
         for (key, request) in requests {
-            let answer = match (active_call.count_request(), request) {
+            let answer = match (active.count_request(), request) {
                 (Err(error), _) => Err(error),
                 (Ok(()), InputRequest::Elicitation(request)) => handler
-                    .elicit(request.params, Some(active_call))
+                    .elicit(request.params, Some(active))
                     .await
                     .map(serde_json::to_value),
                 (Ok(()), InputRequest::CreateMessage(request)) => handler
-                    .sample(request.params, Some(active_call))
+                    .sample(request.params, Some(active))
                     .await
                     .map(serde_json::to_value),
                 (Ok(()), InputRequest::ListRoots(_)) => handler
-                    .roots(std::slice::from_ref(active_call))
+                    .roots(std::slice::from_ref(active))
                     .map(serde_json::to_value),
                 _ => return Err(fault("the server asks for what nobody knows")),
             };
@@ -358,10 +352,10 @@ impl ToolCall {
     /// Polls a task until it ends; dropping the future cancels the task.
     async fn wait_for_task(
         &self,
-        prepared: &PreparedCall,
+        call: &PreparedCall,
         task: Task,
     ) -> Result<CallToolResult, CallError> {
-        let peer = &prepared.connection.peer;
+        let peer = &call.connection.peer;
         let mut pending = CancelTaskOnDrop {
             peer,
             task: Some(task.task_id.clone()),
@@ -378,7 +372,7 @@ impl ToolCall {
             match current.payload {
                 TaskPayload::Working => {}
                 TaskPayload::InputRequired { input_requests } => {
-                    let responses = self.responses(prepared, input_requests).await?;
+                    let responses = self.responses(call, input_requests).await?;
                     let update = UpdateTaskParams::new(task.task_id.clone(), responses);
                     let updated = peer.update_task(update).await;
                     updated.map_err(|error| self.call_error(&error))?;

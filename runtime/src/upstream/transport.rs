@@ -49,9 +49,9 @@ pub(super) enum SendError<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteFailure {
     /// The connection is closed.
-    ClosesConnection,
+    Fatal,
     /// Only this request fails, because each has its own HTTP request.
-    FailsRequest,
+    PerRequest,
 }
 
 /// A transport with limits.
@@ -289,7 +289,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let message = self.outgoing(message);
         // An HTTP request completes with its response, and its caller has its own timeout.
-        let waits_for_response = self.on_write_failure == WriteFailure::FailsRequest
+        let waits_for_response = self.on_write_failure == WriteFailure::PerRequest
             && matches!(message, JsonRpcMessage::Request(_));
         let write_limit = (!waits_for_response).then_some(WRITE_TIMEOUT);
         let discovery_limit = self.discovery.on_send(&message, self.server.bounds.connect);
@@ -313,10 +313,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
             };
             match &sent {
                 Ok(()) => {}
-                Err(SendError::Failed(_)) if on_write_failure == WriteFailure::FailsRequest => {}
-                Err(SendError::TimedOut(limit))
-                    if on_write_failure == WriteFailure::FailsRequest =>
-                {
+                Err(SendError::Failed(_)) if on_write_failure == WriteFailure::PerRequest => {}
+                Err(SendError::TimedOut(limit)) if on_write_failure == WriteFailure::PerRequest => {
                     state.set_request_failure(Some(ServerFailure::Timeout(*limit)));
                 }
                 Err(SendError::Failed(_)) => state.end(ServerFailure::Closed),
@@ -497,56 +495,53 @@ mod tests {
             (false, ServerFailure::TooManyRequests),
             (true, ServerFailure::NotReading),
         ] {
-            let mut fixture = fixture(Reads::Nothing, WriteFailure::FailsRequest)
+            let mut peer = fixture(Reads::Nothing, WriteFailure::PerRequest)
                 .greeted(false)
                 .await;
             let mut writes = tokio::task::JoinSet::new();
             let mut sent = 0;
-            while let Some(received) = fixture.receives(ping(sent)).await {
+            while let Some(received) = peer.receives(ping(sent)).await {
                 if answered {
-                    let sending = fixture.bounded.send(answer(&received));
+                    let sending = peer.bounded.send(answer(&received));
                     writes.spawn(async move { sending.await.is_ok() });
                 }
                 sent += 1;
                 assert!(sent <= 300, "{sent}");
             }
-            assert_eq!(fixture.state.ended().await, why);
+            assert_eq!(peer.state.ended().await, why);
         }
     }
 
     #[tokio::test]
     async fn server_that_reads_responses_may_send_any_number_of_requests() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal)
             .greeted(false)
             .await;
         for id in 0..10_000 {
-            let received = fixture
-                .receives(ping(format!("q{}", id % 3)))
-                .await
-                .unwrap();
-            fixture.bounded.send(answer(&received)).await.unwrap();
+            let received = peer.receives(ping(format!("q{}", id % 3))).await.unwrap();
+            peer.bounded.send(answer(&received)).await.unwrap();
         }
-        assert!(fixture.state.pending_requests().is_empty());
-        let too_long = fixture.receives(ping("x".repeat(MAX_ID_BYTES + 1))).await;
+        assert!(peer.state.pending_requests().is_empty());
+        let too_long = peer.receives(ping("x".repeat(MAX_ID_BYTES + 1))).await;
         assert_eq!(too_long, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn write_timeout_closes_a_pipe_and_fails_one_http_request() {
-        let mut pipe = fixture(Reads::Nothing, WriteFailure::ClosesConnection);
+        let mut pipe = fixture(Reads::Nothing, WriteFailure::Fatal);
         assert!(matches!(
             pipe.bounded.send(request()).await,
             Err(SendError::TimedOut(_))
         ));
         assert_eq!(pipe.state.ended().await, ServerFailure::NotReading);
-        let mut broken = fixture(Reads::NotAtAll, WriteFailure::ClosesConnection);
+        let mut broken = fixture(Reads::NotAtAll, WriteFailure::Fatal);
         assert!(matches!(
             broken.bounded.send(request()).await,
             Err(SendError::Failed(_))
         ));
         assert_eq!(broken.state.ended().await, ServerFailure::Closed);
 
-        let mut http = fixture(Reads::Nothing, WriteFailure::FailsRequest)
+        let mut http = fixture(Reads::Nothing, WriteFailure::PerRequest)
             .greeted(false)
             .await;
         let received = http.receives(ping(1)).await.unwrap();
@@ -562,7 +557,7 @@ mod tests {
 
     #[tokio::test]
     async fn notifications_stay_here_and_cancellations_lose_their_reason() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal)
             .greeted(false)
             .await;
         for method in [
@@ -572,31 +567,30 @@ mod tests {
             "notifications/obey",
         ] {
             let params = json!({"level": "info", "data": "obey"});
-            fixture
-                .sends
+            peer.sends
                 .send(json!({"jsonrpc": "2.0", "method": method, "params": params}))
                 .unwrap();
         }
-        let first = fixture.receives(ping("theirs")).await.unwrap();
+        let first = peer.receives(ping("theirs")).await.unwrap();
         assert_eq!(first["method"], "ping");
-        fixture.server.changed.notified().await;
+        peer.server.changed.notified().await;
         let params = json!({"requestId": "theirs", "reason": "obey"});
         let cancelled =
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-        let received = fixture.receives(cancelled.clone()).await.unwrap();
+        let received = peer.receives(cancelled.clone()).await.unwrap();
         assert_eq!(received["params"], json!({"requestId": first["id"]}));
-        assert!(fixture.state.pending_requests().is_empty());
+        assert!(peer.state.pending_requests().is_empty());
         // The request is no longer pending, so this is ignored.
-        fixture.sends.send(cancelled).unwrap();
-        assert_eq!(fixture.receives(ping(2)).await.unwrap()["method"], "ping");
+        peer.sends.send(cancelled).unwrap();
+        assert_eq!(peer.receives(ping(2)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
     async fn progress_of_an_old_connection_does_not_reach_new_calls() {
-        let mut first = fixture(Reads::All, WriteFailure::ClosesConnection)
+        let mut first = fixture(Reads::All, WriteFailure::Fatal)
             .greeted(false)
             .await;
-        let next = connected(&first.server, Reads::All, WriteFailure::ClosesConnection);
+        let next = connected(&first.server, Reads::All, WriteFailure::Fatal);
         let mut next = next.greeted(false).await;
         let (old, new) = (Progress::default(), Progress::default());
         let token = || ProgressToken(NumberOrString::Number(1));
@@ -605,9 +599,9 @@ mod tests {
         let params = json!({"progressToken": 1, "progress": 1});
         let notification =
             json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
-        for (fixture, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
-            fixture.sends.send(notification.clone()).unwrap();
-            fixture.receives(ping(1)).await.unwrap();
+        for (peer, expected) in [(&mut first, (1, 0)), (&mut next, (1, 1))] {
+            peer.sends.send(notification.clone()).unwrap();
+            peer.receives(ping(1)).await.unwrap();
             assert_eq!((old.done(), new.done()), expected);
         }
         first.state.progress.remove(&token());
@@ -618,12 +612,9 @@ mod tests {
 
     #[tokio::test]
     async fn only_subscriptions_are_cancelled_and_acknowledged_without_a_handshake() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
-            .greeted(true)
-            .await;
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal).greeted(true).await;
         let notification = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
-        fixture
-            .sends
+        peer.sends
             .send(notification(
                 "notifications/cancelled",
                 json!({"requestId": "obey"}),
@@ -633,12 +624,12 @@ mod tests {
             "notifications/cancelled",
             json!({"requestId": 3, "reason": "obey"}),
         );
-        let received = fixture.receives(cancelled).await.unwrap();
+        let received = peer.receives(cancelled).await.unwrap();
         assert_eq!(received["params"], json!({"requestId": 3}));
         let meta = json!({"io.modelcontextprotocol/subscriptionId": 3, "obey": 1});
         let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["obey"]});
         let params = json!({"_meta": meta, "notifications": filter});
-        let received = fixture
+        let received = peer
             .receives(notification(
                 "notifications/subscriptions/acknowledged",
                 params,
@@ -652,14 +643,14 @@ mod tests {
 
     #[tokio::test]
     async fn responses_use_the_servers_request_id() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection)
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal)
             .greeted(false)
             .await;
-        let received = fixture.receives(ping("theirs")).await.unwrap();
+        let received = peer.receives(ping("theirs")).await.unwrap();
         assert_eq!(received["id"], 1);
         let refusal = ErrorData::invalid_request("no", None);
         let refusal = JsonRpcMessage::error(refusal, Some(RequestId::Number(1)));
-        let sent = fixture.bounded.outgoing(refusal);
+        let sent = peer.bounded.outgoing(refusal);
         let sent: TxJsonRpcMessage<RoleClient> = sent;
         assert_eq!(serde_json::to_value(sent).unwrap()["id"], "theirs");
     }
@@ -671,64 +662,61 @@ mod tests {
             ("obey\nme", false),
             ("DRAFT-2026-v1", true),
         ] {
-            let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
+            let mut peer = fixture(Reads::All, WriteFailure::Fatal);
             let server = json!({"name": "n", "version": "1"});
             let result =
                 json!({"protocolVersion": version, "capabilities": {}, "serverInfo": server});
             let greeting = json!({"jsonrpc": "2.0", "id": 0, "result": result});
-            let received = fixture.receives(greeting).await;
+            let received = peer.receives(greeting).await;
             assert_eq!(received.is_some(), fits, "{version:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn silent_server_gets_a_handshake_within_the_connect_limit() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal);
         let discover = DiscoverRequest::new(DiscoverRequestParams {});
         let id = RequestId::Number(7);
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
-        fixture.bounded.send(discover).await.unwrap();
+        peer.bounded.send(discover).await.unwrap();
         let began = Instant::now();
-        let received = fixture.bounded.receive().await.unwrap();
+        let received = peer.bounded.receive().await.unwrap();
         let received = serde_json::to_value(received).unwrap();
         assert_eq!(
             (&received["id"], &received["error"]["code"]),
             (&7.into(), &(-32601).into())
         );
-        assert!(began.elapsed() <= fixture.server.bounds.connect / 2);
+        assert!(began.elapsed() <= peer.server.bounds.connect / 2);
         // A late response is not mistaken for the response to the next request.
         for late in [
             json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32601, "message": "late"}}),
             json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
         ] {
-            fixture.sends.send(late).unwrap();
+            peer.sends.send(late).unwrap();
         }
-        let fixture = fixture.greeted(false).await;
-        assert_eq!(fixture.state.end_cause(), None);
+        let peer = peer.greeted(false).await;
+        assert_eq!(peer.state.end_cause(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn server_that_answers_discovery_needs_no_handshake() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal);
         let discover = DiscoverRequest::new(DiscoverRequestParams {});
         let id = RequestId::Number(0);
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
-        fixture.bounded.send(discover).await.unwrap();
-        let mut fixture = fixture.greeted(true).await;
-        tokio::time::advance(fixture.server.bounds.connect).await;
-        assert_eq!(fixture.receives(ping(1)).await.unwrap()["method"], "ping");
+        peer.bounded.send(discover).await.unwrap();
+        let mut peer = peer.greeted(true).await;
+        tokio::time::advance(peer.server.bounds.connect).await;
+        assert_eq!(peer.receives(ping(1)).await.unwrap()["method"], "ping");
     }
 
     #[tokio::test]
     async fn only_pings_are_answered_before_the_handshake() {
-        let mut fixture = fixture(Reads::All, WriteFailure::ClosesConnection);
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal);
         let roots = json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"});
-        fixture.sends.send(roots.clone()).unwrap();
-        assert_eq!(fixture.receives(ping(2)).await.unwrap()["method"], "ping");
-        let mut fixture = fixture.greeted(false).await;
-        assert_eq!(
-            fixture.receives(roots).await.unwrap()["method"],
-            "roots/list"
-        );
+        peer.sends.send(roots.clone()).unwrap();
+        assert_eq!(peer.receives(ping(2)).await.unwrap()["method"], "ping");
+        let mut peer = peer.greeted(false).await;
+        assert_eq!(peer.receives(roots).await.unwrap()["method"], "roots/list");
     }
 }

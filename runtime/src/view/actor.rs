@@ -55,7 +55,6 @@ impl ractor::Message for ViewMsg {}
 /// The actor of one view.
 pub(super) struct ViewActor;
 
-/// The arguments of [`ViewActor`].
 pub(super) struct ActorArguments {
     pub(super) instance: Arc<Instance>,
     pub(super) protocol: ViewProtocol<ResponseSender>,
@@ -63,7 +62,6 @@ pub(super) struct ActorArguments {
     pub(super) budget: ByteBudget,
 }
 
-/// The state of [`ViewActor`].
 pub(super) struct ActorState {
     instance: Arc<Instance>,
     protocol: ViewProtocol<ResponseSender>,

@@ -63,13 +63,9 @@ impl NotificationLimiter {
 /// An update of the call that the page was opened for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ToolUpdate {
-    /// The partial arguments.
     Partial(Value),
-    /// The arguments.
     Input(Value),
-    /// The result.
     Result(Value),
-    /// The call was cancelled.
     Cancelled(Value),
 }
 

@@ -29,12 +29,10 @@ impl ListRefresh {
         self.pending = true;
     }
 
-    /// The refresh has finished.
     pub(super) fn finished(&mut self) {
         self.running = false;
     }
 
-    /// The pause is over.
     pub(super) fn pause_over(&mut self) {
         self.paused = false;
     }

@@ -35,13 +35,11 @@ pub(super) enum NoResponse {
     Error(RpcError),
     /// The page is not initialized yet.
     NotReady,
-    /// The view is suspended.
     Suspended,
     /// Too many requests are pending.
     Busy,
     /// The request timed out.
     TimedOut,
-    /// The view is closed.
     Closed,
 }
 
@@ -339,7 +337,6 @@ impl<W> ViewProtocol<W> {
         self.refresh_if_due()
     }
 
-    /// The pause between two refreshes is over.
     pub(super) fn pause_over(&mut self) -> Vec<Action<W>> {
         self.refresh.pause_over();
         self.refresh_if_due()
@@ -378,7 +375,7 @@ mod tests {
     /// Protocol state with named waiters.
     struct Fixture(ViewProtocol<&'static str>);
 
-    fn uninitialized() -> Fixture {
+    fn new_view() -> Fixture {
         let fields = |key: &str| Fields::from_iter([(key.to_owned(), json!(1))]);
         let limits = ViewLimits {
             requests: 3,
@@ -393,11 +390,11 @@ mod tests {
 
     /// Protocol state after initialization, with these tools in the capabilities.
     fn ready(tools: &Value) -> Fixture {
-        let mut fixture = uninitialized();
+        let mut view = new_view();
         let params = json!({"appCapabilities": {"tools": tools}});
-        fixture.request(0, "ui/initialize", params);
-        fixture.notify("ui/notifications/initialized", json!({}));
-        fixture
+        view.request(0, "ui/initialize", params);
+        view.notify("ui/notifications/initialized", json!({}));
+        view
     }
 
     impl Fixture {
@@ -452,47 +449,35 @@ mod tests {
 
     #[test]
     fn no_requests_before_initialized() {
-        let mut fixture = uninitialized();
+        let mut view = new_view();
         for greets in [true, false] {
-            refused(&fixture.call_tool(1), 1, REFUSED);
+            refused(&view.call_tool(1), 1, REFUSED);
             refused(
-                &fixture.request(2, "ui/update-model-context", json!({})),
+                &view.request(2, "ui/update-model-context", json!({})),
                 2,
                 REFUSED,
             );
-            assert_eq!(
-                fixture.notify("ui/notifications/size-changed", json!({})),
-                []
-            );
+            assert_eq!(view.notify("ui/notifications/size-changed", json!({})), []);
             let early = Action::Respond("me", Err(NoResponse::NotReady));
-            assert_eq!(fixture.0.request(1, "tools/list", json!({}), "me"), early);
-            assert_eq!(
-                fixture.request(3, "ping", json!({})),
-                [answer(3, json!({}))]
-            );
-            assert!(!fixture.0.is_ready());
+            assert_eq!(view.0.request(1, "tools/list", json!({}), "me"), early);
+            assert_eq!(view.request(3, "ping", json!({})), [answer(3, json!({}))]);
+            assert!(!view.0.is_ready());
             if greets {
-                assert_eq!(
-                    fixture.notify("ui/notifications/initialized", json!({})),
-                    []
-                );
-                fixture.request(4, "ui/initialize", json!({}));
+                assert_eq!(view.notify("ui/notifications/initialized", json!({})), []);
+                view.request(4, "ui/initialize", json!({}));
             }
         }
-        let handled = fixture.notify("ui/notifications/initialized", json!({}));
+        let handled = view.notify("ui/notifications/initialized", json!({}));
         assert_eq!(handled, [Action::Event(ViewEvent::Ready)]);
-        assert_eq!(fixture.call_tool(1), [Action::Serve(1, call())]);
-        assert_eq!(
-            fixture.notify("ui/notifications/initialized", json!({})),
-            []
-        );
+        assert_eq!(view.call_tool(1), [Action::Serve(1, call())]);
+        assert_eq!(view.notify("ui/notifications/initialized", json!({})), []);
     }
 
     #[test]
     fn initialize_is_accepted_once() {
-        let mut fixture = uninitialized();
+        let mut view = new_view();
         let params = json!({"appInfo": {"name": "board", "version": "2"}});
-        let actions = fixture.request(7, "ui/initialize", params);
+        let actions = view.request(7, "ui/initialize", params);
         let host =
             json!({"greeting": 1, "protocolVersion": VERSION, "hostContext": {"context": 1}});
         let app = AppInfo {
@@ -502,7 +487,7 @@ mod tests {
         };
         assert_eq!(actions, [Action::AppInfo(app), answer(7, host)]);
         refused(
-            &fixture.request(8, "ui/initialize", json!({})),
+            &view.request(8, "ui/initialize", json!({})),
             8,
             INVALID_REQUEST,
         );
@@ -515,68 +500,68 @@ mod tests {
             let method = "ui/notifications/host-context-changed";
             Action::Send(wire::notification(method, change(value).into()))
         };
-        let mut fixture = uninitialized();
+        let mut view = new_view();
         let before = Fields::from_iter([("locale".to_owned(), json!("x"))]);
-        assert_eq!(fixture.0.change_context(before), None);
-        let actions = fixture.request(0, "ui/initialize", json!({}));
+        assert_eq!(view.0.change_context(before), None);
+        let actions = view.request(0, "ui/initialize", json!({}));
         let [_, Action::Send(greeting)] = actions.as_slice() else {
             panic!("{actions:?}")
         };
         let context = json!({"context": 1, "locale": "x"});
         assert_eq!(greeting["result"]["hostContext"], context);
-        assert_eq!(fixture.0.change_context(change(2)), None);
-        let actions = fixture.notify("ui/notifications/initialized", json!({}));
+        assert_eq!(view.0.change_context(change(2)), None);
+        let actions = view.notify("ui/notifications/initialized", json!({}));
         assert_eq!(actions, [Action::Event(ViewEvent::Ready), notified(2)]);
-        assert_eq!(fixture.0.change_context(change(3)), Some(notified(3)));
-        assert_eq!(fixture.0.change_context(Fields::new()), None);
+        assert_eq!(view.0.change_context(change(3)), Some(notified(3)));
+        assert_eq!(view.0.change_context(Fields::new()), None);
     }
 
     #[test]
     fn requests_are_answered_once_by_their_own_id() {
-        let mut fixture = ready(&Value::Null);
-        assert_eq!(fixture.call_tool(70), [Action::Serve(1, call())]);
-        refused(&fixture.call_tool(70), 70, INVALID_REQUEST);
-        assert_eq!(fixture.call_tool(71), [Action::Serve(2, call())]);
-        let second = fixture.0.served(2, Ok(json!({"n": 2})));
+        let mut view = ready(&Value::Null);
+        assert_eq!(view.call_tool(70), [Action::Serve(1, call())]);
+        refused(&view.call_tool(70), 70, INVALID_REQUEST);
+        assert_eq!(view.call_tool(71), [Action::Serve(2, call())]);
+        let second = view.0.served(2, Ok(json!({"n": 2})));
         assert_eq!(second, Some(answer(71, json!({"n": 2}))));
-        let first = fixture.0.served(1, Ok(json!({"n": 1})));
+        let first = view.0.served(1, Ok(json!({"n": 1})));
         assert_eq!(first, Some(answer(70, json!({"n": 1}))));
-        assert_eq!(fixture.0.served(1, Ok(json!({}))), None);
+        assert_eq!(view.0.served(1, Ok(json!({}))), None);
     }
 
     #[test]
     fn result_of_a_cancelled_request_does_not_answer_a_reused_id() {
-        let mut fixture = ready(&Value::Null);
-        assert_eq!(fixture.call_tool(7), [Action::Serve(1, call())]);
-        assert_eq!(fixture.cancels(7), [Action::Cancel(1)]);
-        assert_eq!(fixture.cancels(7), []);
-        assert_eq!(fixture.call_tool(7), [Action::Serve(2, call())]);
+        let mut view = ready(&Value::Null);
+        assert_eq!(view.call_tool(7), [Action::Serve(1, call())]);
+        assert_eq!(view.cancels(7), [Action::Cancel(1)]);
+        assert_eq!(view.cancels(7), []);
+        assert_eq!(view.call_tool(7), [Action::Serve(2, call())]);
         // It ended before it could be cancelled.
-        assert_eq!(fixture.0.served(1, Ok(json!({"of": "the first"}))), None);
-        let second = fixture.0.served(2, Ok(json!({"of": "the second"})));
+        assert_eq!(view.0.served(1, Ok(json!({"of": "the first"}))), None);
+        let second = view.0.served(2, Ok(json!({"of": "the second"})));
         assert_eq!(second, Some(answer(7, json!({"of": "the second"}))));
     }
 
     #[test]
     fn open_requests_of_the_page_are_bounded() {
-        let mut fixture = ready(&Value::Null);
+        let mut view = ready(&Value::Null);
         for id in 1..=3 {
-            assert_eq!(fixture.call_tool(id), [Action::Serve(id, call())]);
+            assert_eq!(view.call_tool(id), [Action::Serve(id, call())]);
         }
-        refused(&fixture.call_tool(4), 4, REFUSED);
-        fixture.cancels(2);
-        assert_eq!(fixture.call_tool(4), [Action::Serve(4, call())]);
-        refused(&fixture.call_tool(5), 5, REFUSED);
-        fixture.0.served(1, Ok(json!({})));
-        assert_eq!(fixture.call_tool(5), [Action::Serve(5, call())]);
+        refused(&view.call_tool(4), 4, REFUSED);
+        view.cancels(2);
+        assert_eq!(view.call_tool(4), [Action::Serve(4, call())]);
+        refused(&view.call_tool(5), 5, REFUSED);
+        view.0.served(1, Ok(json!({})));
+        assert_eq!(view.call_tool(5), [Action::Serve(5, call())]);
     }
 
     #[test]
     fn model_context_is_stored_at_once() {
-        let mut fixture = ready(&Value::Null);
+        let mut view = ready(&Value::Null);
         let context = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         for (id, text) in [(1, "first"), (2, "second")] {
-            let actions = fixture.request(id, "ui/update-model-context", context(text));
+            let actions = view.request(id, "ui/update-model-context", context(text));
             let [
                 Action::Context(context),
                 done,
@@ -594,79 +579,68 @@ mod tests {
 
     #[test]
     fn responses_are_matched_by_id_once() {
-        let mut fixture = ready(&Value::Null);
+        let mut view = ready(&Value::Null);
         let sent = |id: u64| Action::Send(wire::request(id, "tools/list", json!({})));
-        assert_eq!(
-            fixture.0.request(1, "tools/list", json!({}), "one"),
-            sent(1)
-        );
-        assert_eq!(
-            fixture.0.request(2, "tools/list", json!({}), "two"),
-            sent(2)
-        );
-        assert_eq!(fixture.respond(3), []);
+        assert_eq!(view.0.request(1, "tools/list", json!({}), "one"), sent(1));
+        assert_eq!(view.0.request(2, "tools/list", json!({}), "two"), sent(2));
+        assert_eq!(view.respond(3), []);
         let response = |id: u64| Ok(Fields::from_iter([("by".to_owned(), id.into())]));
-        assert_eq!(fixture.respond(2), [Action::Respond("two", response(2))]);
-        assert_eq!(fixture.respond(2), []);
+        assert_eq!(view.respond(2), [Action::Respond("two", response(2))]);
+        assert_eq!(view.respond(2), []);
         let cancelled = json!({"requestId": 1, "reason": "nobody waits"});
         let cancelled = wire::notification("notifications/cancelled", cancelled);
-        assert_eq!(fixture.0.cancel(1), Some(Action::Send(cancelled)));
-        assert_eq!(fixture.0.cancel(1), None);
-        assert_eq!(fixture.respond(1), []);
+        assert_eq!(view.0.cancel(1), Some(Action::Send(cancelled)));
+        assert_eq!(view.0.cancel(1), None);
+        assert_eq!(view.respond(1), []);
     }
 
     #[test]
     fn pending_requests_to_the_page_are_bounded() {
-        let mut fixture = ready(&Value::Null);
+        let mut view = ready(&Value::Null);
         let limit = u64::try_from(MAX_PENDING).unwrap();
         for id in 1..=limit {
-            let sent = fixture.0.request(id, "tools/list", json!({}), "me");
+            let sent = view.0.request(id, "tools/list", json!({}), "me");
             assert!(matches!(sent, Action::Send(_)), "{sent:?}");
         }
         let busy = Action::Respond("me", Err(NoResponse::Busy));
         assert_eq!(
-            fixture.0.request(limit + 1, "tools/list", json!({}), "me"),
+            view.0.request(limit + 1, "tools/list", json!({}), "me"),
             busy
         );
-        fixture.respond(1);
-        let sent = fixture.0.request(limit + 2, "tools/list", json!({}), "me");
+        view.respond(1);
+        let sent = view.0.request(limit + 2, "tools/list", json!({}), "me");
         assert!(matches!(sent, Action::Send(_)), "{sent:?}");
-        assert_eq!(fixture.0.close().count(), MAX_PENDING);
-        assert_eq!(fixture.respond(limit + 2), []);
+        assert_eq!(view.0.close().count(), MAX_PENDING);
+        assert_eq!(view.respond(limit + 2), []);
     }
 
     #[test]
     fn suspended_page_exchanges_only_teardown() {
-        let mut fixture = ready(&Value::Null);
-        assert_eq!(fixture.call_tool(1), [Action::Serve(1, call())]);
-        assert_eq!(fixture.0.suspend(true), []);
-        refused(&fixture.call_tool(2), 2, REFUSED);
+        let mut view = ready(&Value::Null);
+        assert_eq!(view.call_tool(1), [Action::Serve(1, call())]);
+        assert_eq!(view.0.suspend(true), []);
+        refused(&view.call_tool(2), 2, REFUSED);
         let suspended = Action::Respond("me", Err(NoResponse::Suspended));
-        assert_eq!(
-            fixture.0.request(1, "tools/list", json!({}), "me"),
-            suspended
-        );
+        assert_eq!(view.0.request(1, "tools/list", json!({}), "me"), suspended);
         let part = wire::request(2, "ui/resource-teardown", json!({}));
-        assert_eq!(fixture.0.teardown(2, "me"), Action::Send(part));
+        assert_eq!(view.0.teardown(2, "me"), Action::Send(part));
         // Calls in progress continue.
-        let done = fixture.0.served(1, Ok(json!({})));
+        let done = view.0.served(1, Ok(json!({})));
         assert_eq!(done, Some(answer(1, json!({}))));
-        assert_eq!(fixture.0.suspend(false), []);
-        assert_eq!(fixture.call_tool(2), [Action::Serve(2, call())]);
+        assert_eq!(view.0.suspend(false), []);
+        assert_eq!(view.call_tool(2), [Action::Serve(2, call())]);
     }
 
     #[test]
     fn tool_updates_are_sent_in_order_after_initialization() {
-        let mut fixture = uninitialized();
-        assert_eq!(fixture.0.update(ToolUpdate::Result(json!({"end": 1}))), []);
+        let mut view = new_view();
+        assert_eq!(view.0.update(ToolUpdate::Result(json!({"end": 1}))), []);
         assert_eq!(
-            fixture
-                .0
-                .update(ToolUpdate::Input(json!({"arguments": {}}))),
+            view.0.update(ToolUpdate::Input(json!({"arguments": {}}))),
             []
         );
-        fixture.request(0, "ui/initialize", json!({}));
-        let actions = fixture.notify("ui/notifications/initialized", json!({}));
+        view.request(0, "ui/initialize", json!({}));
+        let actions = view.notify("ui/notifications/initialized", json!({}));
         let notified =
             |method: &str, params: Value| Action::Send(wire::notification(method, params));
         let input = notified("ui/notifications/tool-input", json!({"arguments": {}}));
@@ -674,7 +648,7 @@ mod tests {
         assert_eq!(actions, [Action::Event(ViewEvent::Ready), input, end]);
         let reason = json!({"reason": "x"});
         let cancelled = notified("ui/notifications/tool-cancelled", reason.clone());
-        assert_eq!(fixture.0.update(ToolUpdate::Cancelled(reason)), [cancelled]);
+        assert_eq!(view.0.update(ToolUpdate::Cancelled(reason)), [cancelled]);
     }
 
     #[test]
@@ -685,19 +659,19 @@ mod tests {
             (json!({}), true, false),
             (json!({"listChanged": true}), true, true),
         ] {
-            let mut fixture = uninitialized();
+            let mut view = new_view();
             let params = json!({"appCapabilities": {"tools": tools}});
-            fixture.request(0, "ui/initialize", params);
-            let actions = fixture.notify("ui/notifications/initialized", json!({}));
+            view.request(0, "ui/initialize", params);
+            let actions = view.notify("ui/notifications/initialized", json!({}));
             let look = || [Action::List, Action::Pause];
             let expected: Actions = match lists {
                 true => [news()].into_iter().chain(look()).collect(),
                 false => vec![news()],
             };
             assert_eq!(actions, expected, "{tools}");
-            assert_eq!(fixture.0.listed(false), []);
-            assert_eq!(fixture.0.pause_over(), []);
-            let actions = fixture.notify("notifications/tools/list_changed", json!({}));
+            assert_eq!(view.0.listed(false), []);
+            assert_eq!(view.0.pause_over(), []);
+            let actions = view.notify("notifications/tools/list_changed", json!({}));
             let expected: Actions = if again { look().into() } else { vec![] };
             assert_eq!(actions, expected, "{tools}");
         }
@@ -723,29 +697,29 @@ mod tests {
 
     #[test]
     fn excess_notifications_are_ignored_and_requests_are_not() {
-        let mut fixture = ready(&Value::Null);
+        let mut view = ready(&Value::Null);
         let mut close = |now| {
             let notice = wire::notification("ui/notifications/request-teardown", json!({}));
-            fixture.0.on_message(&notice.to_string(), now)
+            view.0.on_message(&notice.to_string(), now)
         };
         let handled = (0..1000).filter(|_| !close(Duration::ZERO).is_empty());
         assert!((1..1000).contains(&handled.count()));
         assert_eq!(close(Duration::ZERO), []);
         let second = Duration::from_secs(1);
         assert_eq!(close(second), [Action::Event(ViewEvent::CloseRequested)]);
-        assert_eq!(fixture.call_tool(1), [Action::Serve(1, call())]);
+        assert_eq!(view.call_tool(1), [Action::Serve(1, call())]);
     }
 
     #[test]
     fn close_ends_all_requests() {
-        let mut fixture = ready(&Value::Null);
-        fixture.call_tool(1);
-        fixture.0.request(1, "tools/list", json!({}), "one");
-        fixture.0.teardown(2, "two");
-        let mut waiting: Vec<_> = fixture.0.close().collect();
+        let mut view = ready(&Value::Null);
+        view.call_tool(1);
+        view.0.request(1, "tools/list", json!({}), "one");
+        view.0.teardown(2, "two");
+        let mut waiting: Vec<_> = view.0.close().collect();
         waiting.sort_unstable();
         assert_eq!(waiting, ["one", "two"]);
-        assert_eq!(fixture.0.served(1, Ok(json!({}))), None);
-        assert_eq!(fixture.respond(1), []);
+        assert_eq!(view.0.served(1, Ok(json!({}))), None);
+        assert_eq!(view.respond(1), []);
     }
 }

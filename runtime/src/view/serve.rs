@@ -25,25 +25,20 @@ pub(super) async fn serve(
     instance: &Arc<Instance>,
     request: AppRequest,
 ) -> Result<Value, RpcError> {
-    let capabilities = instance.host.capabilities();
+    let supported = instance.host.capabilities();
     match request {
         AppRequest::Tool { name, arguments } => call_tool(instance, &name, arguments).await,
         AppRequest::Resource(uri) => read_resource(instance, &uri).await,
         AppRequest::Link(url) => {
-            request_host(instance, capabilities.links, ViewRequest::Link(url)).await
+            request_host(instance, supported.links, ViewRequest::Link(url)).await
         }
         AppRequest::Message(content) => {
-            request_host(
-                instance,
-                capabilities.messages,
-                ViewRequest::Message(content),
-            )
-            .await
+            request_host(instance, supported.messages, ViewRequest::Message(content)).await
         }
         AppRequest::Download(contents) => {
             request_host(
                 instance,
-                capabilities.downloads,
+                supported.downloads,
                 ViewRequest::Download(contents),
             )
             .await
@@ -52,7 +47,7 @@ pub(super) async fn serve(
             Ok(json!({"mode": change_mode(instance, requested).await?.as_str()}))
         }
         AppRequest::Pin => {
-            let pinned = capabilities.pins && allowed_by_host(instance, ViewRequest::Pin).await?;
+            let pinned = supported.pins && ask_host(instance, ViewRequest::Pin).await?;
             instance.pinned.fetch_or(pinned, Ordering::AcqRel);
             Ok(json!({ "pinned": pinned }))
         }
@@ -60,17 +55,14 @@ pub(super) async fn serve(
 }
 
 /// Asks the host, within the rate limit and the timeout.
-async fn allowed_by_host(instance: &Instance, request: ViewRequest) -> Result<bool, RpcError> {
+async fn ask_host(instance: &Instance, request: ViewRequest) -> Result<bool, RpcError> {
     instance.request_limiter.take().map_err(|wait| RpcError {
         code: REFUSED,
         message: "people are asked too often; wait".to_owned(),
         data: Some(json!({ "retry_after_ms": wait })),
     })?;
-    let answer = timeout(
-        instance.limits.answer_timeout,
-        instance.host.on_request(request),
-    )
-    .await;
+    let answer = instance.host.on_request(request);
+    let answer = timeout(instance.limits.answer_timeout, answer).await;
     Ok(answer.unwrap_or(false))
 }
 
@@ -80,12 +72,10 @@ async fn request_host(
     request: ViewRequest,
 ) -> Result<Value, RpcError> {
     if !answered {
-        return Err(RpcError::new(
-            METHOD_NOT_FOUND,
-            "this host does no such thing",
-        ));
+        let message = "this host does no such thing";
+        return Err(RpcError::new(METHOD_NOT_FOUND, message));
     }
-    let done = allowed_by_host(instance, request).await?;
+    let done = ask_host(instance, request).await?;
     Ok(if done {
         json!({})
     } else {
@@ -100,7 +90,7 @@ async fn change_mode(
 ) -> Result<DisplayMode, RpcError> {
     let requested = requested.filter(|mode| instance.modes.contains(mode));
     if let Some(mode) = requested
-        && allowed_by_host(instance, ViewRequest::Mode(mode)).await?
+        && ask_host(instance, ViewRequest::Mode(mode)).await?
     {
         instance.page_state().mode = mode;
     }

@@ -21,9 +21,7 @@ use crate::upstream::{
 /// The classified tools of a page.
 #[derive(Default)]
 pub(super) struct ListedTools {
-    /// All listed tools.
     pub(super) seen: Vec<ServerTool>,
-    /// The tools that can be offered.
     pub(super) offers: Vec<Arc<OfferedTool>>,
 }
 
@@ -95,7 +93,6 @@ pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<OfferedTool>) -> Entry
     })
 }
 
-/// A call of a tool.
 struct AppToolCall {
     instance: Arc<Instance>,
     offer: Arc<OfferedTool>,

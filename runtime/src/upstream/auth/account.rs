@@ -326,7 +326,7 @@ impl Account {
         &self,
         challenge: &Challenge,
     ) -> Result<Option<(SignIn, String)>, SignInError> {
-        let Some(authorization) = self
+        let Some(wanted) = self
             .flow
             .lock()
             .await
@@ -335,31 +335,25 @@ impl Account {
         else {
             return Ok(None);
         };
-        let state = single_param(&authorization.url, "state")?.ok_or(SignInError::State)?;
+        let state = single_param(&wanted.url, "state")?.ok_or(SignInError::State)?;
         let (max_scopes, max_bytes) = MAX_SCOPES;
-        if authorization.scopes.len() > max_scopes
-            || authorization
-                .scopes
-                .iter()
-                .any(|scope| scope.len() > max_bytes)
+        if wanted.scopes.len() > max_scopes
+            || wanted.scopes.iter().any(|scope| scope.len() > max_bytes)
         {
             return Err(SignInError::TooManyScopes);
         }
-        let scopes = authorization.scopes.iter();
+        let scopes = wanted.scopes.iter();
         let request = SignIn {
             server: self.server.clone(),
             address: self.address.clone(),
-            issuer: truncate(&crate::escape(&authorization.issuer), MAX_TEXT_BYTES),
+            issuer: truncate(&crate::escape(&wanted.issuer), MAX_TEXT_BYTES),
             scopes: scopes
                 .map(|scope| crate::escape(scope).into_owned())
                 .collect(),
             more: challenge.additional_scope.is_some(),
             tool: challenge.tool.clone(),
-            opens: truncate(
-                &crate::escape(authorization.url.authority()),
-                MAX_TEXT_BYTES,
-            ),
-            url: crate::escape(authorization.url.as_str()).into_owned(),
+            opens: truncate(&crate::escape(wanted.url.authority()), MAX_TEXT_BYTES),
+            url: crate::escape(wanted.url.as_str()).into_owned(),
         };
         Ok(Some((request, state)))
     }

@@ -36,7 +36,7 @@ struct OutgoingMessage {
     message: ClientJsonRpcMessage,
     session: Option<Arc<str>>,
     headers: Headers,
-    max_event_bytes: usize,
+    limit: usize,
 }
 
 impl AuthenticatedClient {
@@ -77,18 +77,11 @@ impl AuthenticatedClient {
             message,
             session,
             headers,
-            max_event_bytes,
+            limit,
         } = outgoing;
         let client = &self.client;
         client
-            .post_message_with_max_sse_event_size(
-                to,
-                message,
-                session,
-                token,
-                headers,
-                max_event_bytes,
-            )
+            .post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
             .await
     }
 
@@ -187,16 +180,9 @@ impl StreamableHttpClient for AuthenticatedClient {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let max_event_bytes = MAX_EVENT_BYTES;
-        self.post_message_with_max_sse_event_size(
-            to,
-            message,
-            session,
-            token,
-            headers,
-            max_event_bytes,
-        )
-        .await
+        let limit = MAX_EVENT_BYTES;
+        self.post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
+            .await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -206,14 +192,14 @@ impl StreamableHttpClient for AuthenticatedClient {
         session: Option<Arc<str>>,
         _token: Option<String>,
         headers: Headers,
-        max_event_bytes: usize,
+        limit: usize,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let outgoing = OutgoingMessage {
             to,
             message,
             session,
             headers,
-            max_event_bytes,
+            limit,
         };
         self.post(outgoing).await
     }
@@ -238,8 +224,8 @@ impl StreamableHttpClient for AuthenticatedClient {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, Failed> {
-        let max_event_bytes = MAX_EVENT_BYTES;
-        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, max_event_bytes)
+        let limit = MAX_EVENT_BYTES;
+        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit)
             .await
     }
 
@@ -250,18 +236,12 @@ impl StreamableHttpClient for AuthenticatedClient {
         last: Option<String>,
         _token: Option<String>,
         headers: Headers,
-        max_event_bytes: usize,
+        limit: usize,
     ) -> Result<Events, Failed> {
         let token = self.token().await;
         let client = &self.client;
-        let events = client.get_stream_with_max_sse_event_size(
-            to,
-            session,
-            last,
-            token,
-            headers,
-            max_event_bytes,
-        );
+        let events =
+            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit);
         events.await.map_err(redacted)
     }
 }

@@ -10,7 +10,7 @@ use rmcp::transport::auth::{
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
-use super::super::address::{self, AddressPolicy, NetworkZone};
+use super::super::address::{self, AddressPolicy, Zone};
 use super::super::spec::HttpConfig;
 use super::account::Challenge;
 use super::authorization_response::AuthorizationResponse;
@@ -95,7 +95,7 @@ impl OAuthFlow {
         oauth: &OAuth,
     ) -> Option<Self> {
         let policy = AddressPolicy::Discovered {
-            server: NetworkZone::of_url(url),
+            server: Zone::of_url(url),
             private: oauth.allow_private,
         };
         let client = super::super::http::client(config, policy)?;
@@ -117,7 +117,6 @@ impl OAuthFlow {
         })
     }
 
-    /// The credential cache.
     pub(super) fn credentials(&self) -> Arc<CredentialCache> {
         Arc::clone(&self.credentials)
     }
