@@ -13,7 +13,7 @@ use crate::error::{CallError, Code};
 
 /// The deepest structured output.
 const MAX_DEPTH: usize = 64;
-/// The accepted media types; others are replaced by their names.
+/// The accepted media types; content of other types is replaced by a note.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 const AUDIO_TYPES: &[&str] = &[
     "audio/wav",

@@ -31,7 +31,7 @@ const PERSON_TIMEOUT: Duration = Duration::from_secs(600);
 const REPEAT_AFTER: Duration = Duration::from_secs(300);
 /// The largest number of different prompts per server in that time.
 const MAX_PROMPTS: usize = 4;
-/// The largest number of repeated prompts in that time after network failures.
+/// How often the same question is asked in that time after network failures.
 const MAX_TRIES: usize = 2;
 /// The longest header, in bytes.
 const MAX_TEXT_BYTES: usize = 8 << 10;
