@@ -90,12 +90,12 @@ pub(super) fn transport(
 }
 
 /// Creates a client that contacts only addresses that `policy` allows; `None` if a certificate is invalid.
-pub(super) fn client(config: &HttpConfig, reachable: AddressPolicy) -> Option<reqwest::Client> {
+pub(super) fn client(config: &HttpConfig, policy: AddressPolicy) -> Option<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
-        .dns_resolver(std::sync::Arc::new(reachable));
+        .dns_resolver(std::sync::Arc::new(policy));
     #[cfg(feature = "tls")]
     let builder = builder.tls_certs_merge(authorities(config)?);
     #[cfg(not(feature = "tls"))]
@@ -130,9 +130,9 @@ pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
         return Err(SpecError::Tls(name));
     }
     #[cfg(feature = "tls")]
-    let reachable = AddressPolicy::Configured(Zone::of_url(&url));
+    let policy = AddressPolicy::Configured(Zone::of_url(&url));
     #[cfg(feature = "tls")]
-    if !config.authorities.is_empty() && client(config, reachable).is_none() {
+    if !config.authorities.is_empty() && client(config, policy).is_none() {
         return Err(SpecError::Certificate(name));
     }
     let mut headers = config.headers.iter();
